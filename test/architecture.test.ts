@@ -175,9 +175,9 @@ const pure = [
   'tracking/track.ts',
   'tracking/unsubscribe-link.ts',
   'tracking/user-agent.ts',
-  'mta/sites.ts',
-  'mta/outcome.ts',
-  'mta/throttle.ts',
+  'mta/sites/sites.ts',
+  'mta/attempt/outcome.ts',
+  'mta/lanes/throttle.ts',
   'mta/dns/mx.ts',
   'mta/connection/tls-policy.ts',
   'inbound/classify.ts',
@@ -203,13 +203,13 @@ const pure = [
   'webhooks/retry.ts',
   'webhooks/sample-event.ts',
   'mta/dns/dane.ts',
-  'mta/tls-seen.ts',
+  'mta/tls/tls-seen.ts',
   'inbound/aggregate.ts',
   'messages/request/tls-wish.ts',
   'mta/connection/dane.ts',
-  'mta/pace.ts',
-  'mta/shaping.ts',
-  'mta/operators.ts',
+  'mta/lanes/pace.ts',
+  'mta/lanes/shaping.ts',
+  'mta/sites/operators.ts',
   'backup/manifest.ts',
   'members/totp.ts',
   'dashboard/chart.ts',
@@ -414,7 +414,7 @@ describe('architecture', () => {
       'is pure',
       'a rule that waits',
     ],
-    ['mta/outcome.ts', "import { isIP, connect } from 'node:net';", 'is pure', 'a rule that dials'],
+    ['mta/attempt/outcome.ts', "import { isIP, connect } from 'node:net';", 'is pure', 'a rule that dials'],
   ] as const) {
     it(`finds ${JSON.stringify(text)} in ${file}: ${reason}`, () => {
       const found = breaches({ [file]: text });
@@ -425,7 +425,7 @@ describe('architecture', () => {
 
   for (const [file, text, reason] of [
     ['mta/x.ts', "import type { Route } from '../config/route.ts';", 'the type of a slice of the settings'],
-    ['mta/outcome.ts', "import { isIP } from 'node:net';", 'that only calculates'],
+    ['mta/attempt/outcome.ts', "import { isIP } from 'node:net';", 'that only calculates'],
     ['messages/delivery/decide.ts', "import type { Knex } from 'knex';", 'a type does nothing'],
     [
       'messages/delivery/record.ts',

@@ -38,11 +38,10 @@ import { run } from './middleware/run.ts';
 import { scope } from './middleware/scope.ts';
 import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
-import { createPathTable } from './path-table.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import { isSecure } from './secure.ts';
-import type { ApiDeps, Middleware, ShellState, Stop } from './request-state.ts';
+import type { ApiDeps, ShellState, Stop } from './request-state.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
 
@@ -132,8 +131,7 @@ function createApp(
 ): Koa<ShellState> {
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
-  const all = [...routes, openapiRoute(routes, settings), ...healthRoutes(deps)];
-  const router = createRouter(all);
+  const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
   const methodsOf = (path: string): string[] => [
     ...new Set(router.match(path, '').path.flatMap((layer) => layer.methods)),
   ];
@@ -144,7 +142,7 @@ function createApp(
   app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
   app.use(audit(deps));
   app.use(problem(deps));
-  app.use(findRoute(all, router));
+  app.use(router.routes());
   app.use(identify({ ...deps, buckets, newcomers }));
   app.use(admit({ stop, methodsOf }));
   app.use(body({ ...deps, limits, held: deps.held ?? new HeldMemory(limits.heldBytes), reader }));
@@ -154,31 +152,17 @@ function createApp(
   return app;
 }
 
-/** The table knows what is there; for the rest (HEAD, other methods, no such path) the router is asked. */
-function findRoute(routes: readonly Route[], router: Router<ShellState>): Middleware {
-  const table = createPathTable(routes);
-  const search = router.routes();
-  return async (ctx, next) => {
-    const { exchange } = ctx.state;
-    const found = table.find(exchange.method, exchange.path);
-    if (found === null) {
-      await search(ctx as Parameters<typeof search>[0], next);
-      return;
-    }
-    exchange.route = found.item;
-    exchange.params = found.params;
-    await next();
-  };
-}
-
-/** The router only says which route it is; the refusals that come before it are the business of the layers after it. */
+/**
+ * Finds the route of a request. Where a literal path and a pattern fit both, the literal one is taken. The router refuses nothing:
+ * a path or a method that does not exist is refused by `admit`, after the key has been looked up.
+ */
 function createRouter(routes: readonly Route[]): Router<ShellState> {
-  const router = new Router<ShellState>({ sensitive: true, strict: true });
+  const router = new Router<ShellState>({ sensitive: true, strict: true, exclusive: 'specificity' });
   for (const route of routes) {
-    router.register(route.path.replaceAll(/\{([^}]+)\}/g, ':$1'), [route.method], async (ctx, next) => {
+    router.register(route.path.replaceAll(/\{([^}]+)\}/g, ':$1'), [route.method], (ctx, next) => {
       ctx.state.exchange.route = route;
       ctx.state.exchange.params = ctx.params;
-      await next();
+      return next();
     });
   }
   return router;

@@ -1,7 +1,7 @@
 /** What is done beside the mail, now and then: what is deleted when, what is looked at again. */
 import type { AcceptDeps } from '../messages/accept/accept.ts';
-import { createTlsReports } from '../mta/tls-reports.ts';
-import type { TlsTally } from '../mta/tls-tally.ts';
+import { createTlsReports } from '../mta/tls/tls-reports.ts';
+import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';

@@ -9,12 +9,12 @@ import { findMailHosts } from '../mta/dns/mx.ts';
 import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
-import { createLocalAddresses, type LocalAddresses } from '../mta/local-addresses.ts';
+import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
 import { createMta, type Mta } from '../mta/mta.ts';
-import { createSites, type Sites } from '../mta/sites.ts';
-import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources.ts';
-import { createTlsTally, type TlsTally } from '../mta/tls-tally.ts';
-import { createWarmUp } from '../mta/warm-up.ts';
+import { createSites, type Sites } from '../mta/sites/sites.ts';
+import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources/sources.ts';
+import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
+import { createWarmUp } from '../mta/sources/warm-up.ts';
 import { ownAddresses, signingKey, type AppContext } from './context.ts';
 
 /** What sends, and what an operator holds it by. */

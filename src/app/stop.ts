@@ -5,7 +5,7 @@ import type { Dashboard } from '../dashboard/dashboard.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Api } from '../api/server.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { TlsTally } from '../mta/tls-tally.ts';
+import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
 import type { AppContext } from './context.ts';

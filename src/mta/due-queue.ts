@@ -14,7 +14,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Wish } from './sources.ts';
+import type { Wish } from './sources/sources.ts';
 
 /** A delivery in memory: what is needed to find its lane and its turn. */
 export interface Job extends LaneJob {

@@ -13,7 +13,7 @@ import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
-import type { LaneControl } from './lane-state.ts';
+import type { LaneControl } from './lanes/lane-state.ts';
 
 export interface SweeperDeps {
   db: Pick<Database, 'prepared'>;

@@ -9,8 +9,8 @@ import type { DeliveryState, DeliveryChange, Outcome } from '../messages/deliver
 import type { Hold } from '../messages/delivery/holds.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
-import type { Attempts, NoPassage, Passage } from './attempt.ts';
-import type { Held, Making, Prepared } from './prepare.ts';
+import type { Attempts, NoPassage, Passage } from './attempt/attempt.ts';
+import type { Held, Making, Prepared } from './prepare/prepare.ts';
 import type { Job, DueQueue } from './due-queue.ts';
 
 export interface WorkerDeps extends Attempts {

@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
-import { columnsOf, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
+import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -160,7 +160,7 @@ export async function pageOfTemplates(
   if (before !== undefined) rows.reverse();
   const wanted = rows.map(({ id, latest_version }) => [id, latest_version]);
   // Without the bodies: a page of a hundred could have 100 MB of them.
-  const columns = columnsOf.template_versions.filter((column) => column !== 'html' && column !== 'text');
+  const columns = tables.template_versions.names.filter((column) => column !== 'html' && column !== 'text');
   const versions: TemplateVersionRow[] =
     wanted.length === 0
       ? []

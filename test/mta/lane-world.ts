@@ -4,8 +4,8 @@
  */
 import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
-import { createAside, type Aside } from '../../src/mta/aside.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
+import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import {
   createPool,
@@ -16,13 +16,13 @@ import {
 } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
-import { hostKey } from '../../src/mta/deliver.ts';
-import { createLaneControl } from '../../src/mta/lane-control.ts';
-import type { LaneControl } from '../../src/mta/lane-state.ts';
-import { partOf } from '../../src/mta/attempt.ts';
+import { hostKey } from '../../src/mta/attempt/deliver.ts';
+import { createLaneControl } from '../../src/mta/lanes/lane-control.ts';
+import type { LaneControl } from '../../src/mta/lanes/lane-state.ts';
+import { partOf } from '../../src/mta/attempt/attempt.ts';
 import { createPlacing, type Placing } from '../../src/mta/placing.ts';
-import type { MailOperator } from '../../src/mta/operators.ts';
-import type { Site } from '../../src/mta/sites.ts';
+import type { MailOperator } from '../../src/mta/sites/operators.ts';
+import type { Site } from '../../src/mta/sites/sites.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
 import { workLane, type WorkerDeps } from '../../src/mta/worker.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';

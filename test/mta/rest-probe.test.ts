@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { createLaneControl } from '../../src/mta/lane-control.ts';
-import type { LaneControl } from '../../src/mta/lane-state.ts';
-import type { Part } from '../../src/mta/rests.ts';
+import { createLaneControl } from '../../src/mta/lanes/lane-control.ts';
+import type { LaneControl } from '../../src/mta/lanes/lane-state.ts';
+import type { Part } from '../../src/mta/lanes/rests.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
-import type { Site } from '../../src/mta/sites.ts';
+import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 import { refused } from '../support/harness/outcomes.ts';

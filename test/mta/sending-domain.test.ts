@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { subjectOf } from '../../src/mta/subject.ts';
+import { subjectOf } from '../../src/mta/attempt/subject.ts';
 
 const soft = { class: 'soft', reason: 'other', greylisting: false } as const;
 const block = { class: 'block', reason: 'policy', greylisting: false } as const;

@@ -3,8 +3,8 @@ import { createLanes, type Lane, type Lanes } from '../../src/scheduling/lanes.t
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
-import type { Prepared } from '../../src/mta/prepare.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
+import type { Prepared } from '../../src/mta/prepare/prepare.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';

@@ -26,7 +26,7 @@ import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/operator.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
-import { createTranscripts } from '../../src/mta/transcripts.ts';
+import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { noCounts } from '../../src/events/stats.ts';
 import { insertRows, type Rows } from '../../src/storage/rows.ts';
-import { columnsOf, type TableName, type Tables } from '../../src/storage/tables.ts';
+import { tables, type TableName, type Tables } from '../../src/storage/tables.ts';
 import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -435,8 +435,8 @@ describe('storage/rows', () => {
 
   it('gives back a row of each table as it went in', async () => {
     await temp.db.commit.insert(rowsOf(samples));
-    for (const table of Object.keys(columnsOf) as TableName[]) {
-      const columns = columnsOf[table].join(', ');
+    for (const table of Object.keys(tables) as TableName[]) {
+      const columns = tables[table].names.join(', ');
       assert.deepEqual(await temp.db.prepared.all(`SELECT ${columns} FROM ${table}`), [samples[table]], table);
     }
   });
@@ -446,10 +446,10 @@ describe('storage/rows', () => {
       ['events', 'sequence'],
       ['webhook_deliveries', 'position'],
     ]);
-    for (const table of Object.keys(columnsOf) as TableName[]) {
+    for (const table of Object.keys(tables) as TableName[]) {
       const found = await temp.db.prepared.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
       const names = found.map(({ name }) => name).filter((name) => given.get(table) !== name);
-      assert.deepEqual(names.sort(), [...columnsOf[table]].sort(), table);
+      assert.deepEqual(names.sort(), [...tables[table].names].sort(), table);
     }
   });
 

@@ -1,41 +1,58 @@
 /** docs/database.md: the views with their columns from storage/views.ts, the tables from the comments in storage/tables.ts. */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
+import type { Column } from '../../../src/storage/table.ts';
+import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
-
-/** A column as its interface has it. */
-interface Column {
-  name: string;
-  type: string;
-  says: string;
-}
 
 interface TableOfFile {
   name: string;
   says: string;
-  columns: Column[];
+  columns: { name: string; type: string; says: string }[];
 }
 
-/** The tables of the file in its order. */
+/** All tables, in the order of storage/tables.ts, with the comments of their declarations in storage/tables/. */
 export function documentedTables(): TableOfFile[] {
-  const file = path.resolve(import.meta.dirname, '../../../src/storage/tables.ts');
-  const source = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.ESNext, true);
-  const interfaces = new Map(source.statements.filter(ts.isInterfaceDeclaration).map((one) => [one.name.text, one]));
-  return membersOf(interfaces.get('Tables')).map(({ name, type }) => {
-    const row = interfaces.get(type);
-    if (row === undefined) throw new Error(`the rows of ${name}, ${type}, are not in tables.ts`);
-    return { name, says: commentOf(row), columns: membersOf(row) };
+  const comments = readComments();
+  return Object.entries(tables).map(([name, table]) => {
+    const inFile = name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+    const declaration = comments.get(inFile);
+    if (declaration === undefined) throw new Error(`the table ${name} is not declared as ${inFile} in storage/tables/`);
+    return {
+      name,
+      says: declaration.says,
+      columns: Object.entries<Column<unknown>>(table.columns).map(([column, { kind, isNullable }]) => ({
+        name: column,
+        type: `${kind === 'bytes' ? 'blob' : kind}${isNullable ? ', may be null' : ''}`,
+        says: declaration.columns.get(column) ?? '',
+      })),
+    };
   });
 }
 
-function membersOf(declaration: ts.InterfaceDeclaration | undefined): Column[] {
-  const members: readonly ts.TypeElement[] = declaration?.members ?? [];
-  return members.filter(ts.isPropertySignature).map((member) => ({
-    name: member.name.getText(),
-    type: member.type?.getText() ?? '',
-    says: commentOf(member),
-  }));
+/** The comments of each exported constant and of the members of the object that it is made from. */
+function readComments(): Map<string, { says: string; columns: Map<string, string> }> {
+  const folder = path.resolve(import.meta.dirname, '../../../src/storage/tables');
+  const declarations = readdirSync(folder).flatMap((file) => {
+    const text = readFileSync(path.join(folder, file), 'utf8');
+    return [...ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true).statements].filter(ts.isVariableStatement);
+  });
+  return new Map(
+    declarations.map((statement) => {
+      const [declared] = statement.declarationList.declarations;
+      const made = declared?.initializer;
+      const columns = made !== undefined && ts.isCallExpression(made) ? made.arguments[0] : undefined;
+      const members = columns !== undefined && ts.isObjectLiteralExpression(columns) ? columns.properties : [];
+      return [
+        declared?.name.getText() ?? '',
+        {
+          says: commentOf(statement),
+          columns: new Map([...members].map((member) => [member.name?.getText() ?? '', commentOf(member)])),
+        },
+      ];
+    }),
+  );
 }
 
 const commentOf = (node: ts.Node): string =>
@@ -44,13 +61,6 @@ const commentOf = (node: ts.Node): string =>
     .map(({ comment }) => ts.getTextOfJSDocComment(comment) ?? '')
     .join(' ')
     .replaceAll(/\s+/g, ' ');
-
-/** `string | null` is text that may be missing. */
-function typeInWords(type: string): string {
-  const parts = type.split('|').map((part) => part.trim());
-  const kind = parts.includes('number') ? 'integer' : parts.includes('Buffer') ? 'blob' : 'text';
-  return parts.includes('null') ? `${kind}, may be null` : kind;
-}
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 
@@ -78,7 +88,7 @@ const tableSection = ({ name, says, columns }: TableOfFile): string => `### Tabl
 
 ${says === '' ? '' : `${says}\n\n`}${table(
   ['Column', 'Type', 'Says'],
-  columns.map(({ name: column, type, says: means }) => [`\`${column}\``, typeInWords(type), means]),
+  columns.map(({ name: column, type, says: means }) => [`\`${column}\``, type, means]),
 )}
 `;
 

@@ -1,0 +1,228 @@
+/** From what the SMTP client or DNS answered to what it means for the delivery. Pure. */
+import { judge, type Judge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';
+import {
+  HELD_BY_US,
+  type AttemptFacts,
+  type BounceReason,
+  type Grounds,
+  type Outcome,
+  type Verdict,
+} from '../../messages/delivery/delivery.ts';
+import type { RetryHint } from '../../messages/delivery/retry.ts';
+import { askedPause } from '../../messages/delivery/retry-hint.ts';
+import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { OpenResult } from '../connection/open-session.ts';
+import type { Transfer } from '../connection/session.ts';
+import type { TlsResult } from '../connection/tls-policy.ts';
+import type { MailRoute } from '../dns/mx.ts';
+import { subjectOf } from './subject.ts';
+
+/** What every outcome of an attempt needs to know. */
+export interface AttemptFrame {
+  startedAt: number;
+  endedAt: number;
+  /** When to try again if it comes to that. */
+  retryAt: number;
+  viaRelay: boolean;
+  /** Reads refusals; the shipped rules where it is left out. */
+  judge?: Judge;
+  /** When to try again where the refusal itself says something about it; `retryAt` where this is left out. */
+  retryWith?: (hint: RetryHint) => number;
+}
+
+export interface Place {
+  mx: string;
+  ip: string;
+  source: string | null;
+}
+
+/** A message was handed to a session. */
+export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: Transfer): Outcome {
+  const facts = (reply: SmtpReply | null, text: string | null): AttemptFacts => ({
+    ...frameFacts(frame),
+    ...place,
+    tls: tlsFacts(transfer.tls),
+    timings: rounded(transfer.timings),
+    ...said(reply, text),
+  });
+  switch (transfer.kind) {
+    case 'accepted':
+      return { kind: 'accepted', facts: facts(transfer.reply, null), viaRelay: frame.viaRelay };
+    case 'refused':
+      return refusal(frame, facts(transfer.reply, null), {
+        phase: transfer.phase,
+        mx: place.mx,
+        ...words(transfer.reply),
+      });
+    case 'broken':
+      if (transfer.uncertain)
+        return { kind: 'uncertain', facts: facts(transfer.reply, transfer.text), retryAt: frame.retryAt };
+      return later(frame, facts(transfer.reply, transfer.text), 'network');
+    case 'unsupported':
+      return unsupported(facts(null, null), transfer);
+  }
+}
+
+/** No host could be reached, or none let us in: the message is tried again whatever they said. */
+export function outcomeOfDial(
+  frame: AttemptFrame,
+  place: Place,
+  failed: Extract<OpenResult, { kind: 'failed' }>,
+): Outcome {
+  const facts: AttemptFacts = {
+    ...frameFacts(frame),
+    ...place,
+    tls: tlsFacts(failed.tls),
+    timings: rounded(failed.timings),
+    ...said(failed.reply, `${failed.phase}: ${failed.text}`),
+  };
+  if (failed.tlsUnsatisfied) return later(frame, facts, 'tls_required');
+  if (failed.reply === null) return later(frame, facts, 'network');
+  const phase = failed.phase === 'block' ? 'dot' : failed.phase;
+  const refused: Refusal = { phase, mx: place.mx, ...words(failed.reply) };
+  const judged = judgeOf(frame)(refused);
+  const verdict: Verdict = { class: 'soft', reason: judged.reason };
+  const grounds = groundsOf(refused, judged);
+  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
+}
+
+/** DNS gave no host to dial. */
+export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
+  const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
+    ...frameFacts(frame),
+    mx: null,
+    ip: null,
+    source: null,
+    tls: null,
+    timings: {},
+    smtpCode: null,
+    enhancedCode,
+    smtpReply: text,
+  });
+  switch (route.kind) {
+    case 'refused':
+      return { kind: 'refused', facts: facts(route.enhanced, route.text), verdict: routeVerdicts[route.reason] };
+    case 'no_domain': {
+      const told = facts('4.1.2', 'DNS says that the domain does not exist');
+      return {
+        kind: 'deferred',
+        facts: told,
+        verdict: { class: 'soft', reason: 'domain_not_found' },
+        retryAt: frame.retryAt,
+        noDomain: true,
+      };
+    }
+  }
+}
+
+const routeVerdicts = {
+  null_mx: { class: 'hard', reason: 'null_mx' },
+  routing_loop: { class: 'undetermined', reason: 'routing_loop' },
+  private_address: { class: 'undetermined', reason: 'network' },
+  no_address: { class: 'undetermined', reason: 'network' },
+} as const;
+
+/** Something of ours is missing: the mail waits. */
+export function waitForUs(frame: AttemptFrame, text: string): Outcome {
+  return later(frame, { ...frameFacts(frame), ...nobody, enhancedCode: HELD_BY_US, smtpReply: text }, 'other');
+}
+
+/** It cannot be built, today or tomorrow. */
+export function cannotBuild(frame: AttemptFrame, why: string): Outcome {
+  return {
+    kind: 'failed',
+    facts: { ...frameFacts(frame), ...nobody, smtpReply: why },
+    reason: 'unbuildable',
+    message: why,
+  };
+}
+
+/** The operator's route says to throw it away. */
+export function discarded(frame: AttemptFrame): Outcome {
+  return {
+    kind: 'accepted',
+    facts: { ...frameFacts(frame), ...nobody, smtpReply: 'discarded by delivery.routes' },
+    viaRelay: true,
+  };
+}
+
+const nobody = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
+
+function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
+  const judged = judgeOf(frame)(refused);
+  const verdict: Verdict = { class: judged.class, reason: judged.reason };
+  const grounds = groundsOf(refused, judged);
+  if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict, grounds };
+  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
+}
+
+const judgeOf = (frame: AttemptFrame): Judge => frame.judge ?? judge;
+
+function groundsOf(refused: Refusal, judged: Judgement): Grounds {
+  const { rule, infrastructure, greylisting } = judged;
+  return { rule, infrastructure, greylisting, about: subjectOf(refused, judged) };
+}
+
+function retryAtOf({ retryAt, retryWith }: AttemptFrame, { greylisting }: Judgement, facts: AttemptFacts): number {
+  const hint: RetryHint = { greylisting, askedMs: askedPause(facts.smtpReply ?? '') };
+  const isHinted = greylisting || hint.askedMs !== null;
+  return isHinted ? (retryWith?.(hint) ?? retryAt) : retryAt;
+}
+
+function unsupported(
+  facts: AttemptFacts,
+  { what, limit, text: ownText }: Extract<Transfer, { kind: 'unsupported' }>,
+): Outcome {
+  const [enhancedCode, reason, words] = unsupportedWords[what];
+  const text = ownText ?? words;
+  const smtpReply = limit === null ? text : `${text} (it takes ${String(limit)} octets)`;
+  return {
+    kind: 'refused',
+    facts: { ...facts, enhancedCode, smtpReply },
+    verdict: { class: reason === 'message_too_large' ? 'soft' : 'undetermined', reason },
+  };
+}
+
+const unsupportedWords = {
+  size: ['5.3.4', 'message_too_large', 'the message is larger than the server takes'],
+  smtputf8: ['5.6.7', 'other', 'the server does not take addresses beyond ASCII (SMTPUTF8)'],
+  '8bitmime': ['5.6.3', 'other', 'the server takes only 7-bit mail'],
+  requiretls: ['5.7.30', 'tls_required', 'the server does not promise to hand on over TLS only (REQUIRETLS)'],
+} as const satisfies Record<string, readonly [string, BounceReason, string]>;
+
+const later = (frame: AttemptFrame, facts: AttemptFacts, reason: BounceReason): Outcome => ({
+  kind: 'deferred',
+  facts,
+  verdict: { class: 'soft', reason },
+  retryAt: frame.retryAt,
+});
+
+const frameFacts = ({ startedAt, endedAt }: AttemptFrame): Pick<AttemptFacts, 'startedAt' | 'endedAt'> => ({
+  startedAt,
+  endedAt,
+});
+
+const words = ({ code, enhanced, text }: SmtpReply): Pick<Refusal, 'code' | 'enhanced' | 'text'> => ({
+  code,
+  enhanced,
+  text,
+});
+
+const said = (
+  reply: SmtpReply | null,
+  text: string | null,
+): Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply'> => ({
+  smtpCode: reply?.code ?? null,
+  enhancedCode: reply?.enhanced ?? null,
+  smtpReply: reply?.text ?? text,
+});
+
+const tlsFacts = (tls: TlsResult | null): AttemptFacts['tls'] =>
+  tls === null ? null : { protocol: tls.protocol, cipher: tls.cipher, verified: tls.verified, policy: tls.policy };
+
+/** Timings to a tenth of a millisecond. */
+function rounded(timings: object): Record<string, number> {
+  const short: Record<string, number> = {};
+  for (const [phase, ms] of Object.entries(timings) as [string, number][]) short[phase] = Math.round(ms * 10) / 10;
+  return short;
+}

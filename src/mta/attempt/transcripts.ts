@@ -1,0 +1,145 @@
+/**
+ * Live SMTP transcripts: what is said on the connections of one lane, or about one message, while somebody watches. Commands
+ * and replies only: of the message's bytes there is their number, of credentials three stars (connection/wire.ts). While
+ * nobody watches it costs one comparison a line. A watch keeps its last lines until they are fetched, and ends when nobody
+ * fetches any more.
+ */
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { Trace } from '../connection/wire.ts';
+
+/** What is watched: a lane, or a message on whichever lane. */
+export type Watched = { lane: string } | { messageId: string };
+
+export interface TranscriptLine {
+  at: number;
+  /** Connections are numbered, since several may speak at once. */
+  connection: number;
+  lane: string;
+  host: string;
+  messageId: string;
+  /** `>` is us. */
+  side: '<' | '>';
+  text: string;
+}
+
+export interface Transcripts {
+  /** The trace of a connection to this host that is about to be opened. */
+  of(host: string): Trace;
+  /** Begins to watch; null where too many do. */
+  watch(what: Watched): number | null;
+  /**
+   * The lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost` lines
+   * came and went before they were fetched.
+   */
+  read(watch: number, after: number, waitMs: number): Promise<Fetched | null>;
+  end(watch: number): void;
+  stop(): void;
+}
+
+export interface Fetched {
+  lines: TranscriptLine[];
+  position: number;
+  lost: number;
+}
+
+const MOST_WATCHES = 16;
+const MOST_LINES = 2_000;
+const LONGEST_LINE = 1_000;
+const FORGOTTEN_MS = 60_000;
+
+interface Watch {
+  what: Watched;
+  lines: TranscriptLine[];
+  /** Position after the last line. */
+  end: number;
+  expiry: Timer;
+  wake: (() => void) | null;
+}
+
+export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
+  const watches = new Map<number, Watch>();
+  let watchNumber = 0;
+  let connectionNumber = 0;
+
+  function end(id: number): void {
+    const watch = watches.get(id);
+    watches.delete(id);
+    watch?.expiry.cancel();
+    watch?.wake?.();
+  }
+
+  const expiryOf = (id: number): Timer =>
+    clock.after(
+      FORGOTTEN_MS,
+      () => {
+        end(id);
+      },
+      { background: true },
+    );
+
+  function hand(line: TranscriptLine): void {
+    for (const watch of watches.values()) {
+      const { what } = watch;
+      if ('lane' in what ? what.lane !== line.lane : what.messageId !== line.messageId) continue;
+      watch.lines.push(line);
+      watch.end++;
+      if (watch.lines.length > MOST_LINES) watch.lines.shift();
+      watch.wake?.();
+    }
+  }
+
+  return {
+    of(host) {
+      let lane = '';
+      let messageId = '';
+      const connection = ++connectionNumber;
+      return {
+        get on() {
+          return watches.size > 0;
+        },
+        begin(now, id) {
+          lane = now;
+          messageId = id;
+        },
+        line(side, text) {
+          hand({ at: clock.now(), connection, lane, host, messageId, side, text: text.slice(0, LONGEST_LINE) });
+        },
+      };
+    },
+    watch(what) {
+      if (watches.size >= MOST_WATCHES) return null;
+      const id = ++watchNumber;
+      watches.set(id, { what, lines: [], end: 0, expiry: expiryOf(id), wake: null });
+      return id;
+    },
+    async read(id, after, waitMs) {
+      const watch = watches.get(id);
+      if (watch === undefined) return null;
+      watch.expiry.cancel();
+      if (watch.end <= after && waitMs > 0) await nextLine(clock, watch, waitMs);
+      if (watches.get(id) !== watch) return null;
+      watch.expiry = expiryOf(id);
+      const from = watch.end - watch.lines.length;
+      const lines = watch.lines.slice(Math.max(0, after - from));
+      return { lines, position: watch.end, lost: Math.max(0, from - after) };
+    },
+    end,
+    stop() {
+      for (const id of [...watches.keys()]) end(id);
+    },
+  };
+}
+
+/** Resolves with the next line, with the end of the watch, or when the wait is over. One waits at a time; an earlier one goes. */
+function nextLine(clock: Clock, watch: Watch, waitMs: number): Promise<void> {
+  watch.wake?.();
+  return new Promise((resolve) => {
+    const wake = (): void => {
+      timer.cancel();
+      if (watch.wake === wake) watch.wake = null;
+      resolve();
+    };
+    const timer = clock.after(waitMs, wake);
+    watch.wake = wake;
+  });
+}

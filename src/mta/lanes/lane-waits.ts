@@ -1,0 +1,258 @@
+/**
+ * Why mail in a lane waits, in words, with since when, by whom, and until when: the same facts that keep it back. One list for
+ * every page, command and metric (messages/delivery/why.ts puts what is about the delivery itself before it). Pure but for the pool that
+ * it asks.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
+import type { LaneWait } from '../../messages/delivery/why.ts';
+import type { GateWait } from '../connection/dial-gate.ts';
+import type { Pool } from '../connection/pool.ts';
+import { hostKey } from '../attempt/deliver.ts';
+import type { LaneState } from './lane-state.ts';
+import { readyAt } from './pace.ts';
+import type { Part, Rest } from './rests.ts';
+import type { Site } from '../sites/sites.ts';
+
+export type { LaneWait } from '../../messages/delivery/why.ts';
+
+/** A limit that is in force, with what it comes from. */
+export interface LaneLimit {
+  what: 'connections' | 'mails_per_minute';
+  to: number;
+  by: 'receiver' | 'operator' | 'start';
+  cause: string;
+  since: number | null;
+}
+
+/** A lane's limits for people; times in ms since the epoch. */
+export interface LaneLimitsReport {
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
+  limit: number;
+  cause: string;
+  causeAt: number | null;
+  /** Mails a minute, or null where nothing limits them. */
+  perMinute: number | null;
+  /** Each limit with its own cause. */
+  limits: LaneLimit[];
+  /** Until when no mail is tried: every host is left alone, or the lane rests. */
+  parkedUntil: number | null;
+  /** Why nothing or not all of the lane goes now; the most telling first. */
+  waits: LaneWait[];
+  lastReply: string | null;
+  lastProgressAt: number;
+}
+
+type Connections = Pick<Pool, 'waitOf' | 'capOf'>;
+
+export function reportOf(
+  state: LaneState,
+  given: LaneLimits | null,
+  pool: Connections,
+  clock: Clock,
+): LaneLimitsReport {
+  const { source, lastReply, lastProgressAt } = state;
+  const limits = limitsOf(state, given, pool, clock);
+  const counts = limits.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
+  const rates = limits.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
+  const [least] = counts;
+  const waits = [
+    ...state.rests
+      .list()
+      .filter(({ until }) => until > clock.now())
+      .map((rest) => restWait(rest, nameOf(state))),
+    ...waitsOf(state, noPart, state.site, given, pool, clock),
+  ];
+  const parked = waits.filter(({ stops, until }) => stops && until !== null);
+  return {
+    source,
+    limit: least?.to ?? state.throttle.limit,
+    cause: least?.by === 'operator' ? 'set by the operator' : (least?.cause ?? state.throttle.cause),
+    causeAt: least?.since ?? state.throttle.causeAt,
+    perMinute: rates[0]?.to ?? null,
+    limits,
+    parkedUntil: parked.length === 0 ? null : Math.max(...parked.map(({ until }) => until ?? 0)),
+    waits,
+    lastReply,
+    lastProgressAt,
+  };
+}
+
+/** What mail of this part of the lane waits for. `site` is the way of its own domain, which in an operator's lane differs. */
+export function waitsOf(
+  state: LaneState,
+  part: Part,
+  site: Site | null,
+  given: LaneLimits | null,
+  pool: Connections,
+  clock: Clock,
+): LaneWait[] {
+  const now = clock.now();
+  const name = nameOf(state);
+  const waits: LaneWait[] = [];
+  const rest = part === noPart ? null : state.rests.of(part, now);
+  if (rest !== null) waits.push(restWait(rest, name));
+  const { ruleRest } = state;
+  if (ruleRest !== null && ruleRest.until > now) {
+    const { since, until, cause } = ruleRest;
+    const message = `Mail to ${name} rests by a shaping rule of yours (${cause}).`;
+    waits.push({ reason: 'receiver_resting', message, since, until, by: 'operator', stops: true });
+  }
+  const own = site ?? state.site;
+  const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
+  if (hosts !== null) waits.push(hosts);
+  const pace = paceWait(state, given, name, now);
+  if (pace !== null) waits.push(pace);
+  return waits;
+}
+
+/** For reports on a whole lane. */
+export const noPart: Part = { account: '', domain: '' };
+
+const nameOf = ({ site, source }: LaneState): string =>
+  `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
+
+function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: string): LaneWait {
+  const whom = domain === null ? name : `${domain} (${name})`;
+  const next = isProbing ? ' One mail is trying now.' : ' One mail tries when the rest is over.';
+  const message = `${restMessages[kind](whom)}: "${cause}".${next}`;
+  const tryAt = isProbing ? null : until;
+  return { reason: restReasons[kind], message, since, until: tryAt, by: 'receiver', stops: domain === null };
+}
+
+const restMessages = {
+  sender: (whom: string) => `${whom} refuses mail from us again and again`,
+  load: (whom: string) => `${whom} cannot take mail now`,
+  rate: (whom: string) => `${whom} takes only so much mail in a time`,
+  tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
+} as const;
+
+const restReasons = {
+  sender: 'receiver_refuses_us',
+  load: 'receiver_overloaded',
+  rate: 'rate_limited',
+  tls: 'tls_required',
+} as const;
+
+/** Whether all hosts of the site are closed or full, and what the one says that opens first. */
+function hostsWait(site: Site, source: string | null, pool: Connections, clock: Clock): LaneWait | null {
+  const most = site.operator?.maxConnections;
+  const found: { name: string; wait: GateWait }[] = [];
+  for (const host of site.hosts) {
+    const wait = pool.waitOf(hostKey(host, source), most);
+    if (wait === null) return null;
+    found.push({ name: host.name, wait });
+  }
+  found.sort((a, b) => (a.wait.until ?? Infinity) - (b.wait.until ?? Infinity));
+  const [first] = found;
+  return first === undefined ? null : hostWait(first.name, first.wait, found.length, clock);
+}
+
+function hostWait(name: string, wait: GateWait, count: number, clock: Clock): LaneWait {
+  const ahead = clock.now() - clock.monotonic();
+  const until = wait.until === null ? null : Math.round(wait.until + ahead);
+  if (wait.why === 'full')
+    return {
+      reason: 'connections_in_use',
+      message: `As many connections to ${name} are open as we open to one host; it goes over one of them.`,
+      since: null,
+      until,
+      by: 'us',
+      stops: false,
+    };
+  if (wait.why === 'opening')
+    return {
+      reason: 'connections_in_use',
+      message: `A connection to ${name} is being opened.`,
+      since: null,
+      until,
+      by: 'us',
+      stops: false,
+    };
+  const since = wait.since === 0 ? null : Math.round(wait.since + ahead);
+  const said = wait.cause === '' ? '' : `: "${wait.cause}"`;
+  if (wait.why === 'cap')
+    return {
+      reason: 'connections_in_use',
+      message: `${name} takes no more connections than are open${said}.`,
+      since,
+      until,
+      by: 'receiver',
+      stops: false,
+    };
+  const others = count > 1 ? ` and ${String(count - 1)} more` : '';
+  const tries = wait.why === 'probing' ? ' One connection is trying now.' : '';
+  const message = `${name}${others} ${didWhat[wait.how]}${said}.${tries}`;
+  return { reason: 'destination_parked', message, since, until, by: 'receiver', stops: true };
+}
+
+const didWhat = {
+  unreachable: 'cannot be reached',
+  refused: 'refuses connections from us',
+  broken: 'breaks off while it takes a mail',
+} as const;
+
+function paceWait(state: LaneState, given: LaneLimits | null, name: string, now: number): LaneWait | null {
+  const { pace } = state;
+  const perMinute = given?.perMinute ?? null;
+  const at = readyAt(pace, perMinute, now);
+  if (pace.perMinute === null && perMinute === null) return null;
+  const until = at > now ? at : null;
+  if (perMinute !== null && perMinute <= (pace.perMinute ?? Infinity))
+    return {
+      reason: 'rate_limited',
+      message: `You have limited mail to ${name} to ${mails(perMinute)} a minute.`,
+      since: null,
+      until,
+      by: 'operator',
+      stops: false,
+    };
+  const message = `${name} takes about ${mails(pace.perMinute ?? 0)} a minute: "${pace.cause}".`;
+  return { reason: 'rate_limited', message, since: pace.changedAt, until, by: 'receiver', stops: false };
+}
+
+function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections, clock: Clock): LaneLimit[] {
+  const { throttle, pace, site, source } = state;
+  // Growth is our own doing; only what was once too many is the receiver's limit.
+  const by = throttle.ceiling === null ? 'start' : 'receiver';
+  const limits: LaneLimit[] = [
+    { what: 'connections', to: throttle.limit, by, cause: throttle.cause, since: throttle.causeAt },
+  ];
+  const hosts = site?.operator == null ? (site?.hosts ?? []) : [];
+  const caps = hosts.map((host) => pool.capOf(hostKey(host, source)));
+  const [first] = caps;
+  if (first != null && caps.every((cap) => cap !== null)) {
+    const to = caps.reduce((sum, cap) => sum + cap.cap, 0);
+    limits.push({ what: 'connections', to, by: 'receiver', cause: first.cause, since: clock.now() - first.ageMs });
+  }
+  if (given?.connections != null)
+    limits.push({
+      what: 'connections',
+      to: given.connections,
+      by: 'operator',
+      cause: operatorsWord(given),
+      since: given.since,
+    });
+  if (pace.perMinute !== null)
+    limits.push({
+      what: 'mails_per_minute',
+      to: pace.perMinute,
+      by: 'receiver',
+      cause: pace.cause,
+      since: pace.changedAt,
+    });
+  if (given?.perMinute != null)
+    limits.push({
+      what: 'mails_per_minute',
+      to: given.perMinute,
+      by: 'operator',
+      cause: operatorsWord(given),
+      since: given.since,
+    });
+  return limits;
+}
+
+const operatorsWord = ({ note }: LaneLimits): string => `set by the operator${note === null ? '' : `: ${note}`}`;
+
+const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);

@@ -1,0 +1,84 @@
+/** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
+import { trackingHostOf } from '../../domains/dns-records.ts';
+import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../../mail/list-unsubscribe.ts';
+import { unsubscribeAddressFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
+import { storedUnsubscribe } from '../../messages/request/unsubscribe.ts';
+import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import type { TrackingKey } from '../../tracking/token.ts';
+import { trackPaths, type Tracking } from '../../tracking/track.ts';
+import { unsubscribeToken } from '../../tracking/unsubscribe-link.ts';
+
+type Row = Pick<DeliveryRow, 'id' | 'address'> &
+  Pick<
+    MessageRow,
+    | 'account_id'
+    | 'from_domain'
+    | 'stream'
+    | 'track_opens'
+    | 'track_clicks'
+    | 'tracking_url'
+    | 'unsubscribe_json'
+    | 'headers_json'
+  >;
+
+/** Null where nothing is tracked: nearly every mail, whose content is then the same for all. */
+export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
+  const { tracking_url: base } = row;
+  if ((row.track_opens === 0 && row.track_clicks === 0) || base === null) return null;
+  return {
+    key,
+    stamp: { deliveryId: row.id, host: ownHost(base, row.from_domain) },
+    base,
+    opens: row.track_opens === 1,
+    clicks: row.track_clicks === 1,
+    untouched: unsubscribeUrls(row),
+  };
+}
+
+/** The tracking host where it is one of the sending domain's own. */
+function ownHost(base: string, fromDomain: string): string | null {
+  const { hostname } = new URL(base);
+  return hostname === trackingHostOf(fromDomain) ? hostname : null;
+}
+
+/** List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */
+export function listHeaders(
+  keys: { trackingKey: TrackingKey; returnPathKey: ReturnPathKey },
+  row: Row,
+  returnPathDomain: string,
+): string {
+  const wish = storedUnsubscribe(row);
+  if (wish === null) return '';
+  return unsubscribeHeaders({
+    url: wish.url ?? hostedUrl(keys.trackingKey, row),
+    mailto: wish.mailto ?? `${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`,
+    oneClick: wish.oneClick,
+  });
+}
+
+/** Only over https: a person's wish must not be readable, nor changeable, on its way (RFC 8058 section 3.1). */
+function hostedUrl(key: TrackingKey, row: Row): string | null {
+  const { tracking_url: base } = row;
+  if (base?.startsWith('https://') !== true) return null;
+  const token = unsubscribeToken(key, {
+    deliveryId: row.id,
+    accountId: row.account_id,
+    stream: row.stream,
+    fromDomain: row.from_domain,
+    email: row.address,
+  });
+  const url = `${base}${trackPaths.unsubscribe}${token}`;
+  // With the longest names there can be; the address by mail remains.
+  return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
+}
+
+/** The addresses that the sender gave for unsubscribing, in a header of his own or by the member: they are not to be counted. */
+function unsubscribeUrls(row: Row): string[] {
+  const own = storedUnsubscribe(row)?.url ?? null;
+  if (own !== null) return [own];
+  const headers = JSON.parse(row.headers_json) as [string, string][];
+  const [, list = ''] = headers.find(([name]) => name.toLowerCase() === 'list-unsubscribe') ?? [];
+  return [...list.matchAll(/<(https?:[^<>]{1,1000})>/gi)].flatMap(([, url = '']) =>
+    URL.canParse(url) ? [new URL(url).href] : [],
+  );
+}

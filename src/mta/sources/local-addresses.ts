@@ -1,0 +1,83 @@
+/**
+ * Which address of this machine a source's connections come from, over which families (`delivery.ipv6`). IPv6 is used only from
+ * an address whose names agree in both directions, where the setting says `auto`; what that comes to is looked up once, and
+ * mail leaves over IPv4 meanwhile.
+ */
+import type { Log } from '../../base/log.ts';
+import type { Resolver } from '../../net/resolver.ts';
+import { namedIpv6Address } from './ipv6.ts';
+import type { Source } from './sources.ts';
+
+export interface Local {
+  addresses: readonly string[];
+  families: readonly number[];
+}
+
+export interface LocalAddresses {
+  /** Whether the IPv6 addresses of mail hosts are of use at all. */
+  isUsed(): boolean;
+  of(source: Source): Local;
+}
+
+export interface LocalAddressOptions {
+  ipv6: 'auto' | 'never' | 'always';
+  sources: readonly { name: string; ipv6: string | null }[];
+  /** The addresses of this machine. */
+  own: readonly string[];
+}
+
+export function createLocalAddresses(
+  { log, resolver }: { log: Log; resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
+  { ipv6, sources, own }: LocalAddressOptions,
+): LocalAddresses {
+  /** IPv6 addresses that may be used: those of sources, and the one of the system under no name. */
+  const usable = new Map<string | null, string | null>();
+  const known = new Map<string | null, Local>();
+  if (ipv6 === 'always') {
+    usable.set(null, null);
+    for (const { name, ipv6: address } of sources) if (address !== null) usable.set(name, address);
+  }
+  if (ipv6 === 'auto') void look();
+
+  async function look(): Promise<void> {
+    const address = await namedIpv6Address({ resolver }, own);
+    log.debug(
+      { event: 'ipv6', source: address },
+      address !== null
+        ? 'mail hosts are dialled over IPv6 too'
+        : 'no IPv6 address of this machine has a name that leads back to it',
+    );
+    if (address !== null) usable.set(null, address);
+    for (const { name, ipv6: wanted } of sources) {
+      if (wanted === null) continue;
+      if ((await namedIpv6Address({ resolver }, [wanted])) !== null) usable.set(name, wanted);
+      else
+        log.warn(
+          { event: 'ipv6_unnamed', source: name, address: wanted },
+          'an IPv6 address of a source has no name that leads back to it: it is not used (delivery.ipv6)',
+        );
+    }
+    known.clear();
+  }
+
+  function localOf({ name, ipv4 }: Source): Local {
+    const six = usable.get(name) ?? null;
+    const addresses = [ipv4, six].filter((address) => address !== null);
+    // Where no source uses IPv6, the only IPv6 address that can come up is one that a route names.
+    if (name === null && usable.size === 0) return { addresses, families: [4, 6] };
+    const families = [...(name === null || ipv4 !== null ? [4] : []), ...(usable.has(name) ? [6] : [])];
+    return { addresses, families };
+  }
+
+  return {
+    isUsed: () => usable.size > 0,
+    of(source) {
+      let local = known.get(source.name);
+      if (local === undefined) {
+        local = localOf(source);
+        known.set(source.name, local);
+      }
+      return local;
+    },
+  };
+}

@@ -1,0 +1,151 @@
+/**
+ * Warm-up: a source that receivers do not know yet sends each of them a little more from day to day, as long as they take it
+ * well. Per source and site (the operator's name where the table has one) a UTC day has a cap; the next day's cap is the
+ * next of the list, but only after a day that used at least half of its own, with blocks and deferrals under 5 % and
+ * complaints under 0.1 %. Counts stand in the table `warm_up`.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { Database } from '../../storage/database.ts';
+import type { WarmUpRow } from '../../storage/tables.ts';
+
+/** Mails a day, from the first on; a source that has come through them all is warm. */
+export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const;
+const MOST_BAD = 0.05;
+const MOST_COMPLAINTS = 0.001;
+const LEAST_USE = 0.5;
+const DAY_MS = 86_400_000;
+/** Reputations fade: a site that got nothing for so long begins anew. */
+const KEPT_DAYS = 30;
+
+export const capOf = (stage: number): number | null => DAILY_CAPS[stage] ?? null;
+
+/** Pure: the stage of the day after this one. */
+export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<WarmUpRow, 'day'>): number {
+  const cap = capOf(stage);
+  if (cap === null || sent < cap * LEAST_USE) return stage;
+  const isBad = (blocked + deferred) / sent >= MOST_BAD || complained / sent >= MOST_COMPLAINTS;
+  return isBad ? stage : stage + 1;
+}
+
+export interface WarmUp {
+  /** Reads what earlier runs have counted. */
+  load(): Promise<void>;
+  /** What the source has sent the site today, and how much it may; a cap of null is no limit. */
+  today(source: string, site: string): { sent: number; cap: number | null; stage: number };
+  /** A mail is about to be sent; false where the day's cap is reached. */
+  take(source: string, site: string): boolean;
+  /** It was not sent after all. */
+  putBack(source: string, site: string): void;
+  note(source: string, site: string, outcome: Outcome): void;
+  complained(source: string, site: string): void;
+  /** Today's counts of a source, busiest site first. */
+  list(source: string): WarmUpRow[];
+  /** Resolves when everything counted is written. */
+  close(): Promise<void>;
+}
+
+export function createWarmUp(
+  deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log },
+  /** Sources that are warmed up, with the day it began where the operator says so. */
+  sources: ReadonlyMap<string, { since: number | null }>,
+): WarmUp {
+  const { db, clock, log } = deps;
+  const rows = new Map<string, WarmUpRow>();
+  const changed = new Set<WarmUpRow>();
+  let writing: Promise<void> | null = null;
+
+  const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
+
+  function rowOf(source: string, site: string): WarmUpRow {
+    const key = `${source} ${site}`;
+    const day = dayOf(clock.now());
+    const known = rows.get(key);
+    // A clock that went back keeps the day it has: counting twice would send twice as much.
+    if (known !== undefined && known.day >= day) return known;
+    const stage = known === undefined ? firstStage(source) : stageAfter(known);
+    const row: WarmUpRow = { source, site, day, stage, sent: 0, blocked: 0, deferred: 0, complained: 0 };
+    rows.set(key, row);
+    return row;
+  }
+
+  function firstStage(source: string): number {
+    const since = sources.get(source)?.since ?? null;
+    return since === null ? 0 : Math.max(0, Math.floor((clock.now() - since) / DAY_MS));
+  }
+
+  function count(row: WarmUpRow, what: 'sent' | 'blocked' | 'deferred' | 'complained', by = 1): void {
+    row[what] += by;
+    changed.add(row);
+    writing ??= write().finally(() => {
+      writing = null;
+    });
+  }
+
+  /** What is counted while one commit runs goes into the next. */
+  async function write(): Promise<void> {
+    while (changed.size > 0) {
+      const some = [...changed];
+      changed.clear();
+      try {
+        await db.commit.transact(async (tx) => {
+          await tx.run('DELETE FROM warm_up WHERE day < ?', [dayOf(clock.now() - KEPT_DAYS * DAY_MS)]);
+          for (const row of some)
+            await tx.run(
+              `INSERT INTO warm_up (source, site, day, stage, sent, blocked, deferred, complained) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+               ON CONFLICT (source, site, day) DO UPDATE SET stage = excluded.stage, sent = excluded.sent,
+                 blocked = excluded.blocked, deferred = excluded.deferred, complained = excluded.complained`,
+              [row.source, row.site, row.day, row.stage, row.sent, row.blocked, row.deferred, row.complained],
+            );
+        });
+      } catch (error) {
+        // Still counted in memory; the next mail writes it again.
+        log.error({ event: 'storage_failed', err: error }, 'the counts of a warm-up could not be written');
+        return;
+      }
+    }
+  }
+
+  return {
+    async load() {
+      const from = dayOf(clock.now() - KEPT_DAYS * DAY_MS);
+      for (const row of await db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [from]))
+        if (sources.has(row.source)) rows.set(`${row.source} ${row.site}`, row);
+    },
+    today(source, site) {
+      if (!sources.has(source)) return { sent: 0, cap: null, stage: 0 };
+      const { sent, stage } = rowOf(source, site);
+      return { sent, stage, cap: capOf(stage) };
+    },
+    take(source, site) {
+      if (!sources.has(source)) return true;
+      const row = rowOf(source, site);
+      const cap = capOf(row.stage);
+      if (cap !== null && row.sent >= cap) return false;
+      count(row, 'sent');
+      return true;
+    },
+    putBack(source, site) {
+      if (sources.has(source)) count(rowOf(source, site), 'sent', -1);
+    },
+    note(source, site, outcome) {
+      if (!sources.has(source)) return;
+      if (outcome.kind === 'refused' && outcome.verdict.class === 'block') count(rowOf(source, site), 'blocked');
+      // Greylisting and dead connections say nothing about the sender.
+      if (outcome.kind === 'deferred' && outcome.facts.smtpCode !== null && outcome.grounds?.greylisting !== true)
+        count(rowOf(source, site), 'deferred');
+    },
+    complained(source, site) {
+      if (sources.has(source)) count(rowOf(source, site), 'complained');
+    },
+    list: (source) =>
+      [...rows.values()]
+        .filter((row) => row.source === source)
+        .map((row) => rowOf(source, row.site))
+        .sort((a, b) => b.sent - a.sent),
+    async close() {
+      await writing;
+    },
+  };
+}

@@ -1,0 +1,111 @@
+/**
+ * What is known of mail hosts' TLS, over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS.
+ * One that stops offering it, or whose every handshake breaks, may have somebody on the way who does that: a warning in the log.
+ * That a host got plaintext is not written down: after a restart TLS is tried first.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Database } from '../../storage/database.ts';
+import type { HostTlsRow } from '../../storage/tables.ts';
+import { createTlsMemory, HELLO_MS, type TlsMemory } from '../connection/dial.ts';
+
+export interface HostTls {
+  memory: TlsMemory;
+  /** Reads what earlier runs have learnt. */
+  load(): Promise<void>;
+  /** A mail went to this host (`name:port`), with TLS or without. */
+  noteUse(host: string, isSecured: boolean): void;
+}
+
+const DAY_MS = 86_400_000;
+/** A host that offered TLS so lately is expected to. */
+const EXPECTED_MS = 30 * DAY_MS;
+const MOST_HOSTS = 10_000;
+
+export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }): HostTls {
+  const { db, clock, log } = deps;
+  const inner = createTlsMemory();
+  const offered = new Map<string, number>();
+  const warned = new Map<string, number>();
+
+  function put(map: Map<string, number>, host: string, at: number): void {
+    map.delete(host);
+    map.set(host, at);
+    if (map.size <= MOST_HOSTS) return;
+    for (const oldest of map.keys()) {
+      map.delete(oldest);
+      return;
+    }
+  }
+
+  /** Not waited for: losing it costs one handshake more. */
+  function save(host: string, change: Partial<Omit<HostTlsRow, 'host'>>): void {
+    const { workaround = null, workaround_until: until = null, offered_at: at = null } = change;
+    const isWorkaround = 'workaround' in change;
+    db.commit
+      .transact((tx) =>
+        tx.run(
+          `INSERT INTO host_tls (host, workaround, workaround_until, offered_at) VALUES (?, ?, ?, ?)
+           ON CONFLICT (host) DO UPDATE SET ${
+             isWorkaround
+               ? 'workaround = excluded.workaround, workaround_until = excluded.workaround_until'
+               : 'offered_at = excluded.offered_at'
+           }`,
+          [host, workaround, until, at],
+        ),
+      )
+      .catch((error: unknown) => {
+        log.error({ event: 'storage_failed', err: error }, 'what was learnt of a host could not be written');
+      });
+  }
+
+  /** Once a day for each host. */
+  function warn(host: string, facts: object, text: string): void {
+    const now = clock.now();
+    if (now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
+    put(warned, host, now);
+    log.warn({ event: 'tls_downgrade', host, ...facts }, text);
+  }
+
+  return {
+    memory: {
+      get: (host, now) => inner.get(host, now),
+      set(host, workaround, now) {
+        const before = inner.get(host, now);
+        inner.set(host, workaround, now);
+        if (workaround === 'full' && before !== 'full') save(host, { workaround: null, workaround_until: null });
+        if (workaround === 'reduced' || workaround === 'legacy')
+          save(host, { workaround, workaround_until: now + HELLO_MS });
+      },
+      downgraded(host, reason) {
+        warn(host, { reason }, 'every TLS handshake with a mail host broke, and mail goes to it in plaintext');
+      },
+    },
+    async load() {
+      const now = clock.now();
+      const rows = await db.prepared.all<HostTlsRow>(
+        'SELECT * FROM host_tls WHERE workaround_until > ? OR offered_at > ? ORDER BY offered_at DESC LIMIT ?',
+        [now, now - EXPECTED_MS, MOST_HOSTS],
+      );
+      for (const { host, workaround, workaround_until: until, offered_at: at } of rows.reverse()) {
+        // An earlier version wrote plaintext down too, and kept every entry for three days.
+        if (workaround !== null && workaround !== 'none' && until !== null && until > now)
+          inner.set(host, workaround, Math.min(now, until - HELLO_MS));
+        if (at !== null) offered.set(host, at);
+      }
+    },
+    noteUse(host, isSecured) {
+      const now = clock.now();
+      const before = offered.get(host) ?? -Infinity;
+      if (isSecured) {
+        if (now - before < DAY_MS) return;
+        put(offered, host, now);
+        save(host, { offered_at: now });
+        return;
+      }
+      if (now - before > EXPECTED_MS) return;
+      const facts = { offered_at: new Date(before).toISOString() };
+      warn(host, facts, 'a mail host that used to offer TLS took mail without it');
+    },
+  };
+}

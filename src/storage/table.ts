@@ -1,0 +1,41 @@
+/** How a table is declared: its columns with their types, and how its rows are written. */
+
+/** A column. `Value` is the type of its values in TypeScript; no value of that type is kept here. */
+export interface Column<Value> {
+  kind: 'text' | 'integer' | 'bytes';
+  isNullable: boolean;
+  readonly value?: Value;
+}
+
+const column = <Value>(kind: Column<Value>['kind']): Column<Value> => ({ kind, isNullable: false });
+
+export const text = <Value extends string = string>(): Column<Value> => column('text');
+export const integer = (): Column<number> => column('integer');
+export const bytes = (): Column<Buffer> => column('bytes');
+export const orNull = <Value>(of: Column<Value>): Column<Value | null> => ({ ...of, isNullable: true });
+
+export interface TableOptions {
+  /** Rows of other tables refer to its rows, so it is written before them, not at the same time. */
+  isReferredTo?: boolean;
+  /** Its values are large or bytes: they are bound one by one, since JSON would double them or cannot carry them. */
+  hasLargeValues?: boolean;
+  /** What is done with a row that is there already, as SQL; otherwise such a row is an error. */
+  onConflict?: string;
+}
+
+export interface Table<Columns> extends TableOptions {
+  columns: Columns;
+  /** The names of the columns, all of which the program writes; a column that the database fills in is not declared. */
+  names: readonly (keyof Columns & string)[];
+}
+
+export const table = <Columns extends Readonly<Record<string, Column<unknown>>>>(
+  columns: Columns,
+  options: TableOptions = {},
+): Table<Columns> => ({ columns, names: Object.keys(columns), ...options });
+
+/** The row of a table. */
+export type RowOf<T> =
+  T extends Table<infer Columns>
+    ? { -readonly [Name in keyof Columns]: Columns[Name] extends Column<infer Value> ? Value : never }
+    : never;

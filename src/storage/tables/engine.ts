@@ -1,0 +1,131 @@
+/** What the delivery engine remembers across restarts. */
+import { table, text, integer, orNull, type RowOf } from '../table.ts';
+
+/** The MTA-STS policy of a recipient domain as it was last fetched. */
+export const stsPolicies = table({
+  domain: text(),
+  /** The `id` of the TXT record for which it was fetched. */
+  policy_id: text(),
+  policy_json: text(),
+  fetched_at: integer(),
+  expires_at: integer(),
+});
+export type StsPolicyRow = RowOf<typeof stsPolicies>;
+
+/** What was learnt of a mail host's TLS; `host` is `name:port`. */
+export const hostTls = table({
+  host: text(),
+  /** The hello it needs, as long as that is remembered; `none`, of an earlier version, is not used any more. */
+  workaround: orNull(text<'reduced' | 'legacy' | 'none'>()),
+  workaround_until: orNull(integer()),
+  /** When it last offered STARTTLS. */
+  offered_at: orNull(integer()),
+});
+export type HostTlsRow = RowOf<typeof hostTls>;
+
+/** What a source has sent to a site on a UTC day of its warm-up. */
+export const warmUp = table({
+  source: text(),
+  /** The operator's name, or the site's. */
+  site: text(),
+  /** `2026-01-31`. */
+  day: text(),
+  /** Place in the list of daily caps. */
+  stage: integer(),
+  sent: integer(),
+  blocked: integer(),
+  deferred: integer(),
+  complained: integer(),
+});
+export type WarmUpRow = RowOf<typeof warmUp>;
+
+/** A source that a site refuses by a block list: left off it until then. The system's own address has an empty name. */
+export const sourceBlocks = table({
+  source: text(),
+  site: text(),
+  since: integer(),
+  until: integer(),
+  reply: text(),
+});
+export type SourceBlockRow = RowOf<typeof sourceBlocks>;
+
+/** A time in which an address of ours stood on a block list. */
+export const listings = table({
+  ip: text(),
+  list: text(),
+  since: integer(),
+  /** Null: it stands there still. */
+  until: orNull(integer()),
+  /** What the list answered, such as `127.0.0.2`. */
+  codes: text(),
+});
+export type ListingRow = RowOf<typeof listings>;
+
+/** What a block list said of an address when it was asked last. */
+export const listChecks = table({
+  ip: text(),
+  list: text(),
+  /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
+  state: text<'clear' | 'listed' | 'refused' | 'silent'>(),
+  at: integer(),
+});
+export type ListCheckRow = RowOf<typeof listChecks>;
+
+/** TLS sessions of one UTC day that came out alike, for the reports of RFC 8460. */
+export const tlsSessions = table(
+  {
+    /** `2026-01-31` */
+    day: text(),
+    /** The recipient domain. */
+    domain: text(),
+    policy: text<'tlsa' | 'sts' | 'no-policy-found'>(),
+    /** The TLSA base domain of the mail host where the policy is `tlsa`, else empty. */
+    base: text(),
+    /** Empty for success, and then so are the next four. */
+    result: text(),
+    mx: text(),
+    ip: text(),
+    local_ip: text(),
+    reason: text(),
+    sessions: integer(),
+  },
+  {
+    onConflict: `ON CONFLICT (day, domain, policy, base, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
+  },
+);
+export type TlsSessionRow = RowOf<typeof tlsSessions>;
+
+/** The policy that sessions of a day were held against. */
+export const tlsPolicies = table(
+  {
+    day: text(),
+    domain: text(),
+    policy: text<TlsSessionRow['policy']>(),
+    base: text(),
+    /** The policy's lines. */
+    strings_json: text(),
+    mx_json: text(),
+  },
+  {
+    onConflict:
+      'ON CONFLICT (day, domain, policy, base) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',
+  },
+);
+export type TlsPolicyRow = RowOf<typeof tlsPolicies>;
+
+/** Our report to a domain about a day. */
+export const tlsReports = table(
+  {
+    day: text(),
+    domain: text(),
+    /** `sending` that is found at a start has gone out, as far as anybody knows; `unwanted`: the domain asks for no reports. */
+    state: text<'planned' | 'sending' | 'sent' | 'unwanted' | 'failed'>(),
+    due_at: integer(),
+    tries: integer(),
+    detail: orNull(text()),
+    /** The addresses of the domain that have the report, as JSON; null for none. */
+    served_json: orNull(text()),
+  },
+  { onConflict: 'ON CONFLICT (day, domain) DO NOTHING' },
+);
+export type TlsReportRow = RowOf<typeof tlsReports>;

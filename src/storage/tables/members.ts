@@ -1,0 +1,95 @@
+/** People who sign in to the dashboard. */
+import { table, text, integer, orNull, type RowOf } from '../table.ts';
+
+/** A person who signs in to the dashboard. */
+export const members = table(
+  {
+    id: text(),
+    email: text(),
+    /** The address as `addressKey` gives it: what is compared. */
+    email_key: text(),
+    /** 1 for those who see every account, the queue and the team. */
+    is_admin: integer(),
+    /** scrypt with its parameters (members/password.ts); null until a set-up link was used. */
+    password_hash: orNull(text()),
+    /** The TOTP secret under AES-256-GCM, or null without a second factor. */
+    totp_sealed: orNull(text()),
+    /** The last time step a code was taken for: no code is good twice. */
+    totp_step: orNull(integer()),
+    created_at: integer(),
+    /** `operator` or `member:<email>`. */
+    created_by: text(),
+    last_sign_in_at: orNull(integer()),
+  },
+  { isReferredTo: true },
+);
+export type MemberRow = RowOf<typeof members>;
+
+/** Which accounts a member sees. */
+export const memberships = table(
+  {
+    member_id: text(),
+    account_id: text(),
+  },
+  { isReferredTo: true },
+);
+export type MembershipRow = RowOf<typeof memberships>;
+
+export const sessions = table(
+  {
+    /** SHA-256 of the cookie's value, hex. */
+    token_hash: text(),
+    id: text(),
+    member_id: text(),
+    /** `code` while the second factor is still owed. */
+    stage: text<'open' | 'code'>(),
+    /** The account that is looked at, or null for the first one. */
+    account_id: orNull(text()),
+    created_at: integer(),
+    seen_at: integer(),
+    ip: text(),
+    user_agent: orNull(text()),
+  },
+  { isReferredTo: true },
+);
+export type SessionRow = RowOf<typeof sessions>;
+
+/** Every try to sign in that was looked at. */
+export const signIns = table({
+  id: text(),
+  at: integer(),
+  email_key: text(),
+  ip: text(),
+  user_agent: orNull(text()),
+  /** `recovered`: signed in with a recovery code in place of a code of the app. */
+  result: text<'in' | 'recovered' | 'refused' | 'code_refused' | 'set_up'>(),
+  /** What tries are counted by: an IPv4 address, the /64 of an IPv6 address, `device:<id>` or `session:<id>`. */
+  source: text(),
+});
+export type SignInRow = RowOf<typeof signIns>;
+
+/** A link that sets a member's password, once; without a member it makes the first administrator. */
+export const setupLinks = table(
+  {
+    token_hash: text(),
+    member_id: orNull(text()),
+    created_at: integer(),
+    expires_at: integer(),
+  },
+  { isReferredTo: true },
+);
+export type SetUpLinkRow = RowOf<typeof setupLinks>;
+
+/** A code that takes the place of the second factor, once. */
+export const recoveryCodes = table(
+  {
+    /** SHA-256 of its letters, hex: it has 80 random bits. */
+    code_hash: text(),
+    member_id: text(),
+    created_at: integer(),
+    /** Null while it is good. */
+    used_at: orNull(integer()),
+  },
+  { isReferredTo: true },
+);
+export type RecoveryCodeRow = RowOf<typeof recoveryCodes>;

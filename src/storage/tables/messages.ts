@@ -1,0 +1,173 @@
+/** Messages with their bodies, and the tables that lists are read from. */
+import { table, text, integer, bytes, orNull, type RowOf } from '../table.ts';
+import type { DeliveryStatus } from './deliveries.ts';
+
+export const batches = table(
+  {
+    id: text(),
+    account_id: text(),
+    accepted: integer(),
+    rejected: integer(),
+    created_at: integer(),
+    /** 1 where every message of it is simulated. */
+    test: integer(),
+  },
+  { isReferredTo: true },
+);
+export type BatchRow = RowOf<typeof batches>;
+
+/** What a mail says, stored once however many recipients it has. */
+export const contents = table(
+  {
+    id: text(),
+    account_id: text(),
+    html: orNull(text()),
+    text: orNull(text()),
+    auto_text: integer(),
+    attachment_count: integer(),
+    created_at: integer(),
+    /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
+    raw: orNull(bytes()),
+    /** What html and text are deltas of (messages/store/stored-content.ts), where they are none themselves. */
+    base_id: orNull(text()),
+  },
+  { hasLargeValues: true },
+);
+export type ContentRow = RowOf<typeof contents>;
+
+/** A template's source, of which the bodies of a bulk send tell what was made of it. Goes with the last of them. */
+export const contentBases = table(
+  {
+    id: text(),
+    html: orNull(text()),
+    text: orNull(text()),
+  },
+  { hasLargeValues: true },
+);
+export type ContentBaseRow = RowOf<typeof contentBases>;
+
+export const attachments = table(
+  {
+    content_id: text(),
+    position: integer(),
+    filename: text(),
+    content_type: text(),
+    /** The Content-ID without brackets, for `cid:` links. */
+    cid: orNull(text()),
+    disposition: text<'attachment' | 'inline'>(),
+    bytes: bytes(),
+  },
+  { hasLargeValues: true },
+);
+export type AttachmentRow = RowOf<typeof attachments>;
+
+export const messages = table({
+  id: text(),
+  account_id: text(),
+  key_id: orNull(text()),
+  batch_id: orNull(text()),
+  content_id: text(),
+  from_name: orNull(text()),
+  from_address: text(),
+  from_domain: text(),
+  to_name: orNull(text()),
+  to_address: text(),
+  /** Mailboxes `[name, address][]`. */
+  cc_json: text(),
+  bcc_json: text(),
+  reply_to_json: text(),
+  subject: text(),
+  /** Custom headers `[name, value][]`. */
+  headers_json: text(),
+  stream: text(),
+  template_id: orNull(text()),
+  template_version: orNull(integer()),
+  tags_json: text(),
+  metadata_json: text(),
+  send_at: orNull(integer()),
+  /** As asked for by the sender; the moment a delivery is given up stands in deliveries.give_up_at. */
+  expires_at: orNull(integer()),
+  track_opens: integer(),
+  track_clicks: integer(),
+  /** 1 when delivery is simulated: by a test key, or towards the simulator's domain. */
+  test: integer(),
+  test_outcome: orNull(text()),
+  rfc_message_id: text(),
+  request_id: orNull(text()),
+  created_at: integer(),
+  /** Status of the `to` recipient, kept in step by messages/delivery/record.ts. */
+  status: text<DeliveryStatus>(),
+  status_at: integer(),
+  last_event_type: orNull(text()),
+  last_event_at: orNull(integer()),
+  opens: integer(),
+  clicks: integer(),
+  first_opened_at: orNull(integer()),
+  last_opened_at: orNull(integer()),
+  first_clicked_at: orNull(integer()),
+  bot_opens: integer(),
+  bot_clicks: integer(),
+  /** Address that its tracked and unsubscribe links begin with; null where it has none. */
+  tracking_url: orNull(text()),
+  /** How its recipients can unsubscribe (messages/request/unsubscribe.ts); null where that is off. */
+  unsubscribe_json: orNull(text()),
+  /** RFC 8689: 1 for REQUIRETLS, 0 for `TLS-Required: No`, else null. */
+  require_tls: orNull(integer()),
+  /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
+  notice_to: orNull(text()),
+  /** 1 for mail of our own (messages/accept/own-mail.ts): nothing answers it. */
+  null_sender: integer(),
+});
+export type MessageRow = RowOf<typeof messages>;
+
+export const messageTags = table({
+  account_id: text(),
+  tag: text(),
+  message_id: text(),
+});
+export type MessageTagRow = RowOf<typeof messageTags>;
+
+export const messageMetadata = table({
+  account_id: text(),
+  name: text(),
+  value: text(),
+  message_id: text(),
+});
+export type MessageMetadataRow = RowOf<typeof messageMetadata>;
+
+/** A word of a message's subject, without case (messages/list/subject-words.ts). */
+export const messageWords = table({
+  account_id: text(),
+  word: text(),
+  message_id: text(),
+});
+export type MessageWordRow = RowOf<typeof messageWords>;
+
+/** Messages of an account that follow one another, both ends included (messages/list/message-blocks.ts). Later blocks have higher numbers. */
+export const messageBlocks = table({
+  account_id: text(),
+  block: integer(),
+  first_id: text(),
+  last_id: text(),
+});
+export type MessageBlockRow = RowOf<typeof messageBlocks>;
+
+/** Which messages of a block have something in common (messages/list/message-facts.ts), as positions (messages/list/position-set.ts). */
+export const messageSets = table(
+  {
+    account_id: text(),
+    name: text(),
+    block: integer(),
+    bits: bytes(),
+  },
+  { hasLargeValues: true },
+);
+export type MessageSetRow = RowOf<typeof messageSets>;
+
+/** A message in a block that has changed since the block's codes were made, with its code now (messages/list/message-states.ts). */
+export const messageChanges = table({
+  account_id: text(),
+  message_id: text(),
+  code: integer(),
+});
+export type MessageChangeRow = RowOf<typeof messageChanges>;

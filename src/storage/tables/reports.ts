@@ -1,0 +1,89 @@
+/** Mails that came back, and aggregate reports. */
+import { table, text, integer, bytes, orNull, type RowOf } from '../table.ts';
+
+/** A mail that came to one of our own addresses, and what it was taken for. */
+export const reports = table(
+  {
+    id: text(),
+    received_at: integer(),
+    client_ip: text(),
+    /** Envelope sender, empty for the null sender. */
+    sender: text(),
+    recipients_json: text(),
+    /** Bytes that came. `raw` has the first 512 KiB of a bounce, the first 32 KiB of all else, nothing of a report that was counted. */
+    size: integer(),
+    /**
+     * `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much.
+     * `unverified`: about a delivery, but nothing proves that.
+     */
+    state: text<'new' | 'done' | 'unmatched' | 'unverified' | 'unreadable' | 'forwarded' | 'kept'>(),
+    kind: orNull(text()),
+    account_id: orNull(text()),
+    message_id: orNull(text()),
+    delivery_id: orNull(text()),
+    detail_json: text(),
+    raw: bytes(),
+  },
+  { hasLargeValues: true },
+);
+export type ReportRow = RowOf<typeof reports>;
+
+/** What somebody else's TLS report says of mail to us: sessions that came out alike. */
+export const tlsReportRows = table({
+  id: text(),
+  /** The mail that brought it (`reports.id`). */
+  report_id: text(),
+  org: text(),
+  /** The reporter's own name for the report. */
+  report_key: text(),
+  domain: text(),
+  from_at: integer(),
+  until_at: integer(),
+  policy: text(),
+  /** Empty for success. */
+  result: text(),
+  mx: text(),
+  source_ip: text(),
+  ip: text(),
+  reason: text(),
+  sessions: integer(),
+});
+export type TlsReportLineRow = RowOf<typeof tlsReportRows>;
+
+/** What a DMARC aggregate report says of mail in our name: one record of it. */
+export const dmarcRows = table({
+  id: text(),
+  report_id: text(),
+  org: text(),
+  report_key: text(),
+  domain: text(),
+  from_at: integer(),
+  until_at: integer(),
+  source_ip: text(),
+  count: integer(),
+  disposition: text(),
+  /** Aligned: `pass` or `fail`. */
+  dkim: text(),
+  spf: text(),
+  header_from: text(),
+  envelope_from: text(),
+  /** Of the first signature and the first SPF check, aligned or not. */
+  dkim_domain: text(),
+  dkim_selector: text(),
+  dkim_result: text(),
+  spf_domain: text(),
+  spf_result: text(),
+});
+export type DmarcRow = RowOf<typeof dmarcRows>;
+
+/** An aggregate report that has been counted, by the domain it is about. */
+export const aggregateReports = table({
+  kind: text<'dmarc' | 'tls'>(),
+  org: text(),
+  report_key: text(),
+  domain: text(),
+  from_at: integer(),
+  /** The mail that brought it first (`reports.id`). */
+  report_id: text(),
+});
+export type AggregateReportRow = RowOf<typeof aggregateReports>;

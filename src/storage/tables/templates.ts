@@ -1,0 +1,41 @@
+/** Templates and their versions. */
+import { table, text, integer, orNull, type RowOf } from '../table.ts';
+
+export const templates = table(
+  {
+    id: text(),
+    account_id: text(),
+    alias: orNull(text()),
+    name: text(),
+    latest_version: integer(),
+    /** What sends use that name no version; null for a draft that was never published. */
+    published_version: orNull(integer()),
+    created_at: integer(),
+    updated_at: integer(),
+    published_at: orNull(integer()),
+  },
+  { isReferredTo: true },
+);
+export type TemplateRow = RowOf<typeof templates>;
+
+/** What a template said at one time. Never changed. */
+export const templateVersions = table(
+  {
+    template_id: text(),
+    version: integer(),
+    subject: orNull(text()),
+    from_text: orNull(text()),
+    /** Addresses as they were given. */
+    reply_to_json: text(),
+    html: orNull(text()),
+    text: orNull(text()),
+    /** Declared variables `{ name, type, required, default }[]`. */
+    variables_json: text(),
+    locale: text(),
+    timezone: text(),
+    strict: integer(),
+    created_at: integer(),
+  },
+  { isReferredTo: true },
+);
+export type TemplateVersionRow = RowOf<typeof templateVersions>;

@@ -1,0 +1,404 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
+import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
+import { createPool, type Pool, type PoolLimits } from '../../../src/mta/connection/pool.ts';
+import { createTlsClient } from '../../../src/mta/connection/tls.ts';
+import { deliver, hostKey, idleWay, reach, type DeliverDeps, type Tried } from '../../../src/mta/attempt/deliver.ts';
+import type { AttemptFrame } from '../../../src/mta/attempt/outcome.ts';
+import type { Ready } from '../../../src/mta/prepare/prepare.ts';
+import type { Host, Site } from '../../../src/mta/sites/sites.ts';
+import { testCa } from '../../support/harness/certificate.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { startMailServer, type FakeMailServer, type MailServerOptions } from '../../support/fakes/fake-mail-server.ts';
+import { NOW } from '../../support/harness/mail-rows.ts';
+import { timeouts } from '../connection/helpers.ts';
+
+const limits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 2 };
+const body = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
+const mail: Ready = {
+  kind: 'ready',
+  messageId: 'msg_1',
+  envelopeFrom: 'b+x@rp.acme.test',
+  recipient: 'ana@dest.test',
+  data: [body],
+  size: body.length,
+  smtpUtf8: false,
+  eightBit: false,
+  test: false,
+  testOutcome: null,
+};
+
+describe('mta/deliver', () => {
+  let clock: FakeClock;
+  let pool: Pool;
+  let deps: DeliverDeps;
+  let servers: FakeMailServer[];
+
+  beforeEach(() => {
+    clock = new FakeClock(NOW);
+    pool = createPool({ clock, random: () => 0 }, limits);
+    servers = [];
+    deps = {
+      clock,
+      pool,
+      timeouts,
+      tls: createTlsClient({ ca: testCa }),
+      memory: createTlsMemory(),
+      hostname: 'mail.posthorn.test',
+    };
+  });
+  afterEach(async () => {
+    await Promise.all([pool.drain(), ...servers.map((server) => server.close())]);
+  });
+
+  const serve = async (options: MailServerOptions = {}): Promise<FakeMailServer> => {
+    const server = await startMailServer({ tls: 'none', ...options });
+    servers.push(server);
+    return server;
+  };
+  const hostAt = (port: number, name = 'mx1.dest.test'): Host => ({
+    name,
+    port,
+    addresses: [{ ip: '127.0.0.1', family: 4 }],
+  });
+  const siteOf = (...hosts: Host[]): Site => ({ kind: 'site', name: 'dest', hosts, relay: null });
+  const frame = (endedAt: number): AttemptFrame => ({
+    startedAt: NOW,
+    endedAt,
+    retryAt: NOW + 60_000,
+    viaRelay: false,
+  });
+  /** Both steps, as a worker takes them. */
+  async function send(site: Site): Promise<Tried> {
+    const reached = await reach(deps, site, mail);
+    if (reached.kind === 'reached') return deliver(deps, site, mail, reached.way, frame);
+    if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frame(clock.now())) };
+    assert.ok(reached.kind === 'wait');
+    return { kind: 'untried', waits: reached.waits };
+  }
+  /** Connections count until their sockets are gone. */
+  const emptied = async (): Promise<void> => {
+    while (pool.count() > 0) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const waitsOf = (tried: Tried): string[] => {
+    assert.ok(tried.kind === 'untried');
+    return tried.waits.map(({ why }) => why);
+  };
+  const outcomeOf = (tried: Tried) => {
+    assert.ok(tried.kind === 'tried');
+    return tried.outcome;
+  };
+  /** A port on which nobody listens. */
+  async function deadPort(): Promise<number> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
+
+  it('hands a mail to the first host', async () => {
+    const server = await serve();
+    const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
+    assert.equal(outcome.kind, 'accepted');
+    assert.deepEqual([outcome.facts.mx, outcome.facts.ip, outcome.facts.smtpCode], ['mx1.dest.test', '127.0.0.1', 250]);
+    assert.deepEqual(server.sessions[0]?.mails, [
+      { from: mail.envelopeFrom, to: ['ana@dest.test'], data: body.toString() },
+    ]);
+  });
+
+  it('gives a relay its password in the clear only where the route says `tls: none`', async () => {
+    const auth = { user: 'posthorn', password: 'secret' };
+    for (const [tls, kind] of [
+      ['none', 'accepted'],
+      ['opportunistic', 'deferred'],
+    ] as const) {
+      const server = await serve({ extensions: ['PIPELINING', 'AUTH PLAIN'] });
+      const outcome = outcomeOf(await send({ ...siteOf(hostAt(server.port)), relay: { tls, auth } }));
+      assert.equal(outcome.kind, kind, tls);
+      assert.equal(
+        server.sessions.some(({ lines }) => lines.some((line) => line.startsWith('AUTH'))),
+        tls === 'none',
+      );
+    }
+  });
+
+  it('uses the connection again for the next mail', async () => {
+    const server = await serve();
+    for (let count = 0; count < 3; count++) await send(siteOf(hostAt(server.port)));
+    assert.deepEqual([server.sessions.length, server.sessions[0]?.mails.length], [1, 3]);
+  });
+
+  describe('the next host', () => {
+    it('gets it after one that cannot be reached', async () => {
+      const server = await serve();
+      const dead = hostAt(await deadPort(), 'mx0.dest.test');
+      const outcome = outcomeOf(await send(siteOf(dead, hostAt(server.port))));
+      assert.deepEqual([outcome.kind, outcome.facts.mx], ['accepted', 'mx1.dest.test']);
+    });
+
+    it('gets it after one that turns us away before MAIL', async () => {
+      for (const script of [
+        { connect: '554 5.7.1 not you' },
+        { connect: 'drop' },
+        { ehlo: '421 4.3.2 closing' },
+      ] as const) {
+        const [first, second] = [await serve({ script }), await serve()];
+        const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), hostAt(second.port))));
+        assert.deepEqual([outcome.kind, outcome.facts.mx], ['accepted', 'mx1.dest.test'], JSON.stringify(script));
+      }
+    });
+
+    it('gets it after one that broke off before the dot, once', async () => {
+      const [first, second] = [await serve({ script: { data: 'drop' } }), await serve()];
+      const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), hostAt(second.port))));
+      assert.deepEqual([outcome.kind, outcome.facts.mx], ['accepted', 'mx1.dest.test']);
+      assert.deepEqual([first.sessions[0]?.mails.length, second.sessions[0]?.mails.length], [0, 1]);
+    });
+
+    it('does not get what the first one refused or took', async () => {
+      for (const [script, kind] of [
+        [{ rcpt: '550 5.1.1 no such user' }, 'refused'],
+        [{ rcpt: '451 4.3.0 later' }, 'deferred'],
+        [{ message: '554 5.7.1 no' }, 'refused'],
+        [{}, 'accepted'],
+      ] as const) {
+        const [first, second] = [await serve({ script }), await serve()];
+        assert.equal(
+          outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), hostAt(second.port)))).kind,
+          kind,
+        );
+        assert.equal(second.sessions.length, 0, kind);
+      }
+    });
+
+    it('does not get what may have arrived already', async () => {
+      const [first, second] = [await serve({ script: { message: 'drop' } }), await serve()];
+      const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), hostAt(second.port))));
+      assert.deepEqual([outcome.kind, outcome.facts.mx], ['uncertain', 'mx0.dest.test']);
+      assert.equal(second.sessions.length, 0);
+    });
+  });
+
+  it('tells of the last host where none could be reached', async () => {
+    const [first, second] = [hostAt(await deadPort(), 'mx0.dest.test'), hostAt(await deadPort())];
+    const outcome = outcomeOf(await send(siteOf(first, second)));
+    assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx1.dest.test']);
+    assert.match(outcome.facts.smtpReply ?? '', /^connect: /);
+  });
+
+  it('tells of the host that broke off where no other could be asked', async () => {
+    const first = await serve({ script: { data: 'drop' } });
+    const closed = hostAt(await deadPort());
+    await send(siteOf(closed));
+    const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), closed)));
+    assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx0.dest.test']);
+  });
+
+  describe('a kept connection', () => {
+    it('that died while nobody looked is replaced, and the mail does not notice', async () => {
+      let mails = 0;
+      const server = await serve({ script: { mail: () => (++mails === 2 ? 'drop' : '250 2.1.0 ok') } });
+      await send(siteOf(hostAt(server.port)));
+      const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
+      assert.equal(outcome.kind, 'accepted');
+      assert.equal(server.sessions.length, 2);
+    });
+
+    it('that is told to close is replaced as well', async () => {
+      let mails = 0;
+      const server = await serve({ script: { mail: () => (++mails === 2 ? '421 4.3.2 too long' : '250 2.1.0 ok') } });
+      await send(siteOf(hostAt(server.port)));
+      assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
+      assert.equal(server.sessions.length, 2);
+    });
+
+    it('is replaced once only: a new one that says 421 is the host’s answer', async () => {
+      let mails = 0;
+      const server = await serve({ script: { mail: () => (++mails > 1 ? '421 4.3.2 go away' : '250 2.1.0 ok') } });
+      await send(siteOf(hostAt(server.port)));
+      const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
+      assert.deepEqual([outcome.kind, outcome.facts.smtpCode], ['deferred', 421]);
+      assert.equal(server.sessions.length, 2);
+    });
+  });
+
+  for (const stage of ['mail', 'rcpt', 'data', 'message'] as const) {
+    it(`a 421 at ${stage} is tried again later`, async () => {
+      const server = await serve({ script: { [stage]: '421 4.7.0 slow down' } });
+      const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
+      assert.deepEqual([outcome.kind, outcome.facts.smtpCode], ['deferred', 421]);
+    });
+  }
+
+  describe('the dial gate', () => {
+    it('closes with a failed dial: nobody is dialled and no attempt spent until it opens', async () => {
+      const dead = hostAt(await deadPort());
+      assert.equal((await send(siteOf(dead))).kind, 'tried');
+      assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
+      const server = await serve();
+      assert.equal(outcomeOf(await send(siteOf(dead, hostAt(server.port)))).facts.mx, 'mx1.dest.test');
+      clock.advance(1000);
+      assert.equal((await send(siteOf(dead))).kind, 'tried', 'the probe');
+      assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
+    });
+
+    it('says why it is closed, and until when', async () => {
+      const server = await serve({ script: { connect: '421 4.3.2 down for maintenance' } });
+      await send(siteOf(hostAt(server.port)));
+      const tried = await send(siteOf(hostAt(server.port)));
+      assert.deepEqual(tried, {
+        kind: 'untried',
+        waits: [{ why: 'closed', until: 1000, how: 'refused', cause: '421 4.3.2 down for maintenance', since: 0 }],
+      });
+    });
+
+    it('opens when a host takes mail again', async () => {
+      let isDown = true;
+      const server = await serve({ script: { connect: () => (isDown ? '421 down' : '220 up') } });
+      for (const pause of [1000, 2000, 60_000]) {
+        assert.equal((await send(siteOf(hostAt(server.port)))).kind, 'tried');
+        clock.advance(pause);
+      }
+      isDown = false;
+      assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
+      assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
+    });
+
+    it('counts sessions that break: after each the host is left alone for longer', async () => {
+      const server = await serve({ script: { mail: 'drop' } });
+      const site = siteOf(hostAt(server.port));
+      for (const pause of [1000, 2000, 4000, 8000]) {
+        assert.equal(outcomeOf(await send(site)).kind, 'deferred');
+        await emptied();
+        clock.advance(pause - 1);
+        assert.deepEqual(waitsOf(await send(site)), ['closed'], `still closed before ${pause} ms are over`);
+        clock.advance(1);
+      }
+      assert.equal(server.sessions.length, 4);
+    });
+
+    it('takes a refusal beside an open connection for the number that the host allows: no attempt is spent', async () => {
+      let sessions = 0;
+      const script = {
+        connect: () => (++sessions > 1 ? '421 4.7.0 too many connections' : '220 hi'),
+        mail: 'hang',
+      } as const;
+      const server = await serve({ script });
+      const host = hostAt(server.port);
+      const site = siteOf(host);
+      const busy = send(site);
+      await server.reached('mail', 1);
+      const reached = await reach(deps, site, mail);
+      assert.ok(reached.kind === 'wait');
+      assert.equal(reached.refusal, '4.7.0 too many connections');
+      assert.deepEqual(pool.capOf(hostKey(host))?.cap, 1);
+      assert.deepEqual(waitsOf(await send(site)), ['cap']);
+      assert.equal(server.sessions.length, 2, 'nobody is dialled meanwhile');
+      for (const session of server.sessions) session.reset();
+      await busy;
+    });
+  });
+
+  it('spends no attempt where every host is at its cap', async () => {
+    const server = await serve({ script: { mail: 'hang' } });
+    const site = siteOf(hostAt(server.port));
+    const first = send(site);
+    assert.deepEqual(waitsOf(await send(site)), ['opening'], 'a host that nobody has reached yet gets one dial');
+    await server.reached('mail', 1);
+    const busy = [first, send(site)];
+    await server.reached('mail', 2);
+    assert.deepEqual(waitsOf(await send(site)), ['full']);
+    for (const session of server.sessions) session.reset();
+    for (const tried of await Promise.all(busy)) assert.equal(outcomeOf(tried).kind, 'deferred');
+  });
+
+  it('does not go to a worse host because a better one is busy, but because it is dead', async () => {
+    const [better, worse] = [await serve({ script: { mail: 'hang' } }), await serve()];
+    const hosts = [
+      { ...hostAt(better.port, 'mx0.dest.test'), preference: 10 },
+      { ...hostAt(worse.port), preference: 20 },
+    ];
+    const first = send(siteOf(...hosts));
+    await better.reached('mail', 1);
+    const second = send(siteOf(...hosts));
+    await better.reached('mail', 2);
+    assert.deepEqual(waitsOf(await send(siteOf(...hosts))), ['full']);
+    assert.equal(worse.sessions.length, 0);
+    await better.close();
+    await Promise.all([first, second]);
+    assert.equal(outcomeOf(await send(siteOf(...hosts))).facts.mx, 'mx1.dest.test');
+  });
+
+  it('finds an idle connection without waiting, and only where there is one', async () => {
+    const server = await serve();
+    const site = siteOf(hostAt(server.port));
+    assert.equal(idleWay(deps, site, mail), null);
+    await send(site);
+    const way = idleWay(deps, site, mail);
+    assert.ok(way !== null);
+    assert.equal(idleWay(deps, site, mail), null, 'it is taken');
+    way.lease.giveBack();
+  });
+
+  it('takes no idle connection to a worse host while the better one is only busy', async () => {
+    const [better, worse] = [await serve({ script: { mail: 'hang' } }), await serve()];
+    const [first, second] = [
+      { ...hostAt(better.port, 'mx0.dest.test'), preference: 10 },
+      { ...hostAt(worse.port), preference: 20 },
+    ];
+    await send(siteOf(second));
+    const busy = [send(siteOf(first))];
+    await better.reached('mail', 1);
+    busy.push(send(siteOf(first)));
+    await better.reached('mail', 2);
+    assert.equal(idleWay(deps, siteOf(first, second), mail) === null, true);
+    for (const session of better.sessions) session.reset();
+    await Promise.all(busy);
+    const way = idleWay(deps, siteOf(first, second), mail);
+    assert.ok(way !== null, 'but where that is dead');
+    assert.equal(way.host.name, 'mx1.dest.test');
+    way.lease.giveBack();
+  });
+
+  it('spends no attempt where the program stops', async () => {
+    const server = await serve();
+    await pool.drain();
+    assert.deepEqual(await send(siteOf(hostAt(server.port))), {
+      kind: 'untried',
+      waits: [{ why: 'draining', until: null }],
+    });
+  });
+
+  it('gives every connection back, whatever became of the mail', async () => {
+    const scripts = [{}, { rcpt: '550 no' }, { message: 'drop' }, { data: 'reset' }, { connect: 'drop' }] as const;
+    for (const script of scripts) await send(siteOf(hostAt((await serve({ script })).port)));
+    clock.advance(5000);
+    await emptied();
+    assert.equal(pool.count(), 0);
+  });
+
+  it('speaks TLS with a smarthost that has to, and logs in', async () => {
+    const { server: certificate } = await import('../../support/harness/certificate.ts');
+    const script = { auth: '235 2.7.0 welcome' } as const;
+    const server = await serve({
+      tls: 'starttls',
+      certificate,
+      script,
+      extensions: ['PIPELINING', 'AUTH PLAIN LOGIN'],
+    });
+    const site: Site = {
+      ...siteOf(hostAt(server.port)),
+      relay: { tls: 'required', auth: { user: 'u', password: 'p' } },
+    };
+    const outcome = outcomeOf(await send(site));
+    assert.equal(outcome.kind, 'accepted');
+    assert.ok(outcome.facts.tls !== null);
+    assert.ok(server.sessions[0]?.lines.some((line) => line.startsWith('AUTH ')));
+    const plain = await serve();
+    const refused = outcomeOf(await send({ ...site, hosts: [hostAt(plain.port)] }));
+    assert.deepEqual([refused.kind, 'verdict' in refused && refused.verdict.reason], ['deferred', 'tls_required']);
+    assert.deepEqual(plain.sessions[0]?.mails, []);
+  });
+});

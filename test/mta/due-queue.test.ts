@@ -1,0 +1,507 @@
+import assert from 'node:assert/strict';
+import { createDueQueue, type Job, type DueQueue } from '../../src/mta/due-queue.ts';
+import type { Connection } from '../../src/storage/connection.ts';
+import type { DeliveryRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, HOUR, NOW, deliveryRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
+
+describe('mta/due-queue', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let windows: DueQueue;
+  let offered: Job[];
+  let failures: unknown[];
+  let statements: string[];
+  let underWay = 0;
+  /** Set to make reading fail, or to let something happen while a statement runs. */
+  let disturb: (() => Promise<void> | void) | null;
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock(NOW);
+    offered = [];
+    failures = [];
+    statements = [];
+    disturb = null;
+    const prepared: Connection = {
+      ...temp.db.prepared,
+      async all(sql, values) {
+        statements.push(sql);
+        underWay++;
+        try {
+          const rows = await temp.db.prepared.all<never>(sql, values);
+          await disturb?.();
+          return rows;
+        } finally {
+          underWay--;
+        }
+      },
+    };
+    windows = createDueQueue({
+      db: { prepared },
+      clock,
+      offer: (job) => offered.push(job),
+      failed: (error) => failures.push(error),
+    });
+  });
+  afterEach(async () => {
+    windows.stop();
+    await idle();
+    await temp.close();
+    assert.equal(clock.nextAt(), null, 'a timer was left');
+  });
+
+  const add = async (...rows: Partial<DeliveryRow>[]): Promise<DeliveryRow[]> => {
+    const deliveries = rows.map((changes) => deliveryRow(changes));
+    await temp.db.commit.insert({ deliveries });
+    return deliveries;
+  };
+  const hint = (dueAt = NOW, domain = 'dest.test', order = 0): void => {
+    windows.hint([{ domain, class: order, accountId: ACCOUNT, dueAt }]);
+  };
+  /** Waits until reading has come to rest. */
+  async function idle(): Promise<void> {
+    for (let calm = 0, seen = -1; calm < 5; calm = seen === statements.length && underWay === 0 ? calm + 1 : 0) {
+      seen = statements.length;
+      await temp.db.prepared.all('SELECT 1');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  /** The jobs are worked off: their rows have no due time any more. */
+  async function finish(jobs: readonly Job[]): Promise<void> {
+    const ids = JSON.stringify(jobs.map(({ id }) => id));
+    await temp.db.commit.transact((tx) =>
+      tx.run("UPDATE deliveries SET due_at = NULL, status = 'delivered' WHERE id IN (SELECT value FROM json_each(?))", [
+        ids,
+      ]),
+    );
+    for (const job of jobs) windows.done(job, null);
+  }
+  const anyOffered = async (): Promise<boolean> => {
+    await idle();
+    return offered.length > 0;
+  };
+  const ids = (): string[] => offered.map(({ id }) => id);
+
+  it('offers what a hint names, with what its lane and its turn need', async () => {
+    const [row] = await add({ domain: 'dest.test', class: 1 });
+    hint(NOW, 'dest.test', 1);
+    await idle();
+    assert.deepEqual(
+      offered.map(({ id, class: order, share, domain }) => [id, order, share, domain]),
+      [[row?.id, 1, ACCOUNT, 'dest.test']],
+    );
+    assert.deepEqual(windows.sizes(), { groups: 1, jobs: 1 });
+    await finish(offered);
+    await idle();
+    assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
+  });
+
+  const hintOf = ({ id, due_at: dueAt }: DeliveryRow): void => {
+    windows.hint([{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: dueAt ?? 0, id }]);
+  };
+
+  it('offers a new row that is hinted at by name without reading it, once', async () => {
+    const [row] = await add({});
+    assert.ok(row);
+    hintOf(row);
+    hintOf(row);
+    assert.deepEqual(ids(), [row.id]);
+    assert.deepEqual(statements, []);
+    await windows.scan();
+    await idle();
+    assert.deepEqual(ids(), [row.id]);
+    await finish(offered);
+    await idle();
+    assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
+  });
+
+  it('reads the group where it may hold more than the row that is hinted at by name', async () => {
+    const waiting = await add(...Array.from({ length: 100 }, (_, n) => ({ due_at: NOW - 200 + n })));
+    hint();
+    await idle();
+    assert.equal(offered.length, 64);
+    const [row] = await add({ due_at: NOW - 1 });
+    assert.ok(row);
+    hintOf(row);
+    assert.equal(offered.length, 64, 'it comes after those that wait longer');
+    await finish(offered.splice(0));
+    await idle();
+    assert.deepEqual(ids(), [...waiting.slice(64).map(({ id }) => id), row.id]);
+  });
+
+  it('waits for a row that is hinted at by name until it is due', async () => {
+    const [row] = await add({ due_at: NOW + HOUR });
+    assert.ok(row);
+    hintOf(row);
+    await idle();
+    assert.deepEqual(ids(), []);
+    clock.advance(HOUR);
+    await idle();
+    assert.deepEqual(ids(), [row.id]);
+  });
+
+  it('offers nothing twice while it is in memory, however often it is hinted at', async () => {
+    const rows = await add({}, {}, {});
+    for (let time = 0; time < 5; time++) {
+      hint();
+      await idle();
+      await windows.scan();
+      await idle();
+    }
+    assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
+  });
+
+  it('reads a group when its rest ends, though other mail of it fell due before', async () => {
+    await add({ due_at: NOW }, { due_at: NOW + 10_000 });
+    hint();
+    await idle();
+    const [job] = offered.splice(0);
+    assert.ok(job);
+    windows.rest(job, NOW + 15_000);
+    clock.advance(10_000);
+    await idle();
+    assert.equal(offered.length, 0);
+    clock.advance(5_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
+
+  it('leaves a group alone whose mail is held, however much of it waits', async () => {
+    await add(...Array.from({ length: 300 }, () => ({})));
+    windows.stop();
+    const held = createDueQueue({
+      db: {
+        prepared: {
+          ...temp.db.prepared,
+          all: (sql, values) => (statements.push(sql), temp.db.prepared.all<never>(sql, values)),
+        },
+      },
+      clock,
+      offer: (job) => {
+        offered.push(job);
+        held.rest(job, clock.now() + 30_000);
+      },
+      failed: (error) => failures.push(error),
+    });
+    await held.scan();
+    await idle();
+    assert.deepEqual([offered.length, held.sizes().jobs], [1, 0]);
+    const before = statements.length;
+    held.hint([{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: NOW }]);
+    await idle();
+    assert.equal(statements.length, before, 'nothing is read while it rests');
+    clock.advance(30_000);
+    await idle();
+    assert.equal(offered.length, 2, 'one look every 30 s');
+    await held.scan();
+    await idle();
+    assert.equal(offered.length, 3, 'a scan looks at once');
+    held.stop();
+  });
+
+  it('offers the longest due first', async () => {
+    const rows = await add({ due_at: NOW }, { due_at: NOW - 2000 }, { due_at: NOW - 1000 });
+    hint();
+    await idle();
+    assert.deepEqual(ids(), [rows[1]?.id, rows[2]?.id, rows[0]?.id]);
+  });
+
+  it('holds a small window of a group, and refills it as it runs low', async () => {
+    await add(...Array.from({ length: 500 }, (_, at) => ({ due_at: NOW - 500 + at })));
+    hint();
+    await idle();
+    assert.equal(windows.sizes().jobs, 64);
+    const first = offered.splice(0, 32);
+    await finish(first);
+    await idle();
+    assert.equal(windows.sizes().jobs, 32, 'half of it is enough');
+    await finish(offered.splice(0, 1));
+    await idle();
+    assert.equal(windows.sizes().jobs, 31 + 64);
+  });
+
+  it('finds what was committed behind the place it had read to', async () => {
+    await add(...Array.from({ length: 200 }, (_, at) => ({ due_at: NOW - 200 + at })));
+    hint();
+    await idle();
+    const [late] = await add({ due_at: NOW - 100_000 });
+    const seen = new Set(ids());
+    while (offered.length > 0) {
+      await finish(offered.splice(0));
+      await idle();
+      for (const id of ids()) seen.add(id);
+    }
+    assert.equal(seen.size, 201);
+    assert.ok(late !== undefined && seen.has(late.id));
+  });
+
+  it('finds what is hinted at while it reads', async () => {
+    await add({ id: 'dlv_a' });
+    let times = 0;
+    disturb = async () => {
+      if (times++ > 0) return;
+      await add({ id: 'dlv_b', due_at: NOW - 1 });
+      hint();
+    };
+    hint();
+    await idle();
+    assert.deepEqual(ids().sort(), ['dlv_a', 'dlv_b']);
+  });
+
+  describe('time', () => {
+    it('a due time is a timer, not a poll', async () => {
+      await add({ status: 'scheduled', due_at: NOW + HOUR });
+      hint(NOW + HOUR);
+      await idle();
+      assert.deepEqual([statements, offered], [[], []]);
+      clock.advance(HOUR - 1);
+      await idle();
+      assert.equal(offered.length, 0);
+      clock.advance(1);
+      await idle();
+      assert.equal(offered.length, 1);
+    });
+
+    it('wakes for the earliest of many, and then for the next', async () => {
+      const rows = await add({ due_at: NOW + 3000 }, { due_at: NOW + 1000, domain: 'b.test' }, { due_at: NOW + 2000 });
+      hint(NOW + 3000);
+      hint(NOW + 1000, 'b.test');
+      hint(NOW + 2000);
+      for (const expected of [1, 2, 3]) {
+        clock.advance(1000);
+        await idle();
+        assert.equal(offered.length, expected);
+      }
+      assert.deepEqual(ids(), [rows[1]?.id, rows[2]?.id, rows[0]?.id]);
+    });
+
+    it('knows when the rest of a group falls due from having read to the first that is not', async () => {
+      await add({ due_at: NOW }, { due_at: NOW + 5000 });
+      hint();
+      await idle();
+      await finish(offered);
+      clock.advance(5000);
+      await idle();
+      assert.equal(offered.length, 2);
+    });
+
+    it('brings a job back when it falls due again', async () => {
+      await add({});
+      hint();
+      await idle();
+      const [job] = offered;
+      assert.ok(job);
+      await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ?', [NOW + 60_000]));
+      windows.done(job, NOW + 60_000);
+      await idle();
+      assert.equal(offered.length, 1);
+      clock.advance(60_000);
+      await idle();
+      assert.deepEqual(ids(), [job.id, job.id]);
+    });
+
+    it('offers it again at once if its claim was refused and it is due', async () => {
+      await add({});
+      hint();
+      await idle();
+      windows.done(offered[0]!, NOW);
+      await idle();
+      assert.equal(offered.length, 2);
+    });
+
+    it('keeps no more entries than groups need, however often a due time moves forward', async () => {
+      for (let at = 5000; at > 0; at--) hint(NOW + at * 1000);
+      assert.equal(clock.nextAt(), NOW + 1000);
+      await add({ due_at: NOW + 1000 });
+      clock.advance(1000);
+      await idle();
+      assert.equal(offered.length, 1);
+      clock.advance(10_000_000);
+      await idle();
+    });
+  });
+
+  describe('a scan', () => {
+    it('finds every group by jumping from one to the next, due or not', async () => {
+      await add(
+        { domain: 'a.test' },
+        { domain: 'a.test', class: 1 },
+        { domain: 'b.test', account_id: 'acc_2' },
+        { domain: 'c.test', due_at: NOW + HOUR },
+      );
+      await add({ domain: 'd.test', due_at: null, status: 'delivered' });
+      await windows.scan();
+      await idle();
+      assert.deepEqual(offered.map(({ domain, class: order, share }) => `${domain} ${order} ${share}`).sort(), [
+        `a.test 0 ${ACCOUNT}`,
+        `a.test 1 ${ACCOUNT}`,
+        'b.test 0 acc_2',
+      ]);
+      assert.equal(windows.sizes().groups, 4);
+      clock.advance(HOUR);
+      await idle();
+      assert.equal(offered.length, 4);
+    });
+  });
+
+  describe('storage that fails', () => {
+    it('is asked again after a while, and nothing is forgotten', async () => {
+      const rows = await add({}, { domain: 'b.test' });
+      let broken = true;
+      disturb = () => {
+        if (broken) throw new Error('no disk');
+      };
+      hint();
+      hint(NOW, 'b.test');
+      await idle();
+      assert.deepEqual([failures.length, offered.length], [1, 0]);
+      hint();
+      await idle();
+      assert.equal(failures.length, 1, 'not with each hint');
+      clock.advance(1000);
+      await idle();
+      assert.equal(failures.length, 2);
+      broken = false;
+      clock.advance(1000);
+      await idle();
+      assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
+    });
+
+    it('begins a pass anew that failed in its middle', async () => {
+      await add(...Array.from({ length: 150 }, (_, at) => ({ due_at: NOW - 150 + at })));
+      hint();
+      await idle();
+      disturb = () => {
+        throw new Error('no disk');
+      };
+      await finish(offered.splice(0, 64));
+      await idle();
+      disturb = null;
+      clock.advance(1000);
+      let count = 64;
+      while (await anyOffered()) {
+        count += offered.length;
+        await finish(offered.splice(0));
+      }
+      assert.equal(count, 150);
+    });
+  });
+
+  it('reads no more once it was stopped', async () => {
+    await add({}, { due_at: NOW + 1000 });
+    windows.stop();
+    hint();
+    hint(NOW + 1000);
+    clock.advance(1000);
+    await idle();
+    assert.deepEqual(offered, []);
+  });
+
+  describe('a long queue', () => {
+    const ROWS = 100_000;
+    const DOMAINS = 2_000;
+    /** The rows of a queue as acceptance would have written them, made inside the database. */
+    const fill = (rows: number, domains: number): Promise<void> =>
+      temp.db.commit.transact(async (tx) => {
+        const sample = deliveryRow();
+        const columns = Object.keys(sample);
+        const made: Record<string, string> = {
+          id: "printf('dlv_%026d', n)",
+          domain: `printf('d%04d.test', n % ${domains})`,
+          due_at: `${NOW} - 1000 + n % 1000`,
+          class: '(n / 7) % 2',
+        };
+        const picks = columns.map((column) => made[column] ?? `json_extract(?, '$.${column}')`);
+        const given = columns.filter((column) => made[column] === undefined).map(() => JSON.stringify(sample));
+        await tx.run(
+          `WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ${rows})
+           INSERT INTO deliveries (${columns.join(', ')}) SELECT ${picks.join(', ')} FROM s`,
+          given,
+        );
+      });
+
+    it('is drained completely, each once, with a bounded number in memory', async () => {
+      await fill(ROWS, DOMAINS);
+      const started = cpuNow();
+      await windows.scan();
+      assert.ok(cpuNow() - started < 2000, `the scan took ${Math.round(cpuNow() - started)} ms`);
+      const seen = new Set<string>();
+      let twice = 0;
+      let most = 0;
+      while (await anyOffered()) {
+        most = Math.max(most, windows.sizes().jobs);
+        const batch = offered.splice(0, 5000);
+        for (const { id } of batch) {
+          if (seen.has(id)) twice++;
+          seen.add(id);
+        }
+        await finish(batch);
+      }
+      assert.deepEqual([seen.size, twice], [ROWS, 0]);
+      assert.ok(most <= 20_000 + 32 * 64 + 2 * 2 * DOMAINS, `${most} jobs in memory`);
+      assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
+    }).timeout(60_000);
+
+    it('for destinations that take nothing keeps out no mail for another', async () => {
+      await fill(60_000, 500);
+      await windows.scan();
+      await idle();
+      const stuck = windows.sizes().jobs;
+      assert.ok(stuck >= 20_000 && stuck <= 25_000, `${stuck} jobs in memory`);
+      offered.length = 0;
+      const [row] = await add({ domain: 'healthy.test' });
+      hint(NOW, 'healthy.test');
+      await idle();
+      assert.deepEqual(ids(), [row?.id]);
+    }).timeout(60_000);
+  });
+
+  it('a group that rests is read when its rest ends, though one of its rows fell due before', async () => {
+    await add({}, { due_at: NOW + 10_000 });
+    hint();
+    await idle();
+    // What is due later is known by now.
+    assert.equal(offered.length, 1);
+    for (const job of offered.splice(0)) windows.rest(job, NOW + 60_000);
+    clock.advance(10_000);
+    assert.equal(await anyOffered(), false);
+    clock.advance(50_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
+
+  it('wakes groups that rest when what they wait for has ended, each mail once', async () => {
+    const rows = await add({}, {}, {});
+    hint();
+    await idle();
+    assert.equal(offered.length, 3);
+    for (const job of offered.splice(0)) windows.rest(job, NOW + HOUR);
+    windows.wake();
+    windows.wake();
+    await idle();
+    assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
+    windows.wake();
+    await idle();
+    assert.equal(offered.length, 3, 'none twice');
+    await finish(offered);
+  });
+
+  it('a mail that goes to rest while others of its group are under way does not keep those from coming back', async () => {
+    await add({}, {});
+    hint();
+    await idle();
+    const [one, two] = offered.splice(0);
+    assert.ok(one && two);
+    windows.rest(one, NOW + 30_000);
+    windows.done(two, NOW + 5000);
+    clock.advance(30_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
+});

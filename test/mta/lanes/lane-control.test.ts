@@ -1,0 +1,347 @@
+import assert from 'node:assert/strict';
+import type { LaneView } from '../../../src/scheduling/lanes.ts';
+import type { Log } from '../../../src/base/log.ts';
+import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
+import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
+import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
+import { createLaneControl } from '../../../src/mta/lanes/lane-control.ts';
+import type { LaneControl } from '../../../src/mta/lanes/lane-state.ts';
+import type { Part } from '../../../src/mta/lanes/rests.ts';
+import { compileRules } from '../../../src/mta/lanes/shaping.ts';
+import type { Site } from '../../../src/mta/sites/sites.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { NOW } from '../../support/harness/mail-rows.ts';
+import { accepted, factsOf } from '../../support/harness/outcomes.ts';
+
+const MINUTE = 60_000;
+const LANE = 'mx.dest.test';
+const part: Part = { account: 'acc_1', domain: 'dest.test' };
+const site: Site = {
+  kind: 'site',
+  name: LANE,
+  hosts: [{ name: 'mx.dest.test', port: 25, addresses: [] }],
+  relay: null,
+};
+const farm: Site = { ...site, name: 'farm', operator: { name: 'farm', mx: ['farm.test'] } };
+const soft: Verdict = { class: 'soft', reason: 'other' };
+
+describe('mta/lane-control', () => {
+  let clock: FakeClock;
+  let control: LaneControl;
+  let view: Omit<LaneView, 'name'>;
+  let given: LaneLimits | null;
+  let wait: GateWait | null;
+  let cap: { cap: number; cause: string; ageMs: number } | null;
+  let pumped: number;
+  let woken: number;
+  let tried: string[];
+  let logged: Record<string, unknown>[];
+
+  beforeEach(() => {
+    clock = new FakeClock(NOW);
+    view = { waiting: 100, slots: 10 };
+    [given, wait, cap, pumped, woken, tried, logged] = [null, null, null, 0, 0, [], []];
+    const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
+    const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
+    const rules = compileRules([
+      {
+        name: 'own',
+        match: { text: 'so slow' },
+        count: 2,
+        within: MINUTE,
+        action: 'pause',
+        for: 5 * MINUTE,
+        dryRun: false,
+      },
+    ]);
+    control = createLaneControl(
+      {
+        clock,
+        log,
+        pool: {
+          room: () => (wait === null ? 20 : 0),
+          usedBy: () => 0,
+          waitingLong: () => 0,
+          waitOf: () => wait,
+          capOf: () => cap,
+          tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
+        },
+        limitsOf: () => given,
+        viewOf: (name) => ({ name, ...view }),
+        pump: () => pumped++,
+        wake: () => woken++,
+      },
+      { lane: { initial: 2, max: 10 }, rules, innerSlots: 64 },
+    );
+    control.meet(LANE, site, null);
+  });
+  afterEach(() => {
+    control.stop();
+  });
+
+  const said = (about: Subject, code: number, text = 'no'): Outcome => {
+    const facts = factsOf({ smtpCode: code, enhancedCode: null, smtpReply: text, startedAt: clock.now() });
+    const grounds: Grounds = { rule: 'x', infrastructure: false, greylisting: false, about };
+    return code >= 500
+      ? { kind: 'refused', facts, verdict: { class: 'block', reason: 'policy' }, grounds }
+      : { kind: 'deferred', facts, verdict: soft, retryAt: clock.now() + MINUTE, grounds };
+  };
+  const learn = (outcome: Outcome, of: Part = part, lane = LANE): Outcome => {
+    control.take(lane);
+    control.begin(lane, of);
+    return control.learn(lane, of, outcome);
+  };
+  const many = (count: number, make: () => Outcome, of: Part = part, lane = LANE): Outcome[] =>
+    Array.from({ length: count }, () => learn(make(), of, lane));
+
+  for (const about of ['recipient', 'message', 'domain'] as const)
+    it(`a thousand refusals about the ${about} slow nothing down: the lane grows as with accepted mail`, () => {
+      many(1000, () => said(about, 450, 'so slow'));
+      many(1000, () => said(about, 550, 'so slow'));
+      assert.ok(control.slots(LANE) >= 2);
+      assert.equal(control.restUntil(LANE, part), null);
+      assert.deepEqual(
+        control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
+        [],
+      );
+      assert.deepEqual(control.limited(), []);
+    });
+
+  it('grows while all of it is in use, and says why', () => {
+    many(30, () => accepted());
+    assert.ok(control.slots(LANE) > 2);
+    const [first] = control.history(LANE);
+    assert.deepEqual(first, { at: NOW, what: 'connections', to: '3 connections', cause: 'growth after successes' });
+    const slots = control.slots(LANE);
+    view = { waiting: 0, slots: 1 };
+    many(100, () => accepted());
+    assert.equal(control.slots(LANE), slots);
+  });
+
+  it('a rate makes a pace, with its cause', () => {
+    many(30, () => accepted());
+    learn(said('rate', 450, '4.7.1 too much mail'));
+    assert.deepEqual([control.report(LANE)?.perMinute, control.slots(LANE)], [29, 0]);
+    assert.deepEqual(control.history(LANE).at(-1), {
+      at: NOW,
+      what: 'pace',
+      to: '29 mails a minute',
+      cause: '4.7.1 too much mail',
+    });
+    clock.advance(62_000);
+    assert.ok(pumped > 0, 'the lane is looked at when the next mail may go');
+    assert.ok(control.slots(LANE) > 0);
+  });
+
+  it('an overloaded server gets fewer connections, and rests after ten such answers with one mail to try', () => {
+    many(9, () => said('load', 451, '4.3.2 overloaded'));
+    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, part)], [1, null]);
+    learn(said('load', 451, '4.3.2 overloaded'));
+    assert.equal(control.restUntil(LANE, part), NOW + MINUTE);
+    assert.equal(control.slots(LANE), 0);
+    assert.deepEqual(
+      control.resting().map(({ lane, rest }) => [lane, rest.kind]),
+      [[LANE, 'load']],
+    );
+    clock.advance(MINUTE);
+    assert.equal(control.slots(LANE), 1, 'one mail tries');
+    control.begin(LANE, part);
+    assert.equal(control.restUntil(LANE, part), clock.now() + 2000, 'and the others wait for it');
+    control.learn(LANE, part, accepted());
+    assert.deepEqual([control.restUntil(LANE, part), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
+    assert.ok(woken > 0, 'what waits on disk is looked at');
+  });
+
+  it('what is refused of us bounces a handful of times; from then on it waits', () => {
+    const kinds = many(300, () => said('sender', 550, '5.7.26 unauthenticated')).map(({ kind }) => kind);
+    assert.ok(kinds.filter((kind) => kind === 'refused').length <= 5, String(kinds.indexOf('deferred')));
+    const last = learn(said('sender', 550, '5.7.26 unauthenticated'));
+    assert.equal(last.kind === 'deferred' && last.retryAt, NOW + 2 * MINUTE);
+    assert.equal(last.facts.smtpReply, '5.7.26 unauthenticated', 'with what was said');
+    assert.equal(logged.filter(({ event }) => event === 'lane_rests').length, 1, 'the operator is told once');
+    assert.equal(control.restUntil(LANE, { ...part, account: 'acc_2' }), null, 'mail of other accounts goes on');
+  });
+
+  it('a receiver that refuses only some mails still bounces those', () => {
+    for (let round = 0; round < 50; round++) {
+      learn(accepted());
+      assert.ok(many(10, () => said('sender', 550)).every(({ kind }) => kind === 'refused'));
+    }
+    assert.deepEqual(control.resting(), []);
+  });
+
+  it('unknown users bounce, however many', () => {
+    assert.ok(many(500, () => said('recipient', 550)).every(({ kind }) => kind === 'refused'));
+  });
+
+  it('a probe that is refused for the mailbox lets the next one try', () => {
+    many(5, () => said('sender', 550));
+    clock.advance(2 * MINUTE);
+    learn(said('recipient', 550));
+    assert.equal(control.restUntil(LANE, part), null);
+  });
+
+  it('a probe that is answered with something else lets the next one try', () => {
+    many(5, () => said('sender', 550));
+    clock.advance(2 * MINUTE);
+    learn(said('load', 451));
+    assert.equal(control.restUntil(LANE, part), null);
+    many(9, () => said('load', 451));
+    clock.advance(MINUTE);
+    learn(said('sender', 550));
+    assert.deepEqual(
+      control.resting().map(({ rest }) => [rest.kind, rest.isProbing]),
+      [['sender', false]],
+    );
+  });
+
+  it('a try that is asked for by hand does not wait for one that is under way', () => {
+    many(5, () => said('sender', 550));
+    clock.advance(2 * MINUTE);
+    control.begin(LANE, part);
+    assert.notEqual(control.restUntil(LANE, part), null);
+    control.tryNow(LANE, 'dest.test');
+    assert.equal(control.restUntil(LANE, part), null);
+  });
+
+  it("an operator's lane rests for one domain until three of them are answered so", () => {
+    control.meet('farm', farm, null);
+    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    many(20, () => said('sender', 550), at('a.test'), 'farm');
+    assert.notEqual(control.restUntil('farm', at('a.test')), null);
+    assert.equal(control.restUntil('farm', at('b.test')), null);
+    for (const domain of ['b.test', 'c.test']) many(20, () => said('sender', 550), at(domain), 'farm');
+    assert.notEqual(control.restUntil('farm', at('never-met.test')), null);
+  });
+
+  it("the rate of one of an operator's tenants is that tenant's while the others take mail, else the operator's", () => {
+    control.meet('farm', farm, null);
+    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    learn(accepted(), at('well.test'), 'farm');
+    learn(said('rate', 450, 'too much mail'), at('full.test'), 'farm');
+    assert.equal(control.restUntil('farm', at('full.test')), clock.now() + MINUTE / 2);
+    assert.equal(control.restUntil('farm', at('well.test')), null);
+    assert.equal(control.report('farm')?.perMinute, null);
+    clock.advance(2 * MINUTE);
+    learn(said('rate', 450, 'too much mail'), at('well.test'), 'farm');
+    assert.notEqual(control.report('farm')?.perMinute, null);
+  });
+
+  it('a flush forgets the pace that was learnt', () => {
+    learn(said('rate', 450, 'too much mail'));
+    assert.notEqual(control.report(LANE)?.perMinute, null);
+    control.tryNow(LANE, null);
+    assert.equal(control.report(LANE)?.perMinute, null);
+  });
+
+  it('a rule of shaping rests the lane, by the answers that are about it', () => {
+    many(2, () => said('load', 451, 'so slow'));
+    assert.equal(control.slots(LANE), 0);
+    assert.match(control.history(LANE).at(-1)?.cause ?? '', /^own: so slow/);
+    const [first] = control.waits(LANE, part, site);
+    assert.deepEqual([first?.reason, first?.by, first?.until], ['receiver_resting', 'operator', NOW + 5 * MINUTE]);
+    clock.advance(5 * MINUTE);
+    assert.equal(control.slots(LANE), 1);
+  });
+
+  it('starts no worker while no connection can be had, and looks again when one can, or after two seconds', () => {
+    wait = { why: 'closed', how: 'unreachable', until: clock.monotonic() + 10_000, cause: 'refused', since: 0 };
+    assert.equal(control.slots(LANE), 0);
+    clock.advance(9_999);
+    assert.equal(pumped, 0);
+    clock.advance(1);
+    assert.equal(pumped, 1);
+    wait = { why: 'probing', how: 'unreachable', until: null, cause: 'refused', since: 0 };
+    assert.equal(control.slots(LANE), 0);
+    clock.advance(2000);
+    assert.equal(pumped, 2);
+  });
+
+  it('a worker that found none is followed by another after a second, or when the pool calls', () => {
+    control.foundNone(LANE);
+    assert.equal(control.slots(LANE), 0);
+    clock.advance(1000);
+    assert.deepEqual([pumped, control.slots(LANE)], [1, 2]);
+    control.foundNone(LANE);
+    control.called(LANE);
+    assert.deepEqual([pumped, control.slots(LANE)], [2, 2]);
+  });
+
+  it("tells a host's cap once", () => {
+    cap = { cap: 3, cause: '421 too many connections', ageMs: 0 };
+    for (let count = 0; count < 5; count++) control.refused(LANE, '421 too many connections');
+    assert.deepEqual(control.history(LANE), [
+      { at: NOW, what: 'connections', to: '3 connections', cause: '421 too many connections' },
+    ]);
+    assert.deepEqual(control.limited(), [LANE]);
+    assert.deepEqual([control.report(LANE)?.limit, control.report(LANE)?.cause], [2, 'start']);
+  });
+
+  it("the operator's limits bind, and are told as theirs", () => {
+    given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5, until: null };
+    assert.equal(control.slots(LANE), 1);
+    control.take(LANE);
+    assert.equal(control.slots(LANE), 0, 'one in two seconds');
+    const report = control.report(LANE);
+    assert.deepEqual([report?.limit, report?.cause, report?.perMinute], [1, 'set by the operator', 30]);
+    assert.deepEqual(
+      report?.limits.filter(({ by }) => by === 'operator').map(({ what, cause }) => [what, cause]),
+      [
+        ['connections', 'set by the operator: by hand'],
+        ['mails_per_minute', 'set by the operator: by hand'],
+      ],
+    );
+  });
+
+  it('ends rests, pauses and closed gates where somebody wants to know now', () => {
+    many(10, () => said('load', 451, 'so slow'));
+    assert.equal(control.slots(LANE), 0);
+    control.tryNow(LANE, null);
+    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, part), tried], [1, null, ['mx.dest.test:25']]);
+  });
+
+  it('rests last as long as before when the clock is set', () => {
+    many(10, () => said('load', 451));
+    clock.jump(3_600_000);
+    control.shift(3_600_000);
+    assert.equal(control.restUntil(LANE, part), NOW + 3_600_000 + MINUTE);
+  });
+
+  it('says why nothing goes, the most telling first', () => {
+    many(10, () => said('load', 451, '4.3.2 overloaded'));
+    wait = {
+      why: 'closed',
+      how: 'unreachable',
+      until: clock.monotonic() + 10_000,
+      cause: 'connection refused',
+      since: 1,
+    };
+    const waits = control.waits(LANE, part, site);
+    assert.deepEqual(
+      waits.map(({ reason, by, stops }) => [reason, by, stops]),
+      [
+        ['receiver_overloaded', 'receiver', true],
+        ['destination_parked', 'receiver', true],
+      ],
+    );
+    assert.match(waits[0]?.message ?? '', /cannot take mail now: "4\.3\.2 overloaded"/);
+    assert.match(waits[1]?.message ?? '', /^mx\.dest\.test cannot be reached.*"connection refused"/);
+  });
+
+  it("never blames another tenant's hosts", () => {
+    control.meet('farm', farm, null);
+    wait = { why: 'closed', how: 'unreachable', until: 10_000, cause: 'x', since: 0 };
+    const own = { ...farm, hosts: [{ name: 'other.farm.test', port: 25, addresses: [] }] };
+    assert.match(control.waits('farm', part, own)[0]?.message ?? '', /^other\.farm\.test /);
+  });
+
+  it('does not forget what rests, however many lanes are met', () => {
+    many(10, () => said('load', 451));
+    view = { waiting: 0, slots: 0 };
+    clock.advance(1);
+    for (let at = 0; at < 10_050; at++) control.learn(`l${at}`, part, accepted());
+    control.forgetOld();
+    assert.ok(control.names().length <= 10_001);
+    assert.ok(control.names().includes(LANE));
+  });
+});

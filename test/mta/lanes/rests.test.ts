@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { createRests, type Part, type RestKind, type Rests } from '../../../src/mta/lanes/rests.ts';
+
+const MINUTE = 60_000;
+const part: Part = { account: 'acc_1', domain: 'dest.test' };
+const times = (rests: Rests, count: number, kind: RestKind, of: Part, now: number): ReturnType<Rests['refused']>[] =>
+  Array.from({ length: count }, () => rests.refused(kind, of, 'no', now));
+
+describe('mta/rests', () => {
+  const own = (): Rests => createRests(() => false);
+  const shared = (): Rests => createRests(() => true);
+
+  it('begin with the fifth refusal of us in a row, or the tenth of an overloaded server', () => {
+    for (const [kind, enough, until] of [
+      ['sender', 5, 2 * MINUTE],
+      ['load', 10, MINUTE],
+    ] as const) {
+      const rests = own();
+      assert.ok(times(rests, enough - 1, kind, part, 0).every((one) => one === null));
+      assert.equal(rests.of(part, 0), null);
+      const begun = rests.refused(kind, part, 'the last', 0);
+      assert.deepEqual([begun?.isNew, begun?.rest.until, begun?.rest.cause], [true, until, 'the last']);
+      assert.equal(rests.of(part, 0)?.kind, kind);
+      assert.equal(rests.of(part, until), null, 'then one mail tries');
+    }
+  });
+
+  it('do not begin while something is accepted between, and beside success only after twenty', () => {
+    const rests = own();
+    rests.accepted(part, 0);
+    for (let round = 0; round < 10; round++) {
+      assert.ok(times(rests, 19, 'sender', part, round).every((one) => one === null));
+      rests.accepted(part, round);
+    }
+    assert.ok(times(rests, 19, 'sender', part, 100).every((one) => one === null));
+    assert.equal(rests.refused('sender', part, 'no', 100)?.isNew, true);
+  });
+
+  it('a success long ago counts no more', () => {
+    const rests = own();
+    rests.accepted(part, 0);
+    times(rests, 4, 'sender', part, 10 * MINUTE);
+    assert.equal(rests.refused('sender', part, 'no', 10 * MINUTE)?.isNew, true);
+  });
+
+  it('are about the account whose mail was refused, and of an overloaded server about everybody', () => {
+    const rests = own();
+    const other = { ...part, account: 'acc_2' };
+    times(rests, 5, 'sender', part, 0);
+    assert.deepEqual([rests.of(part, 0)?.kind, rests.of(other, 0)], ['sender', null]);
+    times(rests, 10, 'load', part, 0);
+    assert.equal(rests.of(other, 0)?.kind, 'load');
+  });
+
+  it('of a lane of many organisations are about one domain, until three answer so', () => {
+    const rests = shared();
+    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    times(rests, 30, 'load', at('a.test'), 0);
+    assert.deepEqual([rests.of(at('a.test'), 0)?.domain, rests.of(at('b.test'), 0)], ['a.test', null]);
+    const lane = shared();
+    for (let count = 0; count < 4; count++)
+      for (const one of ['a.test', 'b.test', 'c.test']) lane.refused('load', at(one), 'no', 0);
+    assert.equal(lane.of(at('never-met.test'), 0)?.domain, null, 'the operator says so');
+  });
+
+  it('become longer while the one that tries is refused in the same way, and are bounded', () => {
+    const rests = own();
+    times(rests, 5, 'sender', part, 0);
+    let now = 0;
+    const pauses: number[] = [];
+    for (let count = 0; count < 8; count++) {
+      const until = rests.of(part, now)?.until ?? NaN;
+      pauses.push((until - now) / MINUTE);
+      now = until;
+      rests.begin(part, now);
+      assert.equal(rests.of(part, now)?.isProbing, true, 'the others wait for it');
+      const again = rests.refused('sender', part, 'still no', now);
+      assert.deepEqual([again?.isNew, again?.rest.cause, again?.rest.since], [false, 'still no', 0]);
+    }
+    assert.deepEqual(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
+  });
+
+  it('what was under way when a rest began does not prolong it', () => {
+    const rests = own();
+    times(rests, 5, 'sender', part, 0);
+    const late = times(rests, 10, 'sender', part, 1000);
+    assert.ok(late.every((one) => one?.rest.until === 2 * MINUTE && !one.isNew));
+  });
+
+  it('end with the first mail that is accepted', () => {
+    const rests = own();
+    times(rests, 5, 'sender', part, 0);
+    times(rests, 10, 'load', part, 0);
+    assert.deepEqual(
+      rests.accepted(part, 5).map(({ kind }) => kind),
+      ['load', 'sender'],
+    );
+    assert.deepEqual([rests.of(part, 5), rests.list()], [null, []]);
+  });
+
+  it('a try that says nothing about it lets the next one try', () => {
+    const rests = own();
+    times(rests, 5, 'sender', part, 0);
+    rests.begin(part, 2 * MINUTE);
+    rests.ended(part);
+    assert.equal(rests.of(part, 2 * MINUTE), null);
+  });
+
+  it('end at once where somebody wants to know, for a domain or for all', () => {
+    const rests = shared();
+    const other = { ...part, domain: 'other.test' };
+    times(rests, 10, 'load', part, 0);
+    times(rests, 10, 'load', other, 0);
+    assert.equal(rests.tryNow('dest.test', 5), 1);
+    assert.deepEqual([rests.of(part, 5), rests.of(other, 5)?.domain], [null, 'other.test']);
+    assert.equal(rests.tryNow(null, 5), 2);
+    assert.equal(rests.of(other, 5), null);
+  });
+
+  it('last as long as before when the clock is set', () => {
+    const rests = own();
+    times(rests, 5, 'sender', part, 0);
+    rests.shift(3_600_000);
+    assert.deepEqual(
+      rests.list().map(({ since, until }) => [since, until]),
+      [[3_600_000, 3_600_000 + 2 * MINUTE]],
+    );
+  });
+
+  it('keep no endless reply, and no endless number of parts', () => {
+    const rests = shared();
+    for (let at = 0; at < 2000; at++)
+      for (let count = 0; count < 10; count++)
+        rests.refused('load', { account: 'a', domain: `d${at}.test` }, 'x'.repeat(5000), 0);
+    assert.ok(rests.list().length <= 1000);
+    assert.ok(rests.list().every(({ cause }) => cause.length <= 500));
+  });
+
+  it('nothing rests longer than an hour without a try, whatever happens', () => {
+    const event = fc.record({
+      what: fc.constantFrom('load', 'sender', 'accepted', 'begin', 'ended', 'tryNow'),
+      account: fc.constantFrom('a', 'b'),
+      domain: fc.constantFrom('x.test', 'y.test', 'z.test', 'u.test'),
+      wait: fc.nat({ max: 5 * MINUTE }),
+    });
+    fc.assert(
+      fc.property(fc.array(event, { maxLength: 200 }), fc.boolean(), (events, isShared) => {
+        const rests = createRests(() => isShared);
+        let now = 0;
+        for (const { what, account, domain, wait } of events) {
+          now += wait;
+          const of = { account, domain };
+          if (what === 'load' || what === 'sender') rests.refused(what, of, 'no', now);
+          else if (what === 'accepted') {
+            rests.accepted(of, now);
+            assert.equal(rests.of(of, now), null);
+          } else if (what === 'begin') rests.begin(of, now);
+          else if (what === 'ended') rests.ended(of);
+          else rests.tryNow(domain, now);
+          assert.ok(rests.list().every(({ until }) => until - now <= 60 * MINUTE));
+          if (!isShared) assert.ok(rests.list().every((rest) => rest.domain === null));
+        }
+      }),
+    );
+  });
+});

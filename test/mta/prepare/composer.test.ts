@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { ThreadRefusal } from '../../../src/base/threads.ts';
+import { createCompose, type StoredContent } from '../../../src/mta/prepare/compose.ts';
+import { createComposer, Unencodable, type Composer } from '../../../src/mta/prepare/composer.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+
+const compose = createCompose({ remembered: 1 });
+const html = `<h1>Žluťoučký</h1>${'<p>A line of <b>text</b> &amp; a <a href="https://acme.test/x">link</a>.</p>\n'.repeat(1000)}`;
+const file = (size: number, contentType = 'application/pdf'): StoredContent['attachments'][number] => ({
+  filename: 'příloha.pdf',
+  contentType,
+  contentId: null,
+  disposition: 'attachment',
+  content: Buffer.alloc(size, 'ab\r\n'),
+});
+const stored = (more: Partial<StoredContent>): StoredContent => ({
+  id: 'cnt_1',
+  html: null,
+  text: 'hi',
+  attachments: [],
+  autoText: true,
+  ...more,
+});
+
+describe('mta/composer', () => {
+  let clock: FakeClock;
+  let composer: Composer;
+  beforeEach(() => {
+    clock = new FakeClock();
+    composer = createComposer({ clock });
+  });
+  afterEach(() => composer.close());
+
+  const rows: [content: () => StoredContent, isApart: boolean, why: string][] = [
+    [() => stored({}), false, 'a small text'],
+    [() => stored({ html, text: null }), true, 'html with the text derived from it'],
+    [() => stored({ html, text: 'given' }), true, 'html and text'],
+    [() => stored({ html, text: null, autoText: false }), true, 'html alone'],
+    [() => stored({ attachments: [file(300_000), file(10)] }), true, 'attachments'],
+    [() => stored({ attachments: [file(100)] }), false, 'a small attachment'],
+  ];
+  for (const [content, isApart, why] of rows) {
+    it(`gives the same octets ${isApart ? 'from a thread' : 'here'}: ${why}`, async () => {
+      const here = await compose(content());
+      const got = await composer.compose(content());
+      assert.ok(Buffer.isBuffer(got.content.body));
+      assert.ok(got.content.body.equals(here.content.body));
+      assert.deepEqual([got.content.headers, got.bodyHash], [here.content.headers, here.bodyHash]);
+      assert.equal(clock.nextAt() !== null, isApart, 'an idle thread has a timer');
+    });
+  }
+
+  it('says what cannot be encoded, small or large, and goes on', async () => {
+    for (const size of [10, 300_000]) {
+      await assert.rejects(composer.compose(stored({ attachments: [file(size, 'multipart/mixed')] })), Unencodable);
+    }
+    assert.ok((await composer.compose(stored({ html }))).content.body.length > html.length);
+  });
+
+  it('ends its thread after a minute without work, and at a stop', async () => {
+    await composer.compose(stored({ html }));
+    assert.equal(clock.nextAt(), clock.now() + 60_000);
+    clock.advance(60_000);
+    assert.equal(clock.nextAt(), null);
+    const cut = assert.rejects(composer.compose(stored({ html })), ThreadRefusal);
+    await composer.close();
+    await cut;
+    assert.equal(clock.nextAt(), null);
+  });
+
+  it('has room for four large ones, in turn', async () => {
+    const rooms = await Promise.all([1, 2, 3, 4].map(() => composer.room()));
+    const order: number[] = [];
+    const fifth = composer.room().then((done) => {
+      order.push(5);
+      return done;
+    });
+    const sixth = composer.room().then((done) => {
+      order.push(6);
+      return done;
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(order, []);
+    rooms[0]?.();
+    (await fifth)();
+    (await sixth)();
+    assert.deepEqual(order, [5, 6]);
+  });
+});

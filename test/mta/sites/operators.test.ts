@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { readOperators } from '../../../src/config/operators.ts';
+import { operatorOf } from '../../../src/mta/sites/operators.ts';
+
+describe('mta/operators', () => {
+  const table = [
+    { name: 'google', mx: ['google.com', 'googlemail.com'] },
+    { name: 'outlook', mx: ['protection.outlook.com'], maxConnections: 3 },
+  ];
+  for (const [hosts, expected, reason] of [
+    [['aspmx.l.google.com'], 'google', 'a name below'],
+    [
+      ['ASPMX.L.Google.com', 'alt1.aspmx.l.google.com', 'aspmx2.googlemail.com'],
+      'google',
+      'several, whatever the case',
+    ],
+    [['google.com'], 'google', 'the name itself'],
+    [['acme-test.mail.protection.outlook.com'], 'outlook', 'another row'],
+    [['aspmx.l.google.com', 'tarpit.example'], null, 'one that is not theirs: nobody parks their lane from behind it'],
+    [['aspmx.l.google.com', 'x.protection.outlook.com'], null, 'of two operators'],
+    [['notgoogle.com'], null, 'no label boundary'],
+    [['google.com.evil.example'], null, 'the name in front'],
+    [['mx.outlook.com'], null, 'above the name'],
+    [[], null, 'no hosts'],
+  ] as const) {
+    it(`${JSON.stringify(hosts)} -> ${String(expected)}: ${reason}`, () => {
+      assert.equal(operatorOf(hosts, table)?.name ?? null, expected);
+    });
+  }
+
+  it('is shipped as data that holds together', () => {
+    const shipped = readOperators(null);
+    assert.ok(shipped.length >= 10);
+    assert.equal(new Set(shipped.map(({ name }) => name)).size, shipped.length);
+    const names = shipped.flatMap(({ mx }) => mx);
+    assert.equal(new Set(names).size, names.length, 'no host belongs to two');
+    assert.equal(operatorOf(['gmail-smtp-in.l.google.com'], shipped)?.name, 'google');
+  });
+});

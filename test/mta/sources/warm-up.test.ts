@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { capOf, createWarmUp, DAILY_CAPS, stageAfter, type WarmUp } from '../../../src/mta/sources/warm-up.ts';
+import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { NOW } from '../../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
+
+const DAY = 86_400_000;
+const noLog = { debug() {}, info() {}, warn() {}, error() {}, child: () => noLog };
+
+const facts = {
+  startedAt: NOW,
+  endedAt: NOW,
+  mx: 'mx.dest.test',
+  ip: '127.0.0.1',
+  source: 'out1',
+  tls: null,
+  timings: {},
+  smtpCode: 550,
+  enhancedCode: '5.7.1',
+  smtpReply: 'no',
+};
+const blocked: Outcome = { kind: 'refused', facts, verdict: { class: 'block', reason: 'reputation' } };
+const unknown: Outcome = { kind: 'refused', facts, verdict: { class: 'hard', reason: 'mailbox_not_found' } };
+const deferred: Outcome = {
+  kind: 'deferred',
+  facts: { ...facts, smtpCode: 451 },
+  verdict: { class: 'soft', reason: 'other' },
+  retryAt: NOW,
+};
+const greylisted: Outcome = {
+  ...deferred,
+  grounds: { rule: 'greylisting', infrastructure: false, greylisting: true, about: 'recipient' },
+};
+const unreachable: Outcome = { ...deferred, facts: { ...facts, smtpCode: null } };
+
+describe('mta/warm-up: the stage of the next day', () => {
+  for (const [reason, day, expected] of [
+    ['goes on after a full day that went well', { sent: 50 }, 1],
+    ['goes on after half a day', { sent: 25 }, 1],
+    ['stays after a day of little use', { sent: 24 }, 0],
+    ['stays after a day without mail', { sent: 0 }, 0],
+    ['stays at 5 % of blocks', { stage: 1, sent: 100, blocked: 5 }, 1],
+    ['stays at 5 % of blocks and deferrals together', { stage: 1, sent: 100, blocked: 2, deferred: 3 }, 1],
+    ['goes on under 5 %', { stage: 1, sent: 100, blocked: 2, deferred: 2 }, 2],
+    ['stays at 0.1 % of complaints', { stage: 4, sent: 1000, complained: 1 }, 4],
+    ['goes on under 0.1 % of complaints', { stage: 5, sent: 2000, complained: 1 }, 6],
+    ['stays at the end', { stage: DAILY_CAPS.length, sent: 1_000_000 }, DAILY_CAPS.length],
+  ] as const)
+    it(reason, () => {
+      const row = { source: 'out1', site: 'google', stage: 0, blocked: 0, deferred: 0, complained: 0, ...day };
+      assert.equal(stageAfter(row), expected);
+    });
+
+  it('has no cap after the last', () => {
+    assert.deepEqual([capOf(0), capOf(6), capOf(DAILY_CAPS.length)], [50, 5000, null]);
+  });
+});
+
+describe('mta/warm-up', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock(NOW);
+  });
+  afterEach(() => temp.close());
+
+  async function open(since: number | null = null): Promise<WarmUp> {
+    const warmUp = createWarmUp({ db: temp.db, clock, log: noLog }, new Map([['out1', { since }]]));
+    await warmUp.load();
+    return warmUp;
+  }
+  const takeAll = (warmUp: WarmUp, site: string): number => {
+    for (let count = 0; ; count++) if (!warmUp.take('out1', site)) return count;
+  };
+
+  it('stops at the cap of each site, and sends more from day to day', async () => {
+    const warmUp = await open();
+    assert.deepEqual([takeAll(warmUp, 'google'), takeAll(warmUp, 'yahoo')], [50, 50]);
+    clock.advance(DAY);
+    assert.deepEqual([takeAll(warmUp, 'google'), warmUp.today('out1', 'google').stage], [100, 1]);
+    clock.advance(DAY);
+    assert.equal(takeAll(warmUp, 'google'), 200);
+    assert.equal(warmUp.take('warm', 'google'), true, 'others have no cap');
+    await warmUp.close();
+  });
+
+  it('counts over a restart, and what was not sent does not count', async () => {
+    const first = await open();
+    for (let count = 0; count < 40; count++) first.take('out1', 'google');
+    first.putBack('out1', 'google');
+    await first.close();
+    const second = await open();
+    assert.deepEqual(second.today('out1', 'google'), { sent: 39, cap: 50, stage: 0 });
+    assert.equal(takeAll(second, 'google'), 11);
+    await second.close();
+    clock.advance(DAY);
+    assert.equal((await open()).today('out1', 'google').cap, 100);
+  });
+
+  for (const [reason, outcome, counts] of [
+    ['a block', blocked, true],
+    ['a deferral', deferred, true],
+    ['an unknown mailbox', unknown, false],
+    ['greylisting', greylisted, false],
+    ['a dead connection', unreachable, false],
+  ] as const)
+    it(`${counts ? 'stays' : 'goes on'} after a day of ${reason}`, async () => {
+      const warmUp = await open();
+      takeAll(warmUp, 'google');
+      for (let count = 0; count < 3; count++) warmUp.note('out1', 'google', outcome);
+      clock.advance(DAY);
+      assert.equal(warmUp.today('out1', 'google').cap, counts ? 50 : 100);
+      await warmUp.close();
+    });
+
+  it('stays after a day with a complaint too many', async () => {
+    const warmUp = await open();
+    takeAll(warmUp, 'google');
+    warmUp.complained('out1', 'google');
+    clock.advance(DAY);
+    assert.equal(warmUp.today('out1', 'google').cap, 50);
+    await warmUp.close();
+  });
+
+  it('begins where the day it was begun says, and is warm after the last', async () => {
+    assert.equal((await open(NOW - 3 * DAY)).today('out1', 'google').cap, 500);
+    assert.equal((await open(NOW - 30 * DAY)).today('out1', 'google').cap, null);
+  });
+
+  it('does not count a day twice when the clock goes back', async () => {
+    const warmUp = await open();
+    takeAll(warmUp, 'google');
+    clock.advance(DAY);
+    takeAll(warmUp, 'google');
+    clock.advance(-DAY);
+    assert.equal(warmUp.take('out1', 'google'), false);
+    await warmUp.close();
+  });
+
+  it('begins anew at a site that got nothing for a month, whose rows are gone', async () => {
+    const warmUp = await open();
+    takeAll(warmUp, 'google');
+    await warmUp.close();
+    clock.advance(40 * DAY);
+    const later = await open();
+    assert.equal(later.today('out1', 'google').cap, 50);
+    later.take('out1', 'yahoo');
+    await later.close();
+    assert.deepEqual(
+      (await temp.db.prepared.all<{ site: string }>('SELECT site FROM warm_up')).map(({ site }) => site),
+      ['yahoo'],
+    );
+  });
+});
