@@ -37,6 +37,7 @@ import { buildInbound } from './app/listener.ts';
 import { buildOperator } from './app/operator.ts';
 import type { Overrides } from './app/overrides.ts';
 import { reload } from './app/reload.ts';
+import { noteServerAct } from './app/server-acts.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
@@ -170,12 +171,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       changed: (renewed) => {
         if (config.http.tls) api.setCertificate(renewed);
         inbound.setCertificate(renewed);
+        void noteServerAct(ground, 'server.certificate');
       },
     }),
   };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
+    await noteServerAct(ground, 'server.stop');
     await stopAll(ground, running);
     await lock.release();
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
@@ -201,6 +204,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await webhooks.start();
     housekeeping.start();
     const { epoch } = ground;
+    if (db.migrated.length > 0) await noteServerAct(ground, 'server.migrate', { migrations: db.migrated });
+    await noteServerAct(ground, 'server.start', { version, epoch });
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
     return {
       url,
@@ -208,7 +213,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       db,
       mta,
       ports,
-      reload: (next) => reload(ground, running, next),
+      reload(next) {
+        const changes = reload(ground, running, next);
+        void noteServerAct(ground, 'server.reload', changes);
+        return changes;
+      },
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };

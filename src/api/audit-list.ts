@@ -155,7 +155,7 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
 const recordIn = (json: string | null): Record<string, unknown> | null =>
   json === null ? null : (JSON.parse(json) as Record<string, unknown>);
 
-function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
+export function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
   const { account_id: _, at, idempotency_replayed, before_json: before, after_json: after, ...rest } = row;
   return {
     object: 'audit_entry',

@@ -2,6 +2,7 @@
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
+import { auditOperations } from './audit.ts';
 import { beginAct, commandLine, type Acting, type RunningAct } from '../operations/act.ts';
 import { askAsOperator } from './ask.ts';
 import { adminOperations } from './admin.ts';
@@ -28,6 +29,7 @@ export type { OperatorDeps, StoreDeps } from './operation.ts';
 
 const table = {
   ...accountOperations,
+  ...auditOperations,
   ...messageOperations,
   ...queueOperations,
   ...holdOperations,
