@@ -4,7 +4,7 @@
  */
 import type { AddressInfo } from 'node:net';
 import { RateWindows } from './scheduling/rate-windows.ts';
-import { readCertificate } from './config/certificate.ts';
+import { readCertificate, type Certificate } from './config/certificate.ts';
 import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
@@ -14,55 +14,53 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { HeldMemory } from './api/held-memory.ts';
 import { Newcomers } from './api/newcomers.ts';
 import { bodyLimits } from './api/body.ts';
-import { createKnownDevices } from './members/known-device.ts';
-import { createPasswords } from './members/password.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
 import { createWebhooks } from './webhooks/dispatcher.ts';
 import type { Api } from './api/server.ts';
-import { createDashboard } from './dashboard/dashboard.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
-import { createHistory } from './operator/history.ts';
-import { serveMetrics } from './operator/metrics.ts';
+import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
+import type { OperatorDeps } from './operator/operation.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
 import { buildHousekeeping } from './app/chores.ts';
 import { buildDeliveryEngine } from './app/delivery-engine.ts';
-import { openAppContext } from './app/context.ts';
+import { openAppContext, type AppContext } from './app/context.ts';
+import { buildDashboard } from './app/dashboard.ts';
 import { buildInbound } from './app/listener.ts';
 import { buildOperator } from './app/operator.ts';
 import type { Overrides } from './app/overrides.ts';
 import { reload } from './app/reload.ts';
+import { version } from './version.ts';
 import { noteServerAct } from './app/server-acts.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
-import { version } from './version.ts';
 
 export type { Overrides } from './app/overrides.ts';
 
 export interface App {
-  /** Where the API listens: `http://127.0.0.1:8025`. */
+  /** The URL of the API, such as `http://127.0.0.1:8025`. */
   url: string;
-  /** What the database needed to be brought up to date. */
+  /** The migrations that this start has run. */
   migrated: readonly string[];
   db: Database;
   mta: Mta;
-  /** Where mail is taken. */
+  /** The ports that accept mail. */
   ports: InboundPorts;
-  /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
+  /** Applies the settings that can change while running; returns the changes. Throws ConfigError for a bad certificate, and then changes nothing. */
   reload(config: Config): Changes;
-  /** The link that makes the first administrator, or null where there is one. */
+  /** Returns the link that makes the first administrator, or null where there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
-  /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
+  /** Stops taking work, lets work in flight end, writes what is not written, closes. May be called twice. */
   stop(): Promise<void>;
 }
 
-/** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
+/** Opens everything and starts. Throws where the data folder, the database or a port cannot be opened. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
@@ -79,22 +77,20 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const closed = closeToOthers(sqliteFile(config.storage.url));
-  const ground = await openAppContext(config, overrides, (deliveryId) => {
+  const context = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
-  const { clock, log, db, keyring, notifiers, fetch, random, meters, live, usedUp } = ground;
+  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
       'other users of this machine could read the database: they no longer can',
     );
-  /** The ports for mail, once they are there. */
-  let listening: InboundPorts | null = null;
-
-  const accept = buildAccept(ground);
-  const delivery = await buildDeliveryEngine(ground);
+  const mailPorts: MailPorts = { open: null };
+  const accept = buildAccept(context);
+  const delivery = await buildDeliveryEngine(context);
   const { mta, holds, tlsTally } = delivery;
-  const notices = accountNotices(ground);
+  const notices = accountNotices(context);
   const webhooks = createWebhooks({
     db,
     clock,
@@ -105,12 +101,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     random,
     notice: disabledNotice(notices, config),
   });
-  const metrics = buildMetrics(ground, mta);
+  const metrics = buildMetrics(context, mta);
   const accountWindows = new RateWindows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const isListening = (): boolean => listening !== null;
-  const api = buildApi(ground, {
+  const api = buildApi(context, {
     accept,
     mta,
     holds,
@@ -120,38 +115,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     held,
     newcomers,
     certificate,
-    isListening,
+    isListening: () => mailPorts.open !== null,
   });
-  const inbound = await buildInbound(ground, accept, accountWindows);
-  const operator = buildOperator(ground, { delivery, accept, routes: api.routes }, () => listening);
-  const history = createHistory({
-    db,
-    clock,
-    mta,
-    families: meters === null ? null : () => meters.families(),
-    failed: (err) => {
-      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
-    },
-  });
-  const dashboard = createDashboard({
-    db,
-    clock,
-    log,
-    keyring,
-    operator,
-    config,
-    version,
-    history,
-    routes: api.routes,
-    passwords: createPasswords(usedUp),
-    held,
-    newcomers,
-    usedUp,
-    devices: createKnownDevices(keyring.derive('known devices')),
-  });
+  const inbound = await buildInbound(context, accept, accountWindows);
+  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, () => mailPorts.open);
+  const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = buildHousekeeping(ground, accept, tlsTally, notices);
+  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices);
 
   const running: Running = {
     api,
@@ -171,42 +142,26 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       changed: (renewed) => {
         if (config.http.tls) api.setCertificate(renewed);
         inbound.setCertificate(renewed);
-        void noteServerAct(ground, 'server.certificate');
+        void noteServerAct(context, 'server.certificate');
       },
     }),
   };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
-    await noteServerAct(ground, 'server.stop');
-    await stopAll(ground, running);
+    await Promise.all([noteServerAct(context, 'server.stop'), stopAll(context, running)]);
     await lock.release();
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
   try {
-    const url = await listen(api, config.http);
-    if (isApart) {
-      const { port } = config.dashboard;
-      running.apart = await listenApart({ clock, log, newcomers }, dashboard, {
-        host: config.http.host,
-        port,
-        tls: certificate,
-      });
-    }
-    running.control = await serveControl(operator, config.dataDir);
-    if (metrics !== null && config.metrics.port !== null) {
-      running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
-      log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
-    }
-    await mta.start();
-    const ports = await inbound.start();
-    listening = ports;
-    await webhooks.start();
-    housekeeping.start();
-    const { epoch } = ground;
-    if (db.migrated.length > 0) await noteServerAct(ground, 'server.migrate', { migrations: db.migrated });
-    await noteServerAct(ground, 'server.start', { version, epoch });
-    log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
+    const { url, ports } = await startAll(context, running, {
+      operator,
+      metrics,
+      newcomers,
+      certificate,
+      mailPorts,
+      isApart,
+    });
     return {
       url,
       migrated: db.migrated,
@@ -214,18 +169,63 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       mta,
       ports,
       reload(next) {
-        const changes = reload(ground, running, next);
-        void noteServerAct(ground, 'server.reload', changes);
+        const changes = reload(context, running, next);
+        void noteServerAct(context, 'server.reload', changes);
         return changes;
       },
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };
   } catch (error) {
-    // A port that is taken, say: what is open already must not outlive the attempt.
-    await stopAll(ground, running);
+    // A port may be taken, for example: parts that are open already must be closed.
+    await stopAll(context, running);
     throw error;
   }
+}
+
+/** The ports for mail; null until they are open. */
+interface MailPorts {
+  open: InboundPorts | null;
+}
+
+interface StartParts {
+  operator: OperatorDeps;
+  metrics: MetricsHandler | null;
+  newcomers: Newcomers;
+  certificate: Certificate | null;
+  mailPorts: MailPorts;
+  /** The dashboard has its own port. */
+  isApart: boolean;
+}
+
+/** Opens the ports and starts all that works by itself. */
+async function startAll(
+  context: AppContext,
+  running: Running,
+  { operator, metrics, newcomers, certificate, mailPorts, isApart }: StartParts,
+): Promise<{ url: string; ports: InboundPorts }> {
+  const { config, clock, log, db, epoch } = context;
+  const url = await listen(running.api, config.http);
+  if (isApart)
+    running.apart = await listenApart({ clock, log, newcomers }, running.dashboard, {
+      host: config.http.host,
+      port: config.dashboard.port,
+      tls: certificate,
+    });
+  running.control = await serveControl(operator, config.dataDir);
+  if (metrics !== null && config.metrics.port !== null) {
+    running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
+    log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
+  }
+  await running.mta.start();
+  const ports = await running.inbound.start();
+  mailPorts.open = ports;
+  await running.webhooks.start();
+  running.housekeeping.start();
+  if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
+  await noteServerAct(context, 'server.start', { version, epoch });
+  log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
+  return { url, ports };
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

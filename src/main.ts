@@ -1,11 +1,11 @@
-/** The `posthorn` program: its arguments say which command runs. */
+/** The `posthorn` program. Its arguments name the command to run. */
 import { run } from './cli/cli.ts';
 import { exitCodes } from './cli/exit-codes.ts';
 
-// Whatever is made (the database, backups, exports) is for this user alone, whatever umask the shell or the unit has.
+// Files that the program makes (database, backups, exports) are readable by this user only, whatever the umask of the shell is.
 process.umask(0o077);
 
-// Whoever reads us through a pipe (`posthorn events tail | head`) may have had enough: that is no fault.
+// The reader closed the pipe (`posthorn events tail | head`): not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0);
   process.stderr.write(`posthorn: the result cannot be written: ${error.message}\n`);
@@ -13,9 +13,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
-  // Late: small commands start quickly without it.
+  // Imported late, so that small commands start quickly.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
   openReportParser: async (keyring) => (await import('./inbound/offline.ts')).openReportParser(keyring),
 });
-// A start that failed half-way must not be kept alive by what it had opened.
+// A failed start must end although it has opened sockets or files.
 if (process.exitCode !== 0) process.exit();

@@ -1,8 +1,8 @@
-/** The product's version, as package.json says it. */
+/** The version of the program, read from package.json. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** From `src/` and from `dist/src/` alike: the nearest package.json above. */
+/** Reads the nearest package.json above, which works from `src/` and from `dist/src/`. */
 function readVersion(): string {
   for (const up of ['..', '../..']) {
     try {

@@ -26,7 +26,8 @@ import { generatedDocs } from './support/tools/generated-docs.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');
-const documents = ['README.md', 'CHANGELOG.md', ...readdirSync(path.join(root, 'docs')).map((name) => `docs/${name}`)]
+const documents = ['', '.github/', 'docs/']
+  .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}${name}`))
   .filter((name) => name.endsWith('.md'))
   .sort();
 
@@ -46,6 +47,14 @@ describe('docs/dependencies.md', () => {
     >;
     const named = [...read('docs/dependencies.md').matchAll(/^\| `([^`]+)` +\| \S/gm)].map(([, name]) => name);
     assert.deepEqual(named.sort(), Object.keys({ ...dependencies, ...devDependencies }).sort());
+  });
+});
+
+describe('docs/glossary.md', () => {
+  it('has at most 20 words, each once', () => {
+    const words = [...read('docs/glossary.md').matchAll(/^\| ([a-z ]+?) +\| \S/gm)].map(([, word = '']) => word);
+    assert.ok(words.length > 10 && words.length <= 20, String(words.length));
+    assert.equal(new Set(words).size, words.length);
   });
 });
 
@@ -102,6 +111,30 @@ describe('links', () => {
       }
     });
   }
+});
+
+describe('paths', () => {
+  const folders = ['.ci', '.github', 'config', 'docs', 'migrations', 'src', 'systemd', 'test'];
+  const isThere = (name: string): boolean => existsSync(path.join(root, name));
+  for (const document of documents)
+    it(`of ${document} are there`, () => {
+      const words = [...read(document).matchAll(/`([\w.-]+\/[\w./-]+\.\w+)`/g)].map(([, name = '']) => name);
+      const named = words.filter((name) => folders.includes(name.split('/', 1)[0] ?? ''));
+      assert.deepEqual(
+        named.filter((name) => !isThere(name) && !isThere(`src/${name}`) && !name.includes('/NAME.')),
+        [],
+      );
+    });
+  it('of docs/architecture.md are below src or the root', () => {
+    const names = [...read('docs/architecture.md').matchAll(/(?:[a-z-]+\/)+[\w-]+\.(?:ts|json|txt)/g)].map(
+      ([name]) => name,
+    );
+    assert.ok(names.length > 50);
+    assert.deepEqual(
+      names.filter((name) => !isThere(name) && !isThere(`src/${name}`)),
+      [],
+    );
+  });
 });
 
 describe('samples of settings', () => {
@@ -254,14 +287,9 @@ describe('commands in the documents', () => {
           continue;
         }
         it(`line ${String(block.line)}: ${block.text.split('\n', 1)[0] ?? ''}`, async function () {
-          if (/\bcurl\b/.test(block.text) && !hasCurl) {
-            console.log('skipped: curl is not installed (apt-get install curl)');
-            this.skip();
-          }
-          if (/\bsqlite3 /.test(block.text) && !hasSqlite) {
-            console.log('skipped: sqlite3 is not installed (apt-get install sqlite3)');
-            this.skip();
-          }
+          if (/\bcurl\b/.test(block.text) && !hasCurl) this.skip('curl is not installed (apt-get install curl)');
+          if (/\bsqlite3 /.test(block.text) && !hasSqlite)
+            this.skip('sqlite3 is not installed (apt-get install sqlite3)');
           if (comment === 'run without server') await reader.runAlone(block.text);
           else if (comment === 'runs until stopped') await reader.runUntilItSpeaks(block.text);
           else await reader.run(block.text);

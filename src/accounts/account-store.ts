@@ -1,4 +1,4 @@
-/** Accounts: whose keys, domains and mail these are, and the plan that sets their limits. */
+/** Accounts: the owners of keys, domains and mail, with the plan that sets their limits. */
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
@@ -15,12 +15,12 @@ export interface AccountDeps {
   clock: Clock;
 }
 
-/** The account that is used where none is named. */
+/** The account that is used if none is named. */
 const DEFAULT_ACCOUNT = 'default';
 /** The default account is the operator's own. */
 const DEFAULT_PLAN = 'unlimited';
 
-/** The account `default`, made with its streams at the first start. */
+/** Returns the account `default`; makes it, with its streams, at the first start. */
 export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
   return deps.db.commit.transact(
     async (tx) =>
@@ -28,7 +28,10 @@ export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
   );
 }
 
-/** Throws `already_exists`, or a Problem with the name. That the plan exists is the caller's to know: plans are settings. */
+/**
+ * Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are
+ * settings.
+ */
 export async function addAccount(
   deps: AccountDeps,
   { name, plan }: { name: string; plan: string },
@@ -38,23 +41,25 @@ export async function addAccount(
     (await withName(tx, checked)) === undefined ? await insertAccount(deps, tx, checked, plan) : null,
   );
   if (made === null)
-    throw new Problem('already_exists', `There is an account ${JSON.stringify(checked)} already.`, { field: 'name' });
+    throw new Problem('already_exists', `There is already an account ${JSON.stringify(checked)}. Use another name.`, {
+      field: 'name',
+    });
   return made;
 }
 
-/** Oldest first. */
+/** Returns all accounts, oldest first. */
 export async function listAccounts({ db }: Pick<AccountDeps, 'db'>): Promise<AccountRow[]> {
   return await db.reader<AccountRow>('accounts').orderBy('id');
 }
 
-/** By id or by name, or null. */
+/** Returns an account by id or name, or null. */
 export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
   const rows = await db.reader<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
-  // A name may look like the id of another account; ids are what cannot be chosen.
+  // A name may look like the id of another account; the id wins.
   return rows.find(({ id }) => id === nameOrId) ?? rows[0] ?? null;
 }
 
-/** Throws `not_found`. A change is in force within a second. */
+/** Changes the plan, within a second. Throws `not_found`. */
 export async function setPlan(
   deps: AccountDeps,
   { accountId, plan }: { accountId: string; plan: string },
@@ -66,7 +71,7 @@ export async function setPlan(
   return row;
 }
 
-/** Pauses or resumes all sending of an account, in force within a second. Throws `not_found`. */
+/** Pauses or resumes all sending of an account, within a second. Throws `not_found`. */
 export async function setPaused(
   deps: AccountDeps,
   { accountId, paused }: { accountId: string; paused: boolean },
@@ -83,10 +88,10 @@ export interface AccountPauses {
 }
 
 const MOST_CACHED = 10_000;
-/** A pause is in force within this time, in milliseconds. */
+/** A pause is in force after this time, in milliseconds. */
 const PAUSE_FRESH_MS = 1000;
 
-/** Asked for every mail, hence cached. */
+/** Answers from a cache, because every mail asks. */
 export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountPauses {
   const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
     const [row] = await deps.db.prepared.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);

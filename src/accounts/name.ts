@@ -1,9 +1,12 @@
-/** Names that people give to accounts and keys. */
+/** Checks the names that people give to accounts and keys. */
 import { Problem } from '../base/problem.ts';
 
 const LONGEST_NAME = 100;
 
-/** The name without spaces around it. Throws `invalid_field` for an empty one and for control characters, `field_too_long`. */
+/**
+ * Returns the name without spaces around it. Throws `invalid_field` for an empty one and for control characters, and
+ * `field_too_long`.
+ */
 export function checkName(name: string): string {
   const trimmed = name.trim();
   if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {

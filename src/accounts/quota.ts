@@ -1,53 +1,49 @@
 /**
- * How much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the books;
- * what is suppressed at acceptance does not.
+ * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
+ * books, except those that are suppressed at acceptance.
  *
- * The books are read once an account and start; from then on what is accepted is counted in memory, since all mail is
- * accepted by this process. Room is taken before the commit and given back where it fails, so that requests side by side
- * cannot pass the limit together. An account whose plan has no quota costs nothing here.
+ * The books are read once for each account after a start; from then on accepted mail is counted in memory, because this process
+ * accepts all mail. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the
+ * limit. An account without a quota costs nothing here.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 
-/** Most mails a day and a month; null means no limit. */
+/** The most mails per day and month; null means no limit. */
 export interface QuotaLimits {
   mailsPerDay: number | null;
   mailsPerMonth: number | null;
 }
 
 export interface Quotas {
-  /** Takes room for so many mails; the returned function gives it back. Throws `quota_exceeded` with the time to wait. */
+  /** Takes so many mails from the quota; the returned function gives them back. Throws `quota_exceeded` with the time to wait. */
   take(accountId: string, limits: QuotaLimits, mails: number): Promise<() => void>;
-  /** Mails accepted today and this month. */
+  /** Returns the mails accepted today and this month. */
   used: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
 }
 
 interface Count {
   day: string;
-  /** Mails of `day`, and of its whole month. */
+  /** Mails of `day`, and of its month until then. */
   today: number;
   thisMonth: number;
 }
 
 const MOST_ACCOUNTS = 10_000;
-const nothing = (): void => undefined;
+const noop = (): void => undefined;
 
 export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }): Quotas {
-  const counts = new Map<string, Promise<Count>>();
+  const counts = new LRUCache<string, Promise<Count>>({ max: MOST_ACCOUNTS });
 
   function countOf(accountId: string, day: string): Promise<Count> {
-    const known = counts.get(accountId);
-    if (known !== undefined) return known;
+    const loaded = counts.get(accountId);
+    if (loaded !== undefined) return loaded;
     const loading = readCount(db, accountId, day);
     counts.set(accountId, loading);
-    if (counts.size > MOST_ACCOUNTS)
-      for (const oldest of counts.keys()) {
-        counts.delete(oldest);
-        break;
-      }
     loading.catch(() => {
-      if (counts.get(accountId) === loading) counts.delete(accountId);
+      if (counts.peek(accountId) === loading) counts.delete(accountId);
     });
     return loading;
   }
@@ -55,15 +51,15 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
   return {
     async take(accountId, limits, mails) {
       if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
-        // Under a plan with a quota later on, what was accepted meanwhile is read from the books.
+        // If the plan gets a quota later, the books are read again.
         counts.delete(accountId);
-        return nothing;
+        return noop;
       }
       const now = clock.now();
       const day = dayOf(now);
       const count = await countOf(accountId, day);
-      turn(count, day);
-      refuseBeyond(limits, count, mails, now);
+      startDay(count, day);
+      refuseExcess(limits, count, mails, now);
       count.today += mails;
       count.thisMonth += mails;
       return () => {
@@ -87,16 +83,16 @@ async function readCount(db: Pick<Database, 'prepared'>, accountId: string, day:
   return { day, today: row?.today ?? 0, thisMonth: row?.month ?? 0 };
 }
 
-/** A new day begins at nothing, and so does a new month. */
-function turn(count: Count, day: string): void {
+/** Starts the counts of a new day, and of a new month, at 0. */
+function startDay(count: Count, day: string): void {
   if (count.day === day) return;
   if (!sameMonth(count.day, day)) count.thisMonth = 0;
   count.today = 0;
   count.day = day;
 }
 
-function refuseBeyond(limits: QuotaLimits, count: Count, mails: number, now: number): void {
-  // The month first: its end is the time that has to be waited for then.
+function refuseExcess(limits: QuotaLimits, count: Count, mails: number, now: number): void {
+  // The month comes first: its end is the longer wait.
   if (limits.mailsPerMonth !== null && count.thisMonth + mails > limits.mailsPerMonth)
     throw exceeded('month', limits.mailsPerMonth, count.thisMonth, endOfMonth(now) - now);
   if (limits.mailsPerDay !== null && count.today + mails > limits.mailsPerDay)
@@ -104,7 +100,7 @@ function refuseBeyond(limits: QuotaLimits, count: Count, mails: number, now: num
 }
 
 function exceeded(span: 'day' | 'month', limit: number, used: number, waitMs: number): Problem {
-  const words = `the plan allows ${String(limit)} mails a ${span} (UTC), and ${String(used)} were accepted`;
+  const words = `The plan allows ${String(limit)} mails a ${span} (UTC), and ${String(used)} were accepted. Wait, or ask the operator for another plan.`;
   return new Problem('quota_exceeded', words, { retryAfter: Math.ceil(waitMs / 1000) });
 }
 

@@ -1,8 +1,8 @@
-/** What an account has set for itself. Where it has set nothing, the server's settings hold. */
+/** The settings of an account; the server's settings apply where it has none. */
 import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
 
 export interface SettingsDeps {
@@ -12,7 +12,7 @@ export interface SettingsDeps {
 
 type Setting = Exclude<keyof AccountSettingsRow, 'account_id' | 'updated_at'>;
 
-/** Only what is given changes; null goes back to the server's value. */
+/** The settings to change; null goes back to the server's value. */
 export type SettingsChanges = Partial<Pick<AccountSettingsRow, Setting>>;
 
 export async function accountSettings(
@@ -23,18 +23,18 @@ export async function accountSettings(
   return row ?? noSettings(accountId);
 }
 
-/** What an account says of tracking for its domains that say nothing themselves. */
+/** The tracking settings of accounts, used by domains without their own. */
 export interface AccountTracking {
   of(accountId: string): Promise<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>;
-  /** The settings have changed. */
+  /** Must be called when the settings change. */
   forget: (accountId: string) => void;
 }
 
 const MOST_CACHED = 10_000;
-/** A change by another process may take this long to be seen, in milliseconds. */
+/** Delay until a change by another process is seen, in milliseconds. */
 const FRESH_MS = 5000;
 
-/** Asked for every message, hence cached. */
+/** Answers from a cache, because every message asks. */
 export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountTracking {
   const cache = createLookUpCache<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>(
     deps,
@@ -55,12 +55,12 @@ export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; cl
   };
 }
 
-/** Writes the changes with the rows that `together` makes of the result. */
+/** Writes the changes and returns the settings. */
 export function changeSettings(
   { db, clock }: SettingsDeps,
   accountId: string,
   changes: SettingsChanges,
-  together: (row: AccountSettingsRow) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<AccountSettingsRow> = noRows,
 ): Promise<AccountSettingsRow> {
   return db.commit.transact(async (tx) => {
     const [before] = await tx.all<AccountSettingsRow>('SELECT * FROM account_settings WHERE account_id = ?', [
@@ -68,7 +68,7 @@ export function changeSettings(
     ]);
     const row = { ...(before ?? noSettings(accountId)), ...changes, updated_at: clock.now() };
     await tx.run('DELETE FROM account_settings WHERE account_id = ?', [accountId]);
-    await insertRows(tx, [{ account_settings: [row] }, together(row)]);
+    await insertRows(tx, [{ account_settings: [row] }, alsoInTransaction(row)]);
     return row;
   });
 }

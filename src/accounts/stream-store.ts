@@ -1,24 +1,24 @@
-/** Streams: kinds of mail that are kept apart (suppressions, sources, priority). Each account begins with two. */
+/** Streams: kinds of mail with their own suppressions, sources and priority. Each account begins with two. */
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { StreamRow } from '../storage/tables.ts';
 
 export interface Streams {
-  /** The stream of this account with this slug, or null. */
+  /** Returns this account's stream with this slug, or null. */
   find(accountId: string, slug: string): Promise<StreamRow | null>;
-  /** The stream has changed. */
+  /** Must be called when the stream changes. */
   forget: (accountId: string, slug: string) => void;
 }
 
 export interface StreamDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** Who keeps streams in memory. */
+  /** Is called when a stream changes, to clear caches. */
   changed?: (accountId: string, slug: string) => void;
 }
 
@@ -28,7 +28,7 @@ export interface NewStream {
   name: string;
   type: StreamRow['type'];
   pool?: string | undefined;
-  /** 0 goes before 1; where not given, 0 for transactional and 1 for broadcast. */
+  /** 0 is sent before 1; by default 0 for transactional and 1 for broadcast. */
   priority?: number | undefined;
 }
 
@@ -39,21 +39,16 @@ export interface StreamChanges {
   paused?: boolean | undefined;
 }
 
-/** The rows that are committed with a change, made once its result is known. */
-type Together = (row: StreamRow) => Rows;
-
-const nothingMore: Together = () => ({});
-
 const DEFAULT_POOL = 'default';
-/** Every mail that names no stream is in one of them, so they stay. */
+/** The streams of mail that names none; they cannot be removed. */
 const BUILT_IN: readonly string[] = ['transactional', 'broadcast'];
-/** So many are enough to keep mail apart; and each costs the delivery engine a little. */
+/** Streams of one account; each costs the delivery engine a little. */
 const MOST_STREAMS = 100;
 const MOST_CACHED = 10_000;
-/** Streams change rarely; a change by another process may take this long to be seen, in milliseconds. */
+/** Delay until a change by another process is seen, in milliseconds; streams change rarely. */
 const FRESH_MS = 5000;
 
-/** Looked up for every message, hence cached. */
+/** Answers from a cache, because every message asks. */
 export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): Streams {
   const cache = createLookUpCache<StreamRow | null>(
     deps,
@@ -68,7 +63,7 @@ export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clo
     },
   );
   return {
-    // Neither id nor slug can hold a space; what does is no slug.
+    // Ids and slugs have no spaces; a text with one is not a slug.
     find: (accountId, slug) => (slug.includes(' ') ? Promise.resolve(null) : cache.get(`${accountId} ${slug}`)),
     forget(accountId, slug) {
       cache.forget(`${accountId} ${slug}`);
@@ -76,9 +71,13 @@ export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clo
   };
 }
 
-/** Throws `already_exists` for a slug in use and `invalid_state` where there are too many. */
-export async function addStream(deps: StreamDeps, wish: NewStream, together = nothingMore): Promise<StreamRow> {
-  const { accountId, slug, name, type, pool = DEFAULT_POOL, priority = type === 'broadcast' ? 1 : 0 } = wish;
+/** Adds a stream. Throws `already_exists` for a slug in use and `invalid_state` if there are too many. */
+export async function addStream(
+  deps: StreamDeps,
+  input: NewStream,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
+): Promise<StreamRow> {
+  const { accountId, slug, name, type, pool = DEFAULT_POOL, priority = type === 'broadcast' ? 1 : 0 } = input;
   const now = deps.clock.now();
   const row: StreamRow = {
     id: newId('str', now),
@@ -92,20 +91,23 @@ export async function addStream(deps: StreamDeps, wish: NewStream, together = no
     paused: 0,
   };
   await deps.db.commit.transact(async (tx) => {
-    const there = await tx.all<{ slug: string }>('SELECT slug FROM streams WHERE account_id = ?', [accountId]);
-    if (there.some((other) => other.slug === slug))
-      throw new Problem('already_exists', `There is a stream ${slug} already. Use it, or another slug.`, {
+    const existing = await tx.all<{ slug: string }>('SELECT slug FROM streams WHERE account_id = ?', [accountId]);
+    if (existing.some((other) => other.slug === slug))
+      throw new Problem('already_exists', `There is already a stream ${slug}. Use it, or another slug.`, {
         field: 'slug',
       });
-    if (there.length >= MOST_STREAMS)
-      throw new Problem('invalid_state', `An account has at most ${String(MOST_STREAMS)} streams.`);
-    await insertRows(tx, [{ streams: [row] }, together(row)]);
+    if (existing.length >= MOST_STREAMS)
+      throw new Problem(
+        'invalid_state',
+        `An account can have at most ${String(MOST_STREAMS)} streams. Remove one first.`,
+      );
+    await insertRows(tx, [{ streams: [row] }, alsoInTransaction(row)]);
   });
   deps.changed?.(accountId, slug);
   return row;
 }
 
-/** One page, oldest first. */
+/** Returns one page, oldest first. */
 export async function pageOfStreams(
   { db }: Pick<StreamDeps, 'db'>,
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
@@ -114,12 +116,15 @@ export async function pageOfStreams(
   return readPage<StreamRow>(query, { limit, after, before }, 'oldest first');
 }
 
-/** Priority is for mail accepted from then on, the pool for all that has not left; a pause is for all that is not on its way yet. Throws `not_found`. */
+/**
+ * Changes a stream. A new priority applies to mail accepted later, a new pool to all mail not yet sent, a pause to all mail
+ * that is not being sent. Throws `not_found`.
+ */
 export async function updateStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
   changes: StreamChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
 ): Promise<StreamRow> {
   const { name = null, pool = null, priority = null, paused } = changes;
   const row = await deps.db.commit.transact(async (tx) => {
@@ -129,7 +134,7 @@ export async function updateStream(
       [name, pool, priority, paused === undefined ? null : Number(paused), id, accountId],
     );
     if (changed === undefined) throw noSuchStream();
-    await insertRows(tx, [together(changed)]);
+    await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
   deps.changed?.(row.account_id, row.slug);
@@ -137,19 +142,19 @@ export async function updateStream(
 }
 
 /**
- * Removes a stream that no mail waits in; what was sent through it keeps its name. Throws `not_found`, and `invalid_state`
- * for the two that every account has and where mail waits.
+ * Removes a stream without waiting mail; messages sent through it keep its name. Throws `not_found`, and `invalid_state` for
+ * the two built-in streams and while mail waits.
  */
 export async function removeStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
-  together = nothingMore,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
 ): Promise<void> {
   const row = await deps.db.commit.transact(async (tx) => {
     const [found] = await tx.all<StreamRow>('SELECT * FROM streams WHERE id = ? AND account_id = ?', [id, accountId]);
     if (found === undefined) throw noSuchStream();
     if (BUILT_IN.includes(found.slug))
-      throw new Problem('invalid_state', `The stream ${found.slug} is one that every account has.`);
+      throw new Problem('invalid_state', `The stream ${found.slug} is built in and cannot be removed.`);
     const waiting = await tx.all(
       `SELECT 1 FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND m.account_id = ? AND m.stream = ? LIMIT 1`,
@@ -161,7 +166,7 @@ export async function removeStream(
         `Mail waits in the stream ${found.slug}. Wait until it is sent, or cancel it.`,
       );
     await tx.run('DELETE FROM streams WHERE id = ?', [id]);
-    await insertRows(tx, [together(found)]);
+    await insertRows(tx, [alsoInTransaction(found)]);
     return found;
   });
   deps.changed?.(row.account_id, row.slug);
@@ -169,7 +174,7 @@ export async function removeStream(
 
 const noSuchStream = (): Problem => new Problem('not_found', 'There is no such stream.', { field: 'id' });
 
-/** The two streams that an account is born with. */
+/** Returns the two streams of a new account. */
 export function firstStreams(accountId: string, now: number): StreamRow[] {
   const common = { account_id: accountId, pool: DEFAULT_POOL, created_at: now, paused: 0 };
   return [

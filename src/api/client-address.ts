@@ -2,24 +2,8 @@
  * Whose request it is: the address of the connection, or, behind proxies that the operator trusts, the address they name.
  * An allow-list of addresses is only as good as this.
  */
-import { BlockList, SocketAddress, isIP, isIPv4 } from 'node:net';
-import { expandIPv6 } from '../net/ip.ts';
-
-/** The set of addresses that bare addresses and CIDR ranges describe. Throws on anything else: settings and keys are checked before. */
-export function networks(ranges: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [address = '', bits] = range.split('/');
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
-    list.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
-  }
-  return list;
-}
-
-/** True if the address, in the form `clientAddress` gives, lies in one of the networks. */
-export function isWithin(list: BlockList, address: string): boolean {
-  return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
-}
+import type { BlockList } from 'node:net';
+import { isListed, plainAddress } from '../net/ip.ts';
 
 /**
  * The client's address in canonical form. `X-Forwarded-For` is read from its end, where our own proxies write, and only as
@@ -30,32 +14,15 @@ export function clientAddress(
   forwardedFor: string | undefined,
   trusted: BlockList,
 ): string {
-  let address = canonical(remote ?? '') ?? '0.0.0.0';
-  if (forwardedFor === undefined || !isWithin(trusted, address)) return address;
+  let address = plainAddress(remote ?? '') ?? '0.0.0.0';
+  if (forwardedFor === undefined || !isListed(trusted, address)) return address;
   const hops = forwardedFor.split(',');
-  while (hops.length > 0 && isWithin(trusted, address)) {
-    const named = canonical(withoutPort(hops.pop()?.trim() ?? ''));
+  while (hops.length > 0 && isListed(trusted, address)) {
+    const named = plainAddress(withoutPort(hops.pop()?.trim() ?? ''));
     if (named === null) break;
     address = named;
   }
   return address;
-}
-
-/** Null for text that is no address. IPv4 in IPv6 clothes (`::ffff:1.2.3.4`) is IPv4; a zone (`%eth0`) is left out. */
-function canonical(text: string): string | null {
-  if (isIPv4(text)) return text;
-  const mapped = /^::ffff:([0-9.]+)$/i.exec(text)?.[1];
-  if (mapped !== undefined && isIPv4(mapped)) return mapped;
-  const bare = text.split('%', 1)[0] ?? '';
-  if (isIP(bare) !== 6) return null;
-  const groups = expandIPv6(bare);
-  if (groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
-    return groups
-      .slice(6)
-      .flatMap((group) => [group >> 8, group & 255])
-      .join('.');
-  }
-  return new SocketAddress({ address: bare, family: 'ipv6' }).address;
 }
 
 /** Some proxies write `1.2.3.4:5678` or `[2001:db8::1]:5678`. */

@@ -4,19 +4,13 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
-import {
-  addDomain,
-  findDomain,
-  pageOfDomains,
-  removeDomain,
-  rotateDkim,
-  updateDomain,
-  type DomainTogether,
-} from '../domains/domain-store.ts';
+import { rotateDkim } from '../domains/dkim-rotation.ts';
+import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../domains/domain-store.ts';
 import { notesOn } from '../domains/lost-records.ts';
 import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
+import type { RowsFor } from '../storage/rows.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { pageOf } from './record-samples.ts';
@@ -192,7 +186,7 @@ const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => 
 
 /** The rows of the answer that shows the domain as it is after the change. */
 const withAnswer =
-  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): DomainTogether =>
+  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): RowsFor<DomainWithKeys> =>
   (domain) =>
     rowsOfAnswer(call, replyOf(domain));
 
@@ -413,7 +407,7 @@ function rotateRoute(deps: DomainsDeps): Route {
     async (call: Call<Params, object, { at_once?: boolean | undefined } | undefined>) => {
       const before = recordOf(deps, await findDomain(deps, refOf(call)));
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
-      const options = { atOnce: call.body?.at_once === true, together: withAnswer(call, replyOf) };
+      const options = { atOnce: call.body?.at_once === true, alsoInTransaction: withAnswer(call, replyOf) };
       const rotated = await rotateDkim(telling(deps), refOf(call), options);
       return replyOf(rotated);
     },

@@ -16,6 +16,7 @@ import {
 } from '../messages/delivery/change-message.ts';
 import type { HoldOf } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
+import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/store/message-store.ts';
 import { settersOfWaits, waitReasons, whyWaiting } from '../messages/delivery/why.ts';
@@ -43,6 +44,7 @@ export interface MessageActionsDeps {
   holdOf: HoldOf;
   /** Of the lane of a recipient's domain. */
   laneFacts: LaneFactsOf;
+  mailViewer: MailViewer;
 }
 
 const PATH = '/v1/messages';
@@ -137,7 +139,7 @@ const whySample: z.output<typeof Why> = {
       email: 'ana@example.net',
       status: 'deferred',
       reason: 'waiting_for_retry',
-      message: 'It waits for attempt 2. The last answer to it was: 451 4.3.2 try again later',
+      message: 'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
       since: null,
       until: '2026-01-31T09:35:02.481Z',
       set_by: 'receiver',
@@ -172,29 +174,38 @@ function whyRoute(deps: MessageActionsDeps): Route {
   );
 }
 
+export const attachedFiles = () =>
+  z
+    .array(
+      z.object({
+        filename: z.string().describe('Name of the file.'),
+        content_type: z.string().describe('Media type.'),
+        content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
+        disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
+        size: z.int().describe('Bytes.'),
+      }),
+    )
+    .describe('The attached files.');
+
 const Content = z
   .object({
     object: z.literal('content'),
     message_id: z.string().describe('Id of the message.'),
+    stored: z
+      .enum(['parts', 'mail', 'nothing'])
+      .describe(
+        '`parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty where it cannot be parsed. `nothing`: the content is not stored any more.',
+      ),
     html: z.string().nullable().describe('HTML body.'),
     text: z.string().nullable().describe('Plain text body; one that is derived from the html is not stored.'),
-    attachments: z
-      .array(
-        z.object({
-          filename: z.string().describe('Name of the file.'),
-          content_type: z.string().describe('Media type.'),
-          content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
-          disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
-          size: z.int().describe('Bytes.'),
-        }),
-      )
-      .describe('The attached files.'),
+    attachments: attachedFiles(),
   })
   .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
 
 const contentSample: z.output<typeof Content> = {
   object: 'content',
   message_id: samples.accepted.id,
+  stored: 'parts',
   html: '<p>Thank you.</p>',
   text: 'Thank you.',
   attachments: [
@@ -225,25 +236,34 @@ function contentRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
-      const content = await contentOf(deps.db.reader, row.content_id);
-      const files = await attachmentsOf(deps.db.reader, row.content_id);
-      const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({
-        filename,
-        content_type,
-        content_id: cid,
-        disposition,
-        size: bytes.length,
-      }));
-      const body = {
-        object: 'content',
-        message_id: row.id,
-        html: content?.html ?? null,
-        text: content?.text ?? null,
-        attachments,
-      };
-      return { status: 200, body };
+      return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(deps, row)) } };
     },
   );
+}
+
+type ContentRecord = Omit<z.output<typeof Content>, 'object' | 'message_id'>;
+
+/** A mail that was submitted whole is taken apart for the answer; a person who looks at a message asks for it, nothing else does. */
+async function contentRecord({ db, mailViewer }: MessageActionsDeps, row: MessageRow): Promise<ContentRecord> {
+  const content = await contentOf(db.reader, row.content_id);
+  if (content?.raw != null) {
+    const { html = null, text = null, attachments = [] } = (await mailViewer.view(content.raw)) ?? {};
+    return { stored: 'mail', html, text, attachments };
+  }
+  const files = await attachmentsOf(db.reader, row.content_id);
+  const { html = null, text = null } = content ?? {};
+  return {
+    stored: html === null && text === null && files.length === 0 ? 'nothing' : 'parts',
+    html,
+    text,
+    attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({
+      filename,
+      content_type,
+      content_id: cid,
+      disposition,
+      size: bytes.length,
+    })),
+  };
 }
 
 function cancelRoute(deps: MessageActionsDeps): Route {

@@ -2,9 +2,11 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
+import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { findMessage } from '../messages/store/message-store.ts';
 import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
+import { attachedFiles } from './message-actions.ts';
 import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
 import { route, type Route } from './route.ts';
@@ -12,6 +14,7 @@ import { reachOf } from './test-mode.ts';
 
 export interface MessageReportsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
+  mailViewer: MailViewer;
 }
 
 const PATH = '/v1/messages/{id}/reports';
@@ -58,11 +61,42 @@ const reportSample: z.output<typeof Report> = {
   verified: true,
 };
 
+const ReportContent = z
+  .object({
+    object: z.literal('report_content'),
+    report_id: z.string().describe('Id of the report.'),
+    subject: z.string().describe('Its subject.'),
+    from: z.string().describe('Its From field, which anybody can have written.'),
+    to: z.string().describe('Its To field.'),
+    cc: z.string().describe('Its Cc field.'),
+    date: z.iso.datetime().nullable().describe('Its Date field; null where it has none that can be read.'),
+    text: z
+      .string()
+      .nullable()
+      .describe('Its text, with that of a delivery status and of the mail that it brings back.'),
+    html: z.string().nullable().describe('Its HTML, written by a stranger: show it only in a sandboxed frame.'),
+    attachments: attachedFiles(),
+  })
+  .meta({ id: 'ReportContent', description: 'A mail that came back, as a mail program shows it.' });
+
+const contentSample: z.output<typeof ReportContent> = {
+  object: 'report_content',
+  report_id: reportSample.id,
+  subject: 'Undelivered Mail Returned to Sender',
+  from: '"Mail Delivery System" <mailer-daemon@mx1.example.net>',
+  to: 'b+4f2k@mail.acme.example',
+  cc: '',
+  date: '2026-01-31T09:32:09.000Z',
+  text: 'The mail for <ana@example.net> could not be delivered.',
+  html: null,
+  attachments: [],
+};
+
 export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
-  return [listRoute(deps), rawRoute(deps)];
+  return [listRoute(deps), rawRoute(deps), contentRoute(deps)];
 }
 
-async function known({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
+async function requireMessage({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
   const row = await findMessage(db.reader, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
 }
@@ -88,7 +122,7 @@ function listRoute(deps: MessageReportsDeps): Route {
       },
     },
     async ({ params: { id }, caller }) => {
-      await known(deps, caller, id);
+      await requireMessage(deps, caller, id);
       return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.reader, id) } };
     },
   );
@@ -118,10 +152,39 @@ function rawRoute(deps: MessageReportsDeps): Route {
       },
     },
     async ({ params: { id, report_id: report }, caller }) => {
-      await known(deps, caller, id);
-      const bytes = await rawReport(deps.db.prepared, id, report);
-      if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
-      return { status: 200, bytes, type: 'message/rfc822' };
+      return { status: 200, bytes: await requireReport(deps, caller, id, report), type: 'message/rfc822' };
     },
   );
+}
+
+function contentRoute(deps: MessageReportsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{report_id}/content`,
+      operationId: 'getMessageReportContent',
+      summary: 'Read what a mail that came back says',
+      description:
+        'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
+      tag: 'messages',
+      scope: ['message:content'],
+      params: z.object({ id: messageId(), report_id: reportId() }),
+      responses: {
+        200: { description: 'The mail.', schema: ReportContent, examples: exampleOf('A bounce', contentSample) },
+      },
+      problems: ['invalid_state'],
+    },
+    async ({ params: { id, report_id: report }, caller }) => {
+      const view = await deps.mailViewer.view(await requireReport(deps, caller, id, report));
+      if (view === null) throw new Problem('invalid_state', 'This mail cannot be parsed: read its source.');
+      return { status: 200, body: { object: 'report_content', report_id: report, ...view } };
+    },
+  );
+}
+
+async function requireReport(deps: MessageReportsDeps, caller: Caller, id: string, report: string): Promise<Buffer> {
+  await requireMessage(deps, caller, id);
+  const bytes = await rawReport(deps.db.prepared, id, report);
+  if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
+  return bytes;
 }

@@ -12,7 +12,8 @@ import { listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, findMessage, recipientsOf } from '../messages/store/message-store.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import type { SendDraft } from '../messages/request/send-draft.ts';
-import { expandSend, isTemplated } from '../messages/request/templated-send.ts';
+import { isTemplated } from '../messages/request/template-members.ts';
+import { expandSend } from '../messages/request/templated-send.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import type { SendLimits } from '../messages/request/send-limits.ts';
 import { sendSchemas } from '../messages/request/send-schema.ts';
@@ -179,8 +180,8 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
   const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
-  const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: yieldToEventLoop };
-  const { body, refused, templates, sources } = await expandSend(deps, json, wish);
+  const options = { accountId, now: call.now, mostEntries, dataFaults: faulty, monotonic, yieldToEventLoop };
+  const { body, refused, templates, sources } = await expandSend(deps, json, options);
   const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);

@@ -10,9 +10,9 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Crowds } from '../net/crowds.ts';
-import { networkOf, siteOf } from '../net/ip.ts';
+import { addressList, isListed, networkOf, siteOf } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
-import { clientAddress, isWithin, networks } from './client-address.ts';
+import { clientAddress } from './client-address.ts';
 
 interface NewcomerLimits {
   /** Connections of strangers from one network. */
@@ -39,7 +39,7 @@ interface Newcomer {
 
 export class Newcomers {
   private readonly limits: NewcomerLimits;
-  private readonly trusted: ReturnType<typeof networks>;
+  private readonly trusted: ReturnType<typeof addressList>;
   private readonly perNetwork = new Map<string, number>();
   private inAll = 0;
   /** By the name of the connection. */
@@ -54,7 +54,7 @@ export class Newcomers {
     trustedProxies: readonly string[],
     { limits = usual, usedUp = () => undefined }: { limits?: NewcomerLimits; usedUp?: UsedUp } = {},
   ) {
-    this.trusted = networks(trustedProxies);
+    this.trusted = addressList(trustedProxies);
     this.limits = limits;
     this.usedUp = usedUp;
   }
@@ -68,7 +68,7 @@ export class Newcomers {
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
       const peer = clientAddress(socket.remoteAddress, undefined, this.trusted);
-      if (isWithin(this.trusted, peer)) return;
+      if (isListed(this.trusted, peer)) return;
       const leave = this.enter(peer, () => this.makeRoom());
       // Where it may not stay nothing was read yet, and with TLS nothing could be said.
       if (leave === null) socket.destroy();
@@ -86,7 +86,7 @@ export class Newcomers {
   request(req: IncomingMessage, res: ServerResponse): void {
     if (
       this.requests.has(req) ||
-      !isWithin(this.trusted, clientAddress(req.socket.remoteAddress, undefined, this.trusted))
+      !isListed(this.trusted, clientAddress(req.socket.remoteAddress, undefined, this.trusted))
     )
       return;
     const forwarded = req.headers['x-forwarded-for'];

@@ -5,6 +5,7 @@ import type { Keyring } from '../base/keyring.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { SendLimits } from '../messages/request/send-limits.ts';
+import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
@@ -41,6 +42,7 @@ export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
 export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream'> {
   notifiers: { events: Notifier };
   renderer: Renderer;
+  mailViewer: MailViewer;
   change: MessageActionsDeps['change'];
   holdOf: MessageActionsDeps['holdOf'];
   wireBytes: EraseRoutesDeps['wireBytes'];
@@ -86,7 +88,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
     ...storeRoutes({ ...deps, cursors, findStream: accept.findStream }),
     ...messageActionRoutes({ ...deps, cursors }),
-    ...messageReportRoutes({ db }),
+    ...messageReportRoutes(deps),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, findStream: accept.findStream }),

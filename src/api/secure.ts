@@ -2,14 +2,15 @@
 import type { BlockList } from 'node:net';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { clientAddress, isWithin } from './client-address.ts';
+import { isListed } from '../net/ip.ts';
+import { clientAddress } from './client-address.ts';
 
 /** Over TLS here, at the trusted proxy before us, or by what the operator says the address is. */
 export function isSecure({ socket, headers }: IncomingMessage, publicUrl: string, trusted: BlockList): boolean {
   if ((socket as Partial<TLSSocket>).encrypted === true || publicUrl.startsWith('https:')) return true;
   return (
     headers['x-forwarded-proto'] === 'https' &&
-    isWithin(trusted, clientAddress(socket.remoteAddress, undefined, trusted))
+    isListed(trusted, clientAddress(socket.remoteAddress, undefined, trusted))
   );
 }
 

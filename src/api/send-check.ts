@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/threads.ts';
 import { checkSend } from '../messages/request/send-request.ts';
-import { isTemplated } from '../messages/request/templated-send.ts';
+import { isTemplated } from '../messages/request/template-members.ts';
 import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';
 import type { BulkEntryDraft, SendDraft } from '../messages/request/send-draft.ts';
 import type { JsonObject } from './json.ts';

@@ -18,8 +18,8 @@ import Koa from 'koa';
 import { Router } from '@koa/router';
 import { answerClientErrors } from './client-errors.ts';
 import { bodyLimits } from './body.ts';
-import { addressBucket } from '../net/ip.ts';
-import { clientAddress, networks } from './client-address.ts';
+import { addressBucket, addressList } from '../net/ip.ts';
+import { clientAddress } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { healthRoutes } from './health.ts';
@@ -97,7 +97,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
       clock,
       count: (remote) =>
         buckets.addresses.take(
-          addressBucket(clientAddress(remote, undefined, networks([]))),
+          addressBucket(clientAddress(remote, undefined, addressList([]))),
           buckets.anonymous,
           clock.now(),
         ),
@@ -169,7 +169,7 @@ function createRouter(routes: readonly Route[]): Router<ShellState> {
 }
 
 function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (request: http.IncomingMessage) => Exchange {
-  const trusted = networks(settings.trustedProxies);
+  const trusted = addressList(settings.trustedProxies);
   return (request) => {
     const forwarded = request.headers['x-forwarded-for'];
     const ip = clientAddress(

@@ -6,13 +6,8 @@ import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { parseMailbox } from '../mail/address.ts';
-import {
-  checkVariables,
-  localeSchema,
-  problemOf,
-  templateMembers,
-  timezoneSchema,
-} from '../messages/request/templated-send.ts';
+import { templateProblem } from '../messages/request/render-message.ts';
+import { checkVariables, localeSchema, templateMembers, timezoneSchema } from '../messages/request/template-members.ts';
 import type { Database } from '../storage/database.ts';
 import { MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
@@ -298,7 +293,7 @@ function applied(body: TemplateBody, wish: Contents): TemplateBody {
 /** Sources as the language wants them. Throws the first fault. */
 async function checkSources({ renderer }: Pick<TemplatesDeps, 'renderer'>, body: TemplateBody): Promise<void> {
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
-  for (const result of await renderer.read(parts)) if (!result.ok) throw problemOf(result.faults[0], result.name);
+  for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
 /** What it needs to have, and addresses as a mail will need them. Throws the first fault. */

@@ -1,6 +1,6 @@
 /**
- * A mail to the people of an account about something of theirs that stopped or will stop: nobody looks at a dashboard every day. Its
- * rows are committed with what it tells of, so that it goes exactly once.
+ * Mails to the people of an account about something that stopped or will stop, since few look at a dashboard every day. The rows of
+ * such a mail are committed with the change that it is about, so that it is sent exactly once.
  */
 import { newId } from '../base/id.ts';
 import type { Config } from '../config/schema.ts';
@@ -12,13 +12,13 @@ import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { AppContext } from './context.ts';
 
-/** What a notice says. */
+/** Subject and text of a notice. */
 export interface NoticeText {
   subject: string;
   lines: readonly string[];
 }
 
-/** The mails as rows, how many people they tell, and what to do once they are on disk. */
+/** The mails as rows, the number of their recipients, and the function to call once they are committed. */
 export interface Notice {
   rows: readonly Rows[];
   told: number;
@@ -26,9 +26,9 @@ export interface Notice {
 }
 
 export interface AccountNotices {
-  /** Before the transaction begins. */
+  /** Is called before the transaction begins. */
   prepare(): Promise<void>;
-  /** Inside of it. */
+  /** Makes the mails inside the transaction. */
   of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice>;
 }
 
@@ -56,7 +56,7 @@ export function accountNotices({
   };
 }
 
-/** Those who see the account; where nobody does, those who see all accounts, and otherwise the operator. */
+/** Returns the members who see the account; else those who see all accounts; else the operator. */
 async function peopleOf(tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox[]> {
   const owners = await ownersOf(tx, accountId);
   const addresses = owners.length > 0 ? owners : [smtp.operatorAddress ?? ''];
@@ -66,7 +66,7 @@ async function peopleOf(tx: Pick<Connection, 'all'>, accountId: string, { smtp }
   });
 }
 
-/** A domain of theirs with all its records, so that the mail is signed and trusted; where there is none, our own name. */
+/** Returns an address at a domain of the account with all its records, so that the mail is signed; else at our own name. */
 async function senderFor(tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox> {
   const [verified] = await tx.all<{ name: string }>(
     `SELECT name FROM domains WHERE account_id = ? AND status = 'verified' AND failing_since IS NULL ORDER BY created_at, id LIMIT 1`,
@@ -76,7 +76,7 @@ async function senderFor(tx: Pick<Connection, 'all'>, accountId: string, { smtp 
   return { name: 'Posthorn', address: `postmaster@${domain}`, local: 'postmaster', domain };
 }
 
-/** The mail to one of them. Pure but for its id. */
+/** Returns the mail to one recipient. Pure but for its id. */
 function noticeMail({ subject, lines }: NoticeText, from: Mailbox, to: Mailbox, now: number): OwnMail {
   return {
     id: newId('msg', now),

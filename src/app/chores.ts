@@ -1,4 +1,4 @@
-/** What is done beside the mail, now and then: what is deleted when, what is looked at again. */
+/** Builds housekeeping: the rules of what is deleted when, and of what is checked again. */
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTlsReports } from '../mta/tls/tls-reports.ts';
 import type { TlsTally } from '../mta/tls/tls-tally.ts';
@@ -24,15 +24,15 @@ import { domainNotice } from './domain-notice.ts';
 import type { AppContext } from './context.ts';
 
 export function buildHousekeeping(
-  ground: AppContext,
+  context: AppContext,
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
   notices: AccountNotices,
 ): ReturnType<typeof createHousekeeping> {
-  const { config, db, clock, log, resolver } = ground;
+  const { config, db, clock, log, resolver } = context;
   const trust = createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
-    expiredIdempotency({ store: ground.idempotency, clock }),
+    expiredIdempotency({ store: context.idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({
       db,
@@ -42,7 +42,7 @@ export function buildHousekeeping(
       hostname: config.smtp.hostname,
       trackingTarget: trackingTargetOf(config),
       graceMs: config.domains.grace,
-      changed: ground.forgetDomain,
+      changed: context.forgetDomain,
     }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
     listingRule({ db, clock, log, resolver, config }),
@@ -50,8 +50,8 @@ export function buildHousekeeping(
     whenTrusted(trust, oldStats({ db, clock })),
     sumsOfNumbers({ db, clock }),
     whenTrusted(trust, oldAggregates({ db, clock })),
-    oldSessions({ db, clock, keptMs: config.retention.audit, usedUp: ground.usedUp }),
-    ...tlsReports(ground, accept, tlsTally),
+    oldSessions({ db, clock, keptMs: config.retention.audit, usedUp: context.usedUp }),
+    ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
     ...blockRules({ db, clock }),
@@ -59,7 +59,7 @@ export function buildHousekeeping(
   ]);
 }
 
-/** Daily reports to those who ask for them; they need a sender, so an operator's address. */
+/** Builds the daily TLS reports; they need a sender, so they are only made where an operator's address is set. */
 function tlsReports(
   { config, db, clock, log, resolver, fetch, random, directory }: AppContext,
   accept: AcceptDeps,

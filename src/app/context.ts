@@ -1,21 +1,21 @@
 /**
- * What all other parts stand on: the database, the secrets, the log, and the look-ups that intake and delivery share. Opened
- * first, closed last.
+ * The context of the program: the database, the secrets, the log, and the look-ups that intake and delivery share. It is opened
+ * first and closed last.
  */
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
 import type { BudgetName } from '../base/budgets.ts';
-import { systemClock } from '../base/clock.ts';
+import { systemClock, type Clock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
-import { createLog } from '../base/log.ts';
+import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { createResolver } from '../net/resolver.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners, shippedScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
-import { openDatabase, sqliteFile } from '../storage/database.ts';
+import { openDatabase, sqliteFile, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/epoch.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
@@ -28,6 +28,7 @@ import { createStreams } from '../accounts/stream-store.ts';
 import { createCallers } from '../keys/callers.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createDkimSigners } from '../domains/dkim-signer.ts';
+import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { createRenderer } from '../templates/renderer.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -37,11 +38,11 @@ import { createBotOf } from '../tracking/bots.ts';
 import { createHits } from '../tracking/hit.ts';
 import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
-import { createMeters } from '../operator/meters.ts';
+import { createMeters, type Meters } from '../operator/meters.ts';
 import { requireKeys } from '../operator/sealed-secrets.ts';
 import type { Overrides } from './overrides.ts';
 
-/** What a reload replaces while everything runs. */
+/** The settings that a reload replaces while the program runs. */
 export interface Live {
   config: Config;
   judge: Judge;
@@ -49,14 +50,8 @@ export interface Live {
 
 export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 
-/** Opens the database and all that is read from it. `complained` is told of each delivery that somebody complained about. */
-export async function openAppContext(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
-  const clock = overrides.clock ?? systemClock;
-  const random = overrides.random ?? Math.random;
-  const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
-  const log = overrides.log ?? createLog(config.log);
-  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
-  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+/** Opens and migrates the database, and checks that its secrets can be opened. */
+async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring): Promise<Database> {
   const db = await openDatabase({
     url: config.storage.url,
     workOrder: [RECORD_CHANGE],
@@ -67,10 +62,37 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   });
   try {
     await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
+    return db;
   } catch (error) {
     await db.close();
     throw error;
   }
+}
+
+/** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */
+function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters | null): (budget: BudgetName) => void {
+  const logged = new Allowance({ most: 1, within: 'hour' });
+  return (budget) => {
+    const now = clock.now();
+    meters?.usedUp(budget);
+    if (!logged.has(budget, 1, now)) return;
+    logged.spend(budget, 1, now);
+    log.warn(
+      { event: 'budget_used_up', budget },
+      'a budget of strangers is used up: docs/security.md says what that means',
+    );
+  };
+}
+
+/** Opens the database and all that reads from it. `complained` is called with each delivery that a recipient complained about. */
+export async function openAppContext(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
+  const clock = overrides.clock ?? systemClock;
+  const random = overrides.random ?? Math.random;
+  const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
+  const log = overrides.log ?? createLog(config.log);
+  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
+  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+  const db = await openStorage(config, log, keyring);
   const resolver =
     overrides.resolver ??
     createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
@@ -106,17 +128,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
   await disk.look();
 
-  const told = new Allowance({ most: 1, within: 'hour' });
-  /** A budget of strangers is used up: counted each time, logged once an hour. */
-  const usedUp = (budget: BudgetName): void => {
-    meters?.usedUp(budget);
-    if (!told.has(budget, 1, clock.now())) return;
-    told.spend(budget, 1, clock.now());
-    log.warn(
-      { event: 'budget_used_up', budget },
-      'a budget of strangers is used up: docs/security.md says what that means',
-    );
-  };
+  const usedUp = createBudgetWarnings(clock, log, meters);
   const callers = createCallers({ db, clock, report });
   const directory = createDomainDirectory({ db, clock });
   const signers = createDkimSigners({ db, keyring, clock });
@@ -159,6 +171,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     accountTracking: createAccountTracking({ db, clock }),
     trackKeys: trackingKeys(keyring),
     renderer: createRenderer({ clock }),
+    mailViewer: createMailViewer({ clock }),
     fetch: createSafeFetch(
       { resolver, clock },
       { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
@@ -184,7 +197,7 @@ export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
 }
 
-/** The key that return paths are made with now. */
+/** Returns the key with which return paths are signed now. */
 export const signingKey = (keyring: Keyring): ReturnPathKey => ({
   id: keyring.keyIds.length % 32,
   secret: keyring.derive('return path'),

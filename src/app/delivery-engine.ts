@@ -1,4 +1,4 @@
-/** The delivery engine with all that it asks: holds, sources, sites, policies, signers. */
+/** Builds the delivery engine with its holds, sources, sites, policies and signers. */
 import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readOperators } from '../config/operators.ts';
@@ -17,17 +17,17 @@ import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { createWarmUp } from '../mta/sources/warm-up.ts';
 import { ownAddresses, signingKey, type AppContext } from './context.ts';
 
-/** What sends, and what an operator holds it by. */
+/** The delivery engine, and the holds and limits of the operator. */
 export interface DeliveryEngine {
   mta: Mta;
   holds: Holds;
   book: HoldBook;
-  /** Counts what TLS did, for the daily reports; null where they are switched off. */
+  /** Counts TLS sessions for the daily reports; null where those are switched off. */
   tlsTally: TlsTally | null;
 }
 
-export async function buildDeliveryEngine(ground: AppContext): Promise<DeliveryEngine> {
-  const { config, clock, log, db, streams, directory, notifiers } = ground;
+export async function buildDeliveryEngine(context: AppContext): Promise<DeliveryEngine> {
+  const { config, clock, log, db, streams, directory, notifiers } = context;
   const book = createHoldBook({
     db,
     clock,
@@ -36,21 +36,21 @@ export async function buildDeliveryEngine(ground: AppContext): Promise<DeliveryE
     },
   });
   await book.load();
-  const sources = buildSources(ground, book);
+  const sources = buildSources(context, book);
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
-  return { mta: buildMta(ground, { book, sources, holds, tlsTally }), holds, book, tlsTally };
+  return { mta: buildMta(context, { book, sources, holds, tlsTally }), holds, book, tlsTally };
 }
 
 function buildMta(
-  ground: AppContext,
+  context: AppContext,
   { book, sources, holds, tlsTally }: Omit<DeliveryEngine, 'mta'> & { sources: Sources },
 ): Mta {
   const { config, overrides, clock, log, db, recorder, notifiers, directory, signers, streams, meters, live, random } =
-    ground;
+    context;
   const { delivery, smtp } = config;
-  const six = localAddresses(ground);
+  const six = localAddresses(context);
   const { connection } = delivery;
   return createMta(
     {
@@ -62,8 +62,8 @@ function buildMta(
       sources,
       random,
       holds,
-      sites: buildSites(ground, six),
-      trackingKey: ground.trackKeys[0],
+      sites: buildSites(context, six),
+      trackingKey: context.trackKeys[0],
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
@@ -81,10 +81,10 @@ function buildMta(
         const found = accountId === OWN_ACCOUNT ? directory.find(domain) : directory.findOf(accountId, domain);
         return (await found)?.return_path ?? `rp.${domain}`;
       },
-      returnPathKey: signingKey(ground.keyring),
+      returnPathKey: signingKey(context.keyring),
     },
     {
-      epoch: ground.epoch,
+      epoch: context.epoch,
       hostname: smtp.hostname,
       timeouts: delivery.timeouts,
       pool: {

@@ -1,4 +1,4 @@
-/** The mail that tells people that a domain of theirs has lost a DNS record, and until when its mail still goes. */
+/** The notice that a domain has lost a DNS record, and until when its mail is still sent. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';

@@ -1,4 +1,4 @@
-/** The ports for mail: what comes back to us, and what applications submit. */
+/** Builds the ports for mail: port 25 for reports, and submission. */
 import { secondsLeft, type RateWindows } from '../scheduling/rate-windows.ts';
 import { readCertificate } from '../config/certificate.ts';
 import { ownCertificate } from '../config/own-certificate.ts';
@@ -9,16 +9,16 @@ import { createInbound, type Inbound, type InboundDeps, type InboundSettings } f
 import type { AppContext } from './context.ts';
 
 export async function buildInbound(
-  ground: AppContext,
+  context: AppContext,
   accept: AcceptDeps,
   accountWindows: RateWindows,
 ): Promise<Inbound> {
-  const size = await diskBytes(ground.config.dataDir);
-  return createInbound(listenerDeps(ground, accept, accountWindows), listenerSettings(ground, size));
+  const size = await diskBytes(context.config.dataDir);
+  return createInbound(listenerDeps(context, accept, accountWindows), listenerSettings(context, size));
 }
 
-function listenerDeps(ground: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
-  const { config, clock, log, db, notifiers, recorder, directory, disk, callers, meters, planOf } = ground;
+function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
+  const { config, clock, log, db, notifiers, recorder, directory, disk, callers, meters, planOf } = context;
   const { submission } = config.smtp;
   return {
     clock,
@@ -26,17 +26,17 @@ function listenerDeps(ground: AppContext, accept: AcceptDeps, accountWindows: Ra
     db,
     notifiers,
     recorder,
-    keys: returnPathKeys(ground.keyring),
+    keys: returnPathKeys(context.keyring),
     isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
     hasRoomForStrangers: () => disk.hasRoomForStrangers(),
-    usedUp: ground.usedUp,
-    resolver: ground.resolver,
+    usedUp: context.usedUp,
+    resolver: context.resolver,
     accept,
     authenticate: callers.authenticate,
     keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
     noteUse: (keyId, ip, endpoint) => {
-      callers.noteUse(keyId, ip, endpoint);
+      callers.recordUse(keyId, ip, endpoint);
     },
     takeRequest(accountId, plan) {
       const now = clock.now();
@@ -44,11 +44,11 @@ function listenerDeps(ground: AppContext, accept: AcceptDeps, accountWindows: Ra
       return rate.over ? secondsLeft(rate, now) : null;
     },
     isVerified: (accountId, domain) => accept.isVerified(accountId, domain),
-    failed: ground.report,
-    ownAccount: ground.ownAccount,
-    forward: { operatorAddress: config.smtp.operatorAddress, ...ground.notices },
-    audit: ground.auditLog,
-    idempotency: { store: ground.idempotency, onMismatch: config.idempotency.onMismatch },
+    failed: context.report,
+    ownAccount: context.ownAccount,
+    forward: { operatorAddress: config.smtp.operatorAddress, ...context.notices },
+    audit: context.auditLog,
+    idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
     submitted: (code) => meters?.submitted(code),
   };
 }

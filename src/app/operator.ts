@@ -1,4 +1,4 @@
-/** What operators act on, from the command line and the dashboard alike. */
+/** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
 import { createInside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
@@ -14,16 +14,18 @@ const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: n
 export interface OperatorParts {
   delivery: DeliveryEngine;
   accept: AcceptDeps;
+  /** The operations that have an HTTP door. */
   routes: readonly Route[];
 }
 
-/** `listening`: the ports for mail, once they are there. */
+/** `listening` returns the ports for mail, once they are open. */
 export function buildOperator(
-  ground: AppContext,
-  { delivery: { mta, holds, book }, accept, routes }: OperatorParts,
+  context: AppContext,
+  { delivery, accept, routes }: OperatorParts,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
-  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = ground;
+  const { mta, holds, book } = delivery;
+  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
   return {
     db,
     clock,
@@ -45,7 +47,7 @@ export function buildOperator(
       return selfTest(
         { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
         {
-          mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
+          mx: port === null ? null : { host: dialAddressOf(config.smtp.mx.host), port },
           hostname: config.smtp.hostname,
           simulatorDomain: config.simulator.domain,
         },
@@ -54,5 +56,5 @@ export function buildOperator(
   };
 }
 
-/** What listens everywhere is dialled on the loopback. */
-const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+/** Returns the address to dial: a port that listens on all addresses is dialled on the loopback. */
+const dialAddressOf = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);

@@ -1,9 +1,9 @@
-/** What a test replaces. */
+/** The parts of the program that tests replace. */
 import type { Clock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
 
-/** Each left out is the real one. */
+/** A part that is left out is the real one. */
 export interface Overrides {
   clock?: Clock;
   log?: Log | RootLog;

@@ -1,4 +1,4 @@
-/** SIGHUP: takes over what can change while everything runs, and says what cannot. */
+/** Applies changed settings on SIGHUP, and returns those that need a restart. */
 import type { Api } from '../api/server.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readCertificate } from '../config/certificate.ts';
@@ -9,7 +9,7 @@ import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { AppContext } from './context.ts';
 
-/** Throws ConfigError for a bad certificate or bad bounce rules: nothing is changed then. */
+/** Throws ConfigError for a bad certificate or bad bounce rules, and then changes nothing. */
 export function reload(
   { config, live, log }: AppContext,
   { api, inbound, mta }: { api: Api; inbound: Inbound; mta: Mta },
@@ -25,7 +25,7 @@ export function reload(
   }
   if ('level' in log) log.level = next.log.level;
   mta.reroute(next.delivery.routes);
-  // What needs a restart stays as it is, and is told again until then.
+  // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,
     plans: next.plans,

@@ -1,4 +1,4 @@
-/** The end, in the opposite order of the beginning: intake first, then what is in flight, then what has to be written, then the database. */
+/** Stops the program in the opposite order of its start: intake, work in flight, writes that wait, the database. */
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { OwnPort } from '../dashboard/listen.ts';
 import type { Dashboard } from '../dashboard/dashboard.ts';
@@ -8,9 +8,10 @@ import type { Mta } from '../mta/mta.ts';
 import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
+import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
 
-/** What was started; what is null was not, or not yet. */
+/** The parts that run; null for a part that was not started. */
 export interface Running {
   api: Api;
   dashboard: Dashboard;
@@ -20,25 +21,25 @@ export interface Running {
   mta: Mta;
   tlsTally: TlsTally | null;
   inbound: Inbound;
-  webhooks: { stop(): Promise<void> };
-  housekeeping: { stop(): Promise<void> };
+  webhooks: Pick<Webhooks, 'start' | 'stop'>;
+  housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
 }
 
-export async function stopAll(ground: AppContext, running: Running): Promise<void> {
+export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.certificateWatch.stop();
-  ground.disk.stop();
+  context.disk.stop();
   running.dashboard.stop();
-  ground.meters?.stop();
+  context.meters?.stop();
   try {
-    await stopWork(ground, running);
+    await stopWork(context, running);
   } finally {
-    // Whatever broke before: what was promised is to be found in one file by the next start.
-    await ground.db.close();
+    // Whatever failed before: a close leaves all that was committed in one file for the next start.
+    await context.db.close();
   }
 }
 
-async function stopWork(ground: AppContext, running: Running): Promise<void> {
+async function stopWork(context: AppContext, running: Running): Promise<void> {
   await Promise.all([
     running.metrics?.close(),
     running.api.close(),
@@ -49,7 +50,8 @@ async function stopWork(ground: AppContext, running: Running): Promise<void> {
     running.mta.stop(),
     running.webhooks.stop(),
   ]);
-  const { callers, hits, auditLog, renderer } = ground;
-  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
-  if (ground.overrides.resolver === undefined) await ground.resolver.close();
+  const { callers, hits, auditLog, renderer, mailViewer } = context;
+  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close()]);
+  await Promise.all([renderer.close(), mailViewer.close()]);
+  if (context.overrides.resolver === undefined) await context.resolver.close();
 }

@@ -1,4 +1,4 @@
-/** What is asked over HTTP: the API with its routes, and the numbers for Prometheus beside it. */
+/** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { Database } from '../storage/database.ts';
@@ -30,30 +30,30 @@ export interface WebParts {
   held: HeldMemory;
   newcomers: Newcomers;
   certificate: Certificate | null;
-  /** Whether mail is taken already. */
+  /** Tells whether the ports for mail are open. */
   isListening: () => boolean;
 }
 
-export function buildApi(ground: AppContext, parts: WebParts): Api {
-  const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = ground;
+export function buildApi(context: AppContext, parts: WebParts): Api {
+  const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = context;
   const { certificate, metrics } = parts;
   return createApi(
     {
       accountWindows: parts.accountWindows,
       held: parts.held,
       newcomers: parts.newcomers,
-      usedUp: ground.usedUp,
+      usedUp: context.usedUp,
       clock,
       log,
       authenticate: callers.authenticate,
       callerById: (keyId) => callers.byId(keyId),
       keyChanges: notifiers.keys,
       noteUse: (keyId, ip, endpoint) => {
-        callers.noteUse(keyId, ip, endpoint);
+        callers.recordUse(keyId, ip, endpoint);
       },
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
-      audit: ground.auditLog,
-      idempotency: { store: ground.idempotency, onMismatch: config.idempotency.onMismatch },
+      audit: context.auditLog,
+      idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.isListening()),
       ...(meters === null
         ? {}
@@ -71,19 +71,20 @@ export function buildApi(ground: AppContext, parts: WebParts): Api {
         body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
       },
     },
-    buildRoutes(ground, parts),
+    buildRoutes(context, parts),
   );
 }
 
-function buildRoutes(ground: AppContext, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
-  const { config, db, clock, notifiers, keyring, recorder, directory, streams, accountTracking, fetch } = ground;
+function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
+  const { config, db, clock, notifiers, keyring, recorder, directory, streams, accountTracking, fetch } = context;
   return apiRoutes({
     db,
     clock,
     notifiers,
     keyring,
     accept,
-    renderer: ground.renderer,
+    renderer: context.renderer,
+    mailViewer: context.mailViewer,
     holdOf: holds.of,
     change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts: mta.laneFacts,
@@ -94,32 +95,32 @@ function buildRoutes(ground: AppContext, { accept, mta, holds, webhooks }: WebPa
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,
-    log: ground.log,
-    resolver: ground.resolver,
+    log: context.log,
+    resolver: context.resolver,
     retention: config.retention,
-    planOf: ground.planOf,
-    usedBy: ground.quotas.used,
+    planOf: context.planOf,
+    usedBy: context.quotas.used,
     forgetSettings: accountTracking.forget,
     track: {
       db,
       clock,
       recorder,
-      keys: ground.trackKeys,
-      hits: ground.hits,
+      keys: context.trackKeys,
+      hits: context.hits,
       publicHost: new URL(config.http.publicUrl).hostname,
       findDomain: (name) => directory.find(name),
       findStream: (accountId, slug) => streams.find(accountId, slug),
     },
-    forgetDomain: ground.forgetDomain,
-    forgetKey: ground.forgetKey,
+    forgetDomain: context.forgetDomain,
+    forgetKey: context.forgetKey,
     forgetStream: streams.forget,
     vetUrl: fetch.vet,
-    webhookChanged: ground.webhookChanged,
+    webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,
   });
 }
 
-/** The numbers for Prometheus, or null where nobody wants them. */
+/** Builds the metrics for Prometheus, or null where they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver }: AppContext,
   mta: Mta,

@@ -1,4 +1,4 @@
-/** The mail that tells people that a webhook endpoint of theirs is not called any more. It is committed with the end of the endpoint. */
+/** The notice that a webhook endpoint was disabled. It is committed together with that change. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { dashboardUrl } from '../operator/admin.ts';
@@ -17,7 +17,7 @@ function disabledText(
   row: Pick<WebhookRow, 'id' | 'url' | 'disabled_reason' | 'updated_at'>,
   dashboard: string,
 ): NoticeText {
-  // What stands behind the path, or before the host, may be a secret.
+  // The query and the user name of a URL may be secrets.
   const { origin, host, pathname } = new URL(row.url);
   return {
     subject: `The webhook to ${host} was disabled`,
@@ -29,8 +29,8 @@ function disabledText(
       '',
       row.disabled_reason ?? '',
       '',
-      'No event is lost: they stay readable by GET /v1/events for as long as events are kept. When the endpoint is well again,',
-      'enable it, and it is told what it missed:',
+      'No event is lost: they stay readable by GET /v1/events for as long as events are kept. When the endpoint works again,',
+      'enable it, and it gets the events that it missed:',
       '',
       `  ${dashboard}/webhooks/${row.id}`,
       `  PATCH /v1/webhooks/${row.id} with {"enabled": true}`,

@@ -1,6 +1,6 @@
 /**
- * Makes a backup of the database and, under a passphrase, of the keys, beside the running server or without one. The folder
- * gets its name only when all is on disk and was read back.
+ * Makes a backup of the database and, under a passphrase, of the keys, with or without a running server. The folder gets its
+ * final name when everything is on disk and was read back.
  */
 import { chmod, mkdir, rm, statfs } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
@@ -18,21 +18,21 @@ import { verifyBackup } from './verify.ts';
 
 export interface BackupDeps {
   clock: Clock;
-  /** Of this program. */
+  /** Version of this program. */
   version: string;
 }
 
-export interface BackupWish {
-  /** The database's file. */
+export interface BackupOptions {
+  /** The file of the database. */
   database: string;
-  /** Where `secret.key` is. */
+  /** The folder with `secret.key`. */
   dataDir: string;
-  /** The folder that backups are in; made where it is missing. */
+  /** The folder of the backups; it is created if needed. */
   dir: string;
   kind: BackupKind;
-  /** How many of this kind stay. */
+  /** How many backups of this kind are kept. */
   keep: number;
-  /** Null: without the keys. */
+  /** Null for a backup without the keys. */
   passphrase: string | null;
   progress?: BackupProgress;
 }
@@ -45,29 +45,29 @@ export type Made =
       folder: string;
       bytes: number;
       manifest: Manifest;
-      /** What does not fit in the books. */
+      /** Differences in the books. */
       unbalanced: string[];
-      /** Older ones that went. */
+      /** Older backups that were removed. */
       removed: string[];
     }
   | { kind: 'refused'; why: 'no_database' | 'busy' | 'no_room' | 'damaged'; text: string };
 
-/** Left free on the medium: a copy that fills it would stop the server beside it. */
+/** Space that stays free: a copy that fills the disk would stop a running server. */
 const MARGIN_BYTES = 64 * 1024 * 1024;
-const LOOK_EVERY_MS = 500;
+const PROGRESS_EVERY_MS = 500;
 const MOST_KEY_FILE_BYTES = 64 * 1024;
 
-/** Throws where files cannot be read or written: the disk, or rights. */
-export async function createBackup(deps: BackupDeps, wish: BackupWish): Promise<Made> {
-  if (!existsSync(wish.database)) return refused('no_database', `there is no database at ${wish.database}`);
-  await mkdir(wish.dir, { recursive: true, mode: 0o700 });
-  const lock = await lockFolder(wish.dir);
-  if (lock === null) return refused('busy', `another backup is being made in ${wish.dir}`);
+/** Makes a backup. Throws if files cannot be read or written: the disk, or permissions. */
+export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
+  if (!existsSync(options.database)) return refused('no_database', `there is no database at ${options.database}`);
+  await mkdir(options.dir, { recursive: true, mode: 0o700 });
+  const lock = await lockFolder(options.dir);
+  if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
   try {
-    await removePartial(wish.dir);
-    const source = await openCopySource(wish.database);
+    await removePartial(options.dir);
+    const source = await openCopySource(options.database);
     try {
-      return await inRoom(deps, wish, source);
+      return await createIfRoom(deps, options, source);
     } finally {
       await source.close();
     }
@@ -82,50 +82,50 @@ const refused = (why: Extract<Made, { kind: 'refused' }>['why'], text: string): 
   text,
 });
 
-async function inRoom(deps: BackupDeps, wish: BackupWish, source: CopySource): Promise<Made> {
-  const { bavail, bsize } = await statfs(wish.dir);
+async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: CopySource): Promise<Made> {
+  const { bavail, bsize } = await statfs(options.dir);
   const free = bavail * bsize;
   if (free < source.bytes + MARGIN_BYTES)
     return refused(
       'no_room',
-      `${wish.dir} has ${String(free)} bytes free; a copy needs ${String(source.bytes + MARGIN_BYTES)}`,
+      `${options.dir} has ${String(free)} bytes free; a copy needs ${String(source.bytes + MARGIN_BYTES)}`,
     );
-  const name = freeName(wish, deps.clock.now());
-  const partial = path.join(wish.dir, partialName(name));
+  const name = freeName(options, deps.clock.now());
+  const partial = path.join(options.dir, partialName(name));
   await mkdir(partial, { mode: 0o700 });
   try {
-    return await fill(deps, wish, { source, partial, name });
+    return await fillBackup(deps, options, { source, partial, name });
   } catch (error) {
     await rm(partial, { recursive: true, force: true });
     throw error;
   }
 }
 
-/** Two of the same second get seconds of their own. */
-function freeName({ kind, dir }: Pick<BackupWish, 'kind' | 'dir'>, now: number): string {
+/** A name that is taken moves on by a second. */
+function freeName({ kind, dir }: Pick<BackupOptions, 'kind' | 'dir'>, now: number): string {
   const name = backupName(kind, now);
   return existsSync(path.join(dir, name)) ? freeName({ kind, dir }, now + 1000) : name;
 }
 
-async function fill(
+async function fillBackup(
   deps: BackupDeps,
-  wish: BackupWish,
+  options: BackupOptions,
   { source, partial, name }: { source: CopySource; partial: string; name: string },
 ): Promise<Made> {
   const copy = path.join(partial, DATABASE);
-  await watched(deps, wish, { source, copy });
+  await copyWithProgress(deps, options, { source, copy });
   await chmod(copy, 0o600);
   await sync(copy);
-  wish.progress?.('checking', 0, null);
+  options.progress?.('checking', 0, null);
   const reading = await readFacts(copy);
   if (reading.kind === 'damaged') {
     await rm(partial, { recursive: true, force: true });
-    return refused('damaged', `the copy of ${wish.database} is damaged: ${reading.faults.join('; ')}`);
+    return refused('damaged', `the copy of ${options.database} is damaged: ${reading.faults.join('; ')}`);
   }
-  const manifest = await writeAround(deps, wish, { partial, facts: reading.facts });
-  const checked = await verifyBackup(partial, { passphrase: wish.passphrase, known: reading.facts });
-  if (checked.kind !== 'good') throw new Error('the backup could not be read back: the medium changes what is written');
-  const folder = path.join(wish.dir, name);
+  const manifest = await writeMetadata(deps, options, { partial, facts: reading.facts });
+  const checked = await verifyBackup(partial, { passphrase: options.passphrase, knownFacts: reading.facts });
+  if (checked.kind !== 'good') throw new Error('the backup could not be read back correctly: check the disk');
+  const folder = path.join(options.dir, name);
   await renameSynced(partial, folder);
   return {
     kind: 'made',
@@ -133,14 +133,14 @@ async function fill(
     bytes: manifest.files.reduce((sum, { bytes }) => sum + bytes, 0),
     manifest,
     unbalanced: reading.facts.books.faults,
-    removed: await removeOld(wish.dir, wish.kind, wish.keep),
+    removed: await removeOld(options.dir, options.kind, options.keep),
   };
 }
 
-/** Copies, and tells how far it is by the size of what stands there. */
-async function watched(
+/** Copies the database and reports progress by the size of the copy. */
+async function copyWithProgress(
   { clock }: BackupDeps,
-  { progress }: BackupWish,
+  { progress }: BackupOptions,
   { source, copy }: { source: CopySource; copy: string },
 ): Promise<void> {
   let ended = false;
@@ -148,7 +148,7 @@ async function watched(
   const look = async (): Promise<void> => {
     const bytes = await sizeOf(copy);
     if (!ended) progress?.('copying', Math.min(bytes, source.bytes), source.bytes);
-    if (!ended) timer = clock.after(LOOK_EVERY_MS, () => void look());
+    if (!ended) timer = clock.after(PROGRESS_EVERY_MS, () => void look());
   };
   const first = look();
   try {
@@ -160,10 +160,10 @@ async function watched(
   }
 }
 
-/** The keys, the manifest and the sums. */
-async function writeAround(
+/** Writes the keys, the manifest and the checksums. */
+async function writeMetadata(
   { clock, version }: BackupDeps,
-  { dataDir, passphrase }: BackupWish,
+  { dataDir, passphrase }: BackupOptions,
   { partial, facts }: { partial: string; facts: Facts },
 ): Promise<Manifest> {
   const keyFile = path.join(dataDir, 'secret.key');

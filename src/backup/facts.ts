@@ -1,4 +1,4 @@
-/** What a copy of the database says when it is read: is it whole, what is in it, do its books balance. */
+/** Reads a copy of the database: whether it is intact, its contents, and its books. */
 import type { Knex } from 'knex';
 import { balance, type Books } from '../messages/store/books.ts';
 import { openStill } from '../storage/copy.ts';
@@ -8,13 +8,13 @@ export type Facts = Pick<Manifest, 'migrations' | 'epoch' | 'counts'> & { books:
 
 export type Reading =
   | { kind: 'sound'; facts: Facts }
-  /** What SQLite says is wrong, some lines of it. */
+  /** The faults that SQLite reports. */
   | { kind: 'damaged'; faults: string[] };
 
-/** More would not help anybody. */
+/** Faults that are reported; more would not help. */
 const MOST_FAULTS = 10;
 
-/** Reads the whole file, indexes included: about as long as the copy took. */
+/** Reads the whole file with its indexes; takes about as long as the copy. */
 export async function readFacts(file: string): Promise<Reading> {
   const still = openStill(file);
   try {

@@ -1,4 +1,4 @@
-/** Files of a backup: written so that they are on disk when that is said, read with a limit, and summed up. */
+/** Files of a backup: written durably, read with a limit, and checksummed. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rename, stat } from 'node:fs/promises';
@@ -6,7 +6,7 @@ import path from 'node:path';
 
 const CHUNK_BYTES = 1024 * 1024;
 
-/** Waits until the file's bytes, or a folder's names, are on the medium. */
+/** Waits until the file's bytes, or a folder's names, are on disk. */
 export async function sync(file: string): Promise<void> {
   const handle = await open(file, 'r');
   try {
@@ -16,7 +16,7 @@ export async function sync(file: string): Promise<void> {
   }
 }
 
-/** Writes a file that is not there yet, for its owner only. */
+/** Writes a new file, readable by its owner only. */
 export async function writeNew(file: string, text: string): Promise<void> {
   const handle = await open(file, 'wx', 0o600);
   try {
@@ -27,13 +27,13 @@ export async function writeNew(file: string, text: string): Promise<void> {
   }
 }
 
-/** Gives a file or folder its final name; that name is on the medium when this ends. */
+/** Gives a file or folder its final name, durably. */
 export async function renameSynced(from: string, to: string): Promise<void> {
   await rename(from, to);
   await sync(path.dirname(to));
 }
 
-/** The text of a small file, or null where it is absent or has more than `most` bytes. */
+/** Returns the text of a small file, or null if it is absent or larger than `most` bytes. */
 export async function readSmall(file: string, most: number): Promise<string | null> {
   try {
     const handle = await open(file, 'r');
@@ -49,7 +49,7 @@ export async function readSmall(file: string, most: number): Promise<string | nu
   }
 }
 
-/** SHA-256 of a file in lower-case hex; null where it is absent. */
+/** Returns the SHA-256 of a file in lower-case hex; null if it is absent. */
 export async function sumOf(file: string, progress?: (bytes: number) => void): Promise<string | null> {
   const hash = createHash('sha256');
   let bytes = 0;
@@ -66,7 +66,7 @@ export async function sumOf(file: string, progress?: (bytes: number) => void): P
   return hash.digest('hex');
 }
 
-/** Bytes of a file, 0 where it is absent. */
+/** Returns the size of a file in bytes, 0 if it is absent. */
 export async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size;

@@ -1,20 +1,20 @@
-/** Which backups of a folder go: the oldest of a kind beyond the number that is kept, and what a backup that was cut short left. */
+/** Removes old backups of a kind beyond the number to keep, and unfinished ones. */
 import { readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { isBackupName, type BackupKind } from './manifest.ts';
 
 const PARTIAL = '.partial-';
 
-/** The name under which a backup is written until it is whole. */
+/** Returns the name of a backup until it is complete. */
 export const partialName = (name: string): string => `${PARTIAL}${name}`;
 
-/** Removes what was cut short. Only for who holds the folder's lock: nobody else is writing one then. */
+/** Removes unfinished backups. The caller holds the folder's lock, so no other process is writing one. */
 export async function removePartial(dir: string): Promise<void> {
   for (const name of await readdir(dir))
     if (name.startsWith(PARTIAL)) await rm(path.join(dir, name), { recursive: true, force: true });
 }
 
-/** Removes all but the newest `keep` of this kind; gives the names of those that went. */
+/** Removes all but the newest `keep` backups of this kind; returns the names of the removed ones. */
 export async function removeOld(dir: string, kind: BackupKind, keep: number): Promise<string[]> {
   const names = (await readdir(dir)).filter((name) => isBackupName(kind, name)).sort();
   const old = names.slice(0, Math.max(0, names.length - keep));

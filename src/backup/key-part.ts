@@ -1,20 +1,20 @@
 /**
- * The part of a backup that holds the master keys, encrypted under a passphrase: scrypt (RFC 7914) makes the key, AES-256-GCM
- * encrypts. Kept apart from the database's copy, which by itself opens none of the secrets in it.
+ * The master keys in a backup, encrypted under a passphrase: scrypt (RFC 7914) makes the key, AES-256-GCM encrypts. They are
+ * separate from the copy of the database, which alone opens none of its secrets.
  */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto';
 import { z } from 'zod';
 
-/** 128 MiB of memory and some tenths of a second for each guess at the passphrase. */
+/** 128 MiB of memory and some tenths of a second for each guess of the passphrase. */
 const COST = { N: 2 ** 17, r: 8, p: 1 };
-/** A file from elsewhere may ask for this much and no more. */
+/** The most memory that a foreign file may require. */
 const MOST_MEMORY = 512 * 1024 * 1024;
 const KEY_BYTES = 32;
 const SALT_BYTES = 16;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const PURPOSE = Buffer.from('posthorn backup keys v1');
-/** The key file has 64 KiB at most. */
+/** Bytes of the encrypted part; the key file has at most 64 KiB. */
 export const MOST_KEY_PART_BYTES = 128 * 1024;
 
 const base64 = z
@@ -40,12 +40,12 @@ const KeyPart = z.strictObject({
 
 export type Opened =
   | { kind: 'opened'; text: string }
-  /** The passphrase is another one, or the part was changed: the cipher cannot tell which. */
+  /** The passphrase is wrong, or the part was changed: the cipher cannot tell which. */
   | { kind: 'wrong' }
-  /** It is no such file at all. */
+  /** The file has another format. */
   | { kind: 'damaged' };
 
-/** The text of the key file, encrypted. */
+/** Encrypts the text of the key file. */
 export async function sealKeys(text: string, passphrase: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES);
   const nonce = randomBytes(NONCE_BYTES);
@@ -90,7 +90,7 @@ function readPart(text: string): z.output<typeof KeyPart> | null {
 }
 
 function keyOf(passphrase: string, salt: Buffer, { N, r, p }: { N: number; r: number; p: number }): Promise<Buffer> {
-  // The same passphrase typed on another keyboard may come in another form of Unicode.
+  // The same passphrase typed on another keyboard may have another form of Unicode.
   const secret = passphrase.normalize('NFC');
   return new Promise((resolve, reject) => {
     scrypt(secret, salt, KEY_BYTES, { N, r, p, maxmem: MOST_MEMORY + 64 * 1024 * 1024 }, (error, key) => {

@@ -1,4 +1,4 @@
-/** What the folder of backups says: how many there are, and of which age and size the newest is. Only its manifest is read. */
+/** Describes the backup folder: the number of backups, and age and size of the newest. Only its manifest is read. */
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { isAbsent, readSmall } from './files.ts';
@@ -8,11 +8,11 @@ export type BackupState =
   | {
       kind: 'read';
       dir: string;
-      /** Those that were asked for; the ones made before a migration are not counted. */
+      /** Backups made on request; those before a migration are not counted. */
       count: number;
       newest: Backup | null;
     }
-  /** The folder, or what is in it, cannot be read. */
+  /** The folder or its contents cannot be read. */
   | { kind: 'unreadable'; dir: string; text: string };
 
 export interface Backup {
@@ -20,13 +20,13 @@ export interface Backup {
   /** Milliseconds since the epoch. */
   at: number;
   bytes: number;
-  /** Whether the keys are in it, encrypted. */
+  /** True if it has the keys, encrypted. */
   hasKeys: boolean;
-  /** Of the program that made it. */
+  /** Version of the program that made it. */
   version: string;
 }
 
-/** The state of this folder. One that is not there has none; what is no backup, or a damaged one, is passed over. Never rejects. */
+/** Returns the state of a folder. A missing folder has no backups; other files and damaged backups are skipped. Never rejects. */
 export async function backupState(dir: string): Promise<BackupState> {
   try {
     const names = (await namesIn(dir)).filter((name) => isBackupName('posthorn', name)).sort();

@@ -1,7 +1,7 @@
 /**
- * Puts a backup into an empty data folder. The server that starts there goes on with the queue: what the copy knows as
- * delivered is finished, what waited is tried, and what was on the wire when the copy was made is tried by the schedule, as
- * after a crash. The database gets its name last, so that a restore that was cut short can be repeated.
+ * Restores a backup into an empty data folder. The server that starts there continues with the queue: mail delivered in the
+ * copy is finished, waiting mail is tried, and mail on the wire during the copy is tried by the schedule, as after a crash. The
+ * database gets its name last, so that an interrupted restore can be repeated.
  */
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { constants, existsSync } from 'node:fs';
@@ -13,9 +13,9 @@ import { readSmall, renameSynced, sumOf, sync, writeNew } from './files.ts';
 import { DATABASE, type Manifest } from './manifest.ts';
 import { verifyBackup, type Verified, type VerifyProgress } from './verify.ts';
 
-export interface RestoreWish {
+export interface RestoreOptions {
   folder: string;
-  /** The database's file; nothing may be there. */
+  /** The file of the database, which must not exist. */
   database: string;
   dataDir: string;
   passphrase: string | null;
@@ -26,7 +26,7 @@ export type Restored =
   | {
       kind: 'restored';
       manifest: Manifest;
-      /** Whether the keys came from the backup or were there already. */
+      /** `restored`: the keys came from the backup. `found`: they were already there. */
       keys: 'restored' | 'found';
       unbalanced: string[];
     }
@@ -40,11 +40,11 @@ export type Restored =
 const KEY_FILE = 'secret.key';
 const MOST_KEY_FILE_BYTES = 64 * 1024;
 
-/** Throws where files cannot be read or written. */
-export async function restoreBackup(wish: RestoreWish): Promise<Restored> {
-  const { folder, database, dataDir, passphrase, progress } = wish;
+/** Restores a backup. Throws if files cannot be read or written. */
+export async function restoreBackup(options: RestoreOptions): Promise<Restored> {
+  const { folder, database, dataDir, passphrase, progress } = options;
   for (const file of [database, `${database}-wal`])
-    if (existsSync(file)) return refused('not_empty', `${file} is there already: restore into an empty data folder`);
+    if (existsSync(file)) return refused('not_empty', `${file} already exists: restore into an empty data folder`);
   const verified = await verifyBackup(folder, { passphrase, ...(progress === undefined ? {} : { progress }) });
   if (verified.kind !== 'good') return verified;
   const unknown = verified.manifest.migrations.filter((name) => !migrationNames.includes(name));
@@ -57,7 +57,7 @@ export async function restoreBackup(wish: RestoreWish): Promise<Restored> {
   const lock = await lockFolder(dataDir);
   if (lock === null) return refused('in_use', `a server is running on ${dataDir}`);
   try {
-    return await place(wish, verified);
+    return await placeFiles(options, verified);
   } finally {
     await lock.release();
   }
@@ -69,12 +69,12 @@ const refused = (why: Extract<Restored, { kind: 'refused' }>['why'], text: strin
   text,
 });
 
-async function place(
-  { folder, database, dataDir }: RestoreWish,
+async function placeFiles(
+  { folder, database, dataDir }: RestoreOptions,
   { manifest, keys, unbalanced }: Extract<Verified, { kind: 'good' }>,
 ): Promise<Restored> {
-  const there = await readSmall(path.join(dataDir, KEY_FILE), MOST_KEY_FILE_BYTES);
-  const from = keysFrom(dataDir, { there, manifest, keys });
+  const existing = await readSmall(path.join(dataDir, KEY_FILE), MOST_KEY_FILE_BYTES);
+  const from = keysFrom(dataDir, { existing, manifest, keys });
   if ('refusal' in from) return from.refusal;
   await mkdir(path.dirname(database), { recursive: true, mode: 0o750 });
   const partial = `${database}.restoring`;
@@ -84,33 +84,38 @@ async function place(
   const wanted = manifest.files.find(({ name }) => name === DATABASE)?.sha256;
   if ((await sumOf(partial)) !== wanted) {
     await rm(partial, { force: true });
-    return { kind: 'damaged', faults: [`${partial} did not become what was copied: the disk changes what is written`] };
+    return { kind: 'damaged', faults: [`${partial} differs from the backup after the copy: check the disk`] };
   }
   if (from.text !== null) await writeNew(path.join(dataDir, KEY_FILE), from.text);
-  // Reads the file as the server will: rights, form.
+  // Reads the file as the server will, with its permissions and format.
   openKeyring(dataDir);
   await renameSynced(partial, database);
   return { kind: 'restored', manifest, keys: from.text === null ? 'found' : 'restored', unbalanced };
 }
 
-/** The text of the key file that has to be written, null where it is there already. */
+/** Returns the text of the key file to write, null if it is already there. */
 function keysFrom(
   dataDir: string,
   {
-    there,
+    existing,
     manifest,
     keys,
-  }: { there: string | null; manifest: Manifest; keys: Extract<Verified, { kind: 'good' }>['keys'] },
+  }: { existing: string | null; manifest: Manifest; keys: Extract<Verified, { kind: 'good' }>['keys'] },
 ): { text: string | null } | { refusal: Restored } {
   const file = path.join(dataDir, KEY_FILE);
-  if (there !== null) {
-    const ids = keyIdsOf(there, file);
+  if (existing !== null) {
+    const ids = keyIdsOf(existing, file);
     if (manifest.key_ids.every((id) => ids.includes(id))) return { text: null };
-    return { refusal: refused('other_keys', `${file} holds other keys than those that the backup was sealed under`) };
+    return {
+      refusal: refused(
+        'other_keys',
+        `${file} does not have the keys of this backup: restore into a folder without it, or with the right keys`,
+      ),
+    };
   }
   if (keys.kind === 'opened') return { text: keys.text };
   if (keys.kind === 'closed')
-    return { refusal: refused('no_passphrase', 'the keys of the backup are encrypted: say its passphrase') };
+    return { refusal: refused('no_passphrase', 'the keys of the backup are encrypted: give its passphrase') };
   return {
     refusal: refused(
       'no_keys',

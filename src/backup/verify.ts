@@ -1,6 +1,6 @@
 /**
- * Is a backup what it was when it was made? Every byte against its sum, the database against itself, its books, and with the
- * passphrase its keys. Nothing is written, so that a backup may lie on a medium that cannot be.
+ * Verifies a backup: every byte against its checksum, the database with SQLite's own check, its books, and with the passphrase
+ * its keys. Nothing is written, so the medium may be read-only.
  */
 import { isDeepStrictEqual } from 'node:util';
 import path from 'node:path';
@@ -14,25 +14,25 @@ export type Verified =
   | {
       kind: 'good';
       manifest: Manifest;
-      /** The master keys: their text where a passphrase opened them. */
+      /** The master keys: their text if a passphrase opened them. */
       keys: { kind: 'none' } | { kind: 'closed' } | { kind: 'opened'; text: string };
-      /** What does not fit in the books. The copy is still what the database was. */
+      /** Differences in the books; the copy is still a true copy. */
       unbalanced: string[];
     }
-  /** Something was changed, is missing, or is not a backup at all. */
+  /** A file was changed or is missing, or this is not a backup. */
   | { kind: 'damaged'; faults: string[] }
   | { kind: 'wrong_passphrase' };
 
-/** Reports how much of the work is done, of 1. */
+/** Reports the part of the work that is done, from 0 to 1. */
 export type VerifyProgress = (part: number) => void;
 
-/** Summing up is a small share of the work: SQLite's own look takes the rest, and does not say how far it is. */
+/** Share of the checksums in the work: SQLite's own check takes the rest and reports no progress. */
 const SUM_SHARE = 0.3;
 
-/** `known`: what the database was just seen to hold; it is then not read once more. */
+/** Verifies a backup. `knownFacts`: the facts of its database if they were just read; then it is not read again. */
 export async function verifyBackup(
   folder: string,
-  { passphrase, progress, known }: { passphrase: string | null; progress?: VerifyProgress; known?: Facts },
+  { passphrase, progress, knownFacts }: { passphrase: string | null; progress?: VerifyProgress; knownFacts?: Facts },
 ): Promise<Verified> {
   const read = await readManifest(folder);
   if (read.kind === 'damaged') return read;
@@ -40,14 +40,14 @@ export async function verifyBackup(
   const faults = await compareFiles(folder, { manifest, sums, progress });
   if (faults.length > 0) return { kind: 'damaged', faults };
   const reading: Reading =
-    known === undefined ? await readFacts(path.join(folder, DATABASE)) : { kind: 'sound', facts: known };
+    knownFacts === undefined ? await readFacts(path.join(folder, DATABASE)) : { kind: 'sound', facts: knownFacts };
   if (reading.kind === 'damaged')
     return { kind: 'damaged', faults: reading.faults.map((fault) => `${DATABASE}: ${fault}`) };
   const { books, ...found } = reading.facts;
   const { migrations, epoch, counts } = manifest;
   if (!isDeepStrictEqual(found, { migrations, epoch, counts }))
-    return { kind: 'damaged', faults: [`${DATABASE} does not hold what ${MANIFEST} says`] };
-  const keys = await lookAtKeys(folder, manifest, passphrase);
+    return { kind: 'damaged', faults: [`${DATABASE} does not match ${MANIFEST}`] };
+  const keys = await checkKeys(folder, manifest, passphrase);
   progress?.(1);
   if (keys.kind === 'wrong') return { kind: 'wrong_passphrase' };
   if (keys.kind === 'damaged') return { kind: 'damaged', faults: [`${KEYS} holds other keys, or none`] };
@@ -62,14 +62,15 @@ async function readManifest(folder: string): Promise<Read> {
     readSmall(path.join(folder, SUMS), MOST_MANIFEST_BYTES),
   ]);
   if (text === null || list === null)
-    return damaged(`${folder} is no backup: ${text === null ? MANIFEST : SUMS} is missing, or too large`);
+    return damaged(`${folder} is not a backup: ${text === null ? MANIFEST : SUMS} is missing, or too large`);
   const sums = readSums(list);
-  if (sums === null) return damaged(`${SUMS} has lines that are no sums`);
+  if (sums === null) return damaged(`${SUMS} has lines that are not checksums`);
   if ((await sumOf(path.join(folder, MANIFEST))) !== sums.get(MANIFEST))
-    return damaged(`${MANIFEST} is not as it was written: its sum differs`);
+    return damaged(`${MANIFEST} was changed: its checksum differs`);
   const manifest = Manifest.safeParse(json(text));
-  // Whole, but not readable: that is what a backup of a later form looks like.
-  if (!manifest.success) return damaged(`${MANIFEST} is of a form that this version does not know`);
+  // Intact, but of an unknown format: a later version made it.
+  if (!manifest.success)
+    return damaged(`${MANIFEST} has a format that this version does not know: use a later version`);
   return { kind: 'read', manifest: manifest.data, sums };
 }
 
@@ -99,7 +100,7 @@ async function compareFiles(
       continue;
     }
     const sum = await sumOf(file, (done) => progress?.((SUM_SHARE * done) / total));
-    if (sum !== sha256) faults.push(`${name} is not as it was written: its sum differs`);
+    if (sum !== sha256) faults.push(`${name} was changed: its checksum differs`);
     else if (sums.get(name) !== sum) faults.push(`${SUMS} has another sum for ${name}`);
   }
   return faults;
@@ -107,7 +108,7 @@ async function compareFiles(
 
 type Keys = Extract<Verified, { kind: 'good' }>['keys'] | { kind: 'wrong' } | { kind: 'damaged' };
 
-async function lookAtKeys(folder: string, manifest: Manifest, passphrase: string | null): Promise<Keys> {
+async function checkKeys(folder: string, manifest: Manifest, passphrase: string | null): Promise<Keys> {
   if (!manifest.files.some(({ name }) => name === KEYS)) return { kind: 'none' };
   if (passphrase === null) return { kind: 'closed' };
   const sealed = await readSmall(path.join(folder, KEYS), MOST_KEY_PART_BYTES);

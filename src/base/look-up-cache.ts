@@ -1,13 +1,14 @@
 /**
  * A bounded memory of look-ups that must never be old: each answer is good for a short time, is dropped at once when
  * this process changes what lies behind it, and is fetched once however many ask. The short time is for changes made by
- * another process, such as a command working on the database itself.
+ * another process, such as a command that works on the database itself.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from './clock.ts';
 
 export interface LookUpCache<V> {
   get(key: string): Promise<V>;
-  /** The next `get` looks again, and nobody joins a look-up that began before this. */
+  /** Drops the answer. The next `get` looks again, and does not join a look-up that began before this. */
   forget(key: string): void;
 }
 
@@ -28,51 +29,37 @@ interface Entry<V> {
   freshUntil: number;
 }
 
-/** `load` gets the last answer, where there was one, so that what is dear to make can be taken over. Its failures are not kept. */
+/**
+ * Creates the memory. `load` gets the last answer, where there was one, so that what is dear to make can be taken over. Its
+ * failures are not kept. (The `fetch` of lru-cache stores an answer that comes after `delete`, which `forget` must not.)
+ */
 export function createLookUpCache<V>(
   deps: { clock: Clock },
   options: LookUpOptions<V>,
   load: (key: string, before: V | undefined) => Promise<V>,
 ): LookUpCache<V> {
-  const entries = new Map<string, Entry<V>>();
+  const entries = new LRUCache<string, Entry<V>>({ max: options.max });
 
   function look(key: string, before: V | undefined, now: number): Promise<V> {
     const answer = load(key, before);
     const entry: Entry<V> = { answer, value: undefined, settled: false, freshUntil: now + options.freshMs };
     entries.set(key, entry);
-    if (entries.size > options.max) dropOldest();
-    answer.then(
-      (value) => {
-        entry.value = value;
-        entry.settled = true;
-        if (options.keep?.(value) === false) drop(key, entry);
-      },
-      () => {
-        drop(key, entry);
-      },
-    );
+    const drop = (): void => {
+      if (entries.peek(key) === entry) entries.delete(key);
+    };
+    answer.then((value) => {
+      entry.value = value;
+      entry.settled = true;
+      if (options.keep?.(value) === false) drop();
+    }, drop);
     return answer;
-  }
-
-  function drop(key: string, entry: Entry<V>): void {
-    if (entries.get(key) === entry) entries.delete(key);
-  }
-
-  function dropOldest(): void {
-    for (const key of entries.keys()) {
-      entries.delete(key);
-      return;
-    }
   }
 
   return {
     get(key) {
       const now = deps.clock.monotonic();
       const entry = entries.get(key);
-      // A Map keeps the order of insertion, so putting an entry back makes it the youngest.
-      if (entry !== undefined) entries.delete(key);
       if (entry === undefined || (entry.settled && entry.freshUntil <= now)) return look(key, entry?.value, now);
-      entries.set(key, entry);
       return entry.answer;
     },
     forget(key) {

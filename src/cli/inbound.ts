@@ -4,6 +4,8 @@ import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { Command } from 'commander';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
+import { textFromHtml } from '../mail/text-from-html.ts';
+import type { ShownReport } from '../operator/inbound.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { examples } from './options.ts';
@@ -51,6 +53,7 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
       'posthorn inbound parse mails/*.eml --json | jq .kind',
       'posthorn inbound self-test',
       'posthorn inbound unverified',
+      'posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2',
     ),
   );
   inbound
@@ -83,6 +86,16 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
     'after',
     examples('posthorn inbound unverified', 'posthorn inbound unverified --json | jq .id'),
   );
+  inbound
+    .command('show')
+    .description('show a mail that came back as a mail program would: addresses, subject, text and files')
+    .argument('<report>', 'its id')
+    .option('--json', 'as one JSON object')
+    .action(async (id: string, { json }: { json?: true }) => {
+      const result = await context.operate((operator) => operator.call('inbound.show', { id }));
+      context.print(json, result, () => linesOfReport(result));
+    })
+    .addHelpText('after', examples('posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2'));
   const confirm = inbound
     .command('confirm')
     .description('believe an unverified report: the recipient is suppressed as if it had come with proof')
@@ -166,6 +179,25 @@ async function beginOf(file: string): Promise<Uint8Array> {
     await handle.close();
   }
 }
+
+/** Html is shown as text; a mail that cannot be parsed as its source. */
+function linesOfReport({ view, source }: ShownReport): string[] {
+  if (view === null) return ['This mail cannot be parsed. Its source:', '', ...printedLines(source ?? '')];
+  const fields = [
+    ['From', view.from],
+    ['To', view.to],
+    ['Cc', view.cc],
+    ['Date', view.date],
+    ['Subject', view.subject],
+  ].flatMap(([name, value]) => (value ? [`${name ?? ''}: ${printable(value)}`] : []));
+  const files = view.attachments.map(
+    ({ filename, content_type: type, size }) =>
+      `Attached: ${printable(filename || 'without a name')} (${printable(type)}, ${String(size)} bytes)`,
+  );
+  return [...fields, ...files, '', ...printedLines(view.text ?? textFromHtml(view.html ?? ''))];
+}
+
+const printedLines = (text: string): string[] => text.replaceAll('\t', '  ').split(/\r?\n/).map(printable);
 
 function rowsOf(file: string, { kind, recipients, feedback_type: type }: ReportRecord): Cell[][] {
   const what = type === null ? kind : `${kind} (${type})`;

@@ -13,12 +13,12 @@ export class Audit {
     this.#transport = transport;
   }
 
-  /** One page of the uses of keys, newest first. */
+  /** Returns one page of the audit log, newest first. */
   list(query?: AuditList['query'], options?: RequestOptions): Call<AuditList['answer']> {
     return this.#transport.call('GET', '/v1/audit', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all audit entries, page after page. */
   each(query?: AuditList['query'], options?: RequestOptions): AsyncGenerator<AuditEntry, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }

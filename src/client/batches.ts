@@ -1,4 +1,4 @@
-/** Bulk sends after they were accepted. */
+/** Bulk sends after their acceptance. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
@@ -14,22 +14,22 @@ export class Batches {
     this.#transport = transport;
   }
 
-  /** One, with its messages counted by status. */
+  /** Returns a batch with its messages counted by status. */
   get(id: string, options?: RequestOptions): Call<BatchStatus> {
     return this.#transport.call('GET', at`/v1/batches/${id}`, { options });
   }
 
-  /** One page, newest first. */
+  /** Returns one page, newest first. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/batches', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all batches, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<BatchStatus, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** Whatever of it has not been sent yet. */
+  /** Cancels the messages that are not sent yet. */
   cancel(id: string, options?: PostOptions): Call<BatchStatus> {
     return this.#transport.call('POST', at`/v1/batches/${id}/cancel`, { options });
   }

@@ -1,12 +1,12 @@
-/** A request on its way: a promise of the record, which also gives the response it came in. */
+/** A running request: a promise of the record that can also return the response. */
 
-/** What an answer says besides its body. */
+/** The status and headers of an answer. */
 export interface ResponseInfo {
   status: number;
   headers: Headers;
-  /** For support and the audit log. */
+  /** The id of the request, for support and the audit log. */
   requestId: string | null;
-  /** How many times the request was sent. */
+  /** Number of times that the request was sent. */
   tries: number;
 }
 
@@ -16,14 +16,14 @@ export interface Answer<Body> {
 }
 
 export interface Call<Body> extends Promise<Body> {
-  /** The record together with status and headers. */
+  /** Resolves to the record with status and headers. */
   withResponse(): Promise<Answer<Body>>;
 }
 
 export function callOf<Body>(answer: Promise<Answer<Body>>): Call<Body> {
   const record = answer.then(({ data }) => data);
   const withResponse = (): Promise<Answer<Body>> => {
-    // The caller waits for the other promise now: a failure is told there, and would else be reported as unhandled here.
+    // The caller waits for the other promise; without this, a failure would also be reported here as unhandled.
     record.catch(() => undefined);
     return answer;
   };

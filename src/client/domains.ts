@@ -14,7 +14,7 @@ export class Domains {
     this.#transport = transport;
   }
 
-  /** Adds a domain; `records` of the answer are to be published in its DNS. */
+  /** Adds a domain. Publish the `records` of the answer in its DNS. */
   create(body: Operations['createDomain']['body'], options?: PostOptions): Call<Domain> {
     return this.#transport.call('POST', '/v1/domains', { body, options });
   }
@@ -23,12 +23,12 @@ export class Domains {
     return this.#transport.call('GET', at`/v1/domains/${id}`, { options });
   }
 
-  /** One page of the verified ones; with `status: 'any'` of all. */
+  /** Returns one page of the verified domains; with `status: 'any'` of all. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/domains', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all domains, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Domain, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
@@ -41,7 +41,7 @@ export class Domains {
     return this.#transport.call('DELETE', at`/v1/domains/${id}`, { options });
   }
 
-  /** Asks DNS for the records now. */
+  /** Checks the DNS records now. */
   verify(id: string, options?: PostOptions): Call<Domain> {
     return this.#transport.call('POST', at`/v1/domains/${id}/verify`, { options });
   }

@@ -1,12 +1,12 @@
-/** What can go wrong, as classes: `error instanceof RateLimitError` tells the kind, `error.code` the exact cause. */
+/** The errors as classes: `error instanceof RateLimitError` tells the kind, `error.code` the exact cause. */
 import type { ErrorRecord } from './types.ts';
 
-/** Everything this package throws on purpose, mistakes in its use excepted (those are TypeErrors). */
+/** The base of all errors of this package, except TypeErrors for mistakes in its use. */
 export class PosthornError extends Error {
   override readonly name: string = 'PosthornError';
 }
 
-/** The codes of the service, and `unreadable_answer` for an error that is not in its form (of a proxy, say). */
+/** The codes of the service, and `unreadable_answer` for an error in another form (from a proxy, for example). */
 export type ErrorCode = ErrorRecord['code'] | 'unreadable_answer';
 
 /** The service refused the request. */
@@ -14,11 +14,11 @@ export class ApiError extends PosthornError {
   override readonly name: string = 'ApiError';
   readonly status: number;
   readonly code: ErrorCode;
-  /** The offending member, parameter or header, where one applies. */
+  /** The wrong member, parameter or header, or null. */
   readonly field: string | null;
-  /** For support and the audit log; null where something in between answered. */
+  /** The id of the request, for support and the audit log; null if another system answered. */
   readonly requestId: string | null;
-  /** Seconds after which the service wants to be asked again, or null. */
+  /** Seconds to wait before the next request, or null. */
   readonly retryAfter: number | null;
   readonly headers: Headers;
 
@@ -33,32 +33,32 @@ export class ApiError extends PosthornError {
   }
 }
 
-/** The request has a fault: 400, 413, 415. */
+/** The request is invalid: 400, 413, 415. */
 export class ValidationError extends ApiError {
   override readonly name = 'ValidationError';
 }
 
-/** The key is not good, or not good for this: 401, 403. */
+/** The key is invalid, or lacks a permission: 401, 403. */
 export class AuthError extends ApiError {
   override readonly name = 'AuthError';
 }
 
-/** It contradicts what is there: 409. */
+/** The request conflicts with the present state: 409. */
 export class ConflictError extends ApiError {
   override readonly name = 'ConflictError';
 }
 
-/** A limit or quota is used up: 429. */
+/** A rate limit or quota is used up: 429. */
 export class RateLimitError extends ApiError {
   override readonly name = 'RateLimitError';
 }
 
-/** A fault on the other side, most likely a passing one: 5xx. */
+/** A fault of the service, most likely a passing one: 5xx. */
 export class ServerError extends ApiError {
   override readonly name = 'ServerError';
 }
 
-/** No answer came, or not the whole of it. Whether the request was carried out is unknown; POSTs may be repeated with their key. */
+/** No complete answer came. Whether the request was carried out is unknown; POSTs may be repeated with their key. */
 export class NetworkError extends PosthornError {
   override readonly name = 'NetworkError';
   readonly kind: 'connection' | 'timeout';
@@ -69,7 +69,7 @@ export class NetworkError extends PosthornError {
   }
 }
 
-/** A webhook call that is not what it claims to be, or too old to be believed. Answer it with 400. */
+/** A webhook call that is forged, damaged or too old. Answer it with 400. */
 export class WebhookError extends PosthornError {
   override readonly name = 'WebhookError';
   readonly code: 'missing_header' | 'bad_timestamp' | 'too_old' | 'too_new' | 'bad_signature' | 'unreadable_body';
@@ -89,18 +89,19 @@ interface Refusal {
   headers: Headers;
 }
 
-/** The error that an answer stands for. `now`: milliseconds, for a Retry-After that names a date. */
+/** Returns the error of an answer. `now`: ms since the epoch, for a Retry-After with a date. */
 export function errorOf(status: number, headers: Headers, text: string, now: number): ApiError {
-  const told = envelopeOf(text);
+  const envelope = envelopeOf(text);
   const refusal: Refusal = {
     status,
-    code: told?.code ?? 'unreadable_answer',
-    field: told?.field ?? null,
-    requestId: told?.request_id ?? headers.get('x-request-id'),
+    code: envelope?.code ?? 'unreadable_answer',
+    field: envelope?.field ?? null,
+    requestId: envelope?.request_id ?? headers.get('x-request-id'),
     retryAfter: secondsOf(headers.get('retry-after'), now),
     headers,
   };
-  const message = told?.message ?? `HTTP ${status} without an error in the form of the service: is the base URL right?`;
+  const message =
+    envelope?.message ?? `HTTP ${status} without an error in the form of the service: is the base URL right?`;
   return new (classFor(status))(message, refusal);
 }
 
@@ -132,7 +133,7 @@ function envelopeOf(text: string): ErrorRecord | null {
   }
 }
 
-/** Retry-After is a number of seconds or a date (RFC 9110 section 10.2.3). */
+/** Reads Retry-After, a number of seconds or a date (RFC 9110 section 10.2.3). */
 function secondsOf(header: string | null, now: number): number | null {
   if (header === null) return null;
   if (/^\d{1,9}$/.test(header)) return Number(header);

@@ -1,4 +1,4 @@
-/** What happened to messages: page by page, or as it happens. */
+/** The events of messages: page by page, or as they happen. */
 import type { Call } from './call.ts';
 import type { MailEvent } from './event.ts';
 import type { RequestOptions, Transport } from './transport.ts';
@@ -6,7 +6,7 @@ import type { Operations, Page } from './types.ts';
 
 type Query = Operations['listEvents']['query'];
 
-/** Seconds that the service holds a request open while there is nothing new: its limit. */
+/** Seconds that the service waits for a new event, its limit. */
 const LONGEST_WAIT_S = 30;
 
 export class Events {
@@ -16,15 +16,15 @@ export class Events {
     this.#transport = transport;
   }
 
-  /** One page, oldest first. `next_cursor` is always there: it is the position reached. */
+  /** Returns one page, oldest first. `next_cursor` is always set: it is the position reached. */
   list(query?: Query, options?: RequestOptions): Call<Page<MailEvent>> {
-    const patienceMs = 1000 * (query?.wait ?? 0);
-    return this.#transport.call('GET', '/v1/events', { query, options, patienceMs });
+    const serverWaitMs = 1000 * (query?.wait ?? 0);
+    return this.#transport.call('GET', '/v1/events', { query, options, serverWaitMs });
   }
 
   /**
-   * All events from the oldest on, or those after `after` (a cursor or an event id), and then each new one as it happens. Ends
-   * only when the loop is left or the signal aborts; to go on another time, remember the id of the last event.
+   * Returns all events, or those after `after` (a cursor or an event id), and then each new one as it happens. Ends only when
+   * the loop is left or the signal aborts; to continue later, store the id of the last event.
    */
   async *stream(query?: Omit<Query, 'before'>, options?: RequestOptions): AsyncGenerator<MailEvent, void, undefined> {
     let after = query?.after;

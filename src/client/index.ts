@@ -1,4 +1,4 @@
-/** `posthorn-client`: everything a program that sends mail needs; no dependencies. See docs/client.md. */
+/** `posthorn-client`: the client of the API, without dependencies. See docs/client.md. */
 export { MailClient, type MailClientOptions } from './mail-client.ts';
 export { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
 export {

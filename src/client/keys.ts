@@ -14,7 +14,7 @@ export class Keys {
     this.#transport = transport;
   }
 
-  /** Makes a key. The answer is the only place where the whole key stands. */
+  /** Makes a key. Only this answer has the whole key. */
   create(body: Operations['createKey']['body'], options?: PostOptions): Call<Operations['createKey']['answer']> {
     return this.#transport.call('POST', '/v1/keys', { body, options });
   }
@@ -23,12 +23,12 @@ export class Keys {
     return this.#transport.call('GET', at`/v1/keys/${id}`, { options });
   }
 
-  /** One page. */
+  /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/keys', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all keys, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Key, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
@@ -37,7 +37,7 @@ export class Keys {
     return this.#transport.call('PATCH', at`/v1/keys/${id}`, { body, options });
   }
 
-  /** The key stops working at once. */
+  /** Ends the key at once. */
   revoke(id: string, options?: RequestOptions): Call<undefined> {
     return this.#transport.call('DELETE', at`/v1/keys/${id}`, { options });
   }

@@ -16,17 +16,17 @@ import { madeFor } from './types.ts';
 import { Webhooks } from './webhooks.ts';
 
 export interface MailClientOptions {
-  /** `ak_live_…` or `ak_test_…`; the environment's POSTHORN_API_KEY where not given. */
+  /** `ak_live_…` or `ak_test_…`; by default POSTHORN_API_KEY of the environment. */
   apiKey?: string | undefined;
-  /** Where the service is, without `/v1`: `https://mail.example.com`; the environment's POSTHORN_BASE_URL where not given. */
+  /** The address of the service without `/v1`: `https://mail.example.com`; by default POSTHORN_BASE_URL of the environment. */
   baseUrl?: string | undefined;
-  /** Milliseconds for one try; 30,000 where not given. */
+  /** Milliseconds for one try; 30,000 by default. */
   timeoutMs?: number | undefined;
-  /** Tries after the first, of requests that failed by a fault of the network, 429 or 5xx; 3 where not given. */
+  /** Tries after the first, of requests that failed with a network fault, 429 or 5xx; 3 by default. */
   maxRetries?: number | undefined;
-  /** Instead of the runtime's own: for a proxy, or for tests. */
+  /** Replaces the runtime's `fetch`: for a proxy, or for tests. */
   fetch?: typeof fetch | undefined;
-  /** Stands behind our own name in User-Agent: `shop/2.1`. */
+  /** Added to our own name in User-Agent: `shop/2.1`. */
   userAgent?: string | undefined;
 }
 
@@ -46,7 +46,7 @@ export class MailClient {
   readonly recipients: Recipients;
   readonly #transport: Transport;
 
-  /** Throws a TypeError where key or address are missing or malformed. `around` is for tests. */
+  /** Throws a TypeError if key or address is missing or malformed. `around` is for tests. */
   constructor(options: MailClientOptions = {}, around: Surroundings = surroundings) {
     const transport = new Transport(
       {
@@ -76,7 +76,7 @@ export class MailClient {
     this.#transport = transport;
   }
 
-  /** The OpenAPI document of the service. */
+  /** Returns the OpenAPI document of the service. */
   openapi(options?: RequestOptions): Call<Record<string, unknown>> {
     return this.#transport.call('GET', '/v1/openapi.json', { options });
   }

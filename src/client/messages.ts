@@ -1,4 +1,4 @@
-/** Sending mail and following it. */
+/** Sends mail and follows it. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
@@ -19,12 +19,12 @@ export class Messages {
     return this.#transport.call('POST', '/v1/messages', { body, options });
   }
 
-  /** Sends a message to each of `recipients`. What was refused is told entry by entry: `data[n].error`. */
+  /** Sends a message to each of `recipients`. Refused entries have an error: `data[n].error`. */
   sendBulk(body: BulkMessage, options?: PostOptions): Call<Batch> {
     return this.#transport.call('POST', '/v1/messages', { body, options });
   }
 
-  /** One message with its recipients, last attempts and last events; with `expand: 'content'` its body, too. */
+  /** Returns one message with its recipients, last attempts and last events; with `expand: 'content'` also its body. */
   get(
     id: string,
     query?: Operations['getMessage']['query'],
@@ -33,22 +33,22 @@ export class Messages {
     return this.#transport.call('GET', at`/v1/messages/${id}`, { query, options });
   }
 
-  /** One page, newest first. */
+  /** Returns one page, newest first. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/messages', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all messages, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Message, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** Moves the time of sending of a message that has not been tried yet. */
+  /** Moves the time of sending, before the first attempt. */
   update(id: string, body: Operations['updateMessage']['body'], options?: RequestOptions): Call<Message> {
     return this.#transport.call('PATCH', at`/v1/messages/${id}`, { body, options });
   }
 
-  /** Whatever of it has not been sent yet. */
+  /** Cancels the recipients that are not sent yet. */
   cancel(id: string, options?: PostOptions): Call<Message> {
     return this.#transport.call('POST', at`/v1/messages/${id}/cancel`, { options });
   }
@@ -58,27 +58,36 @@ export class Messages {
     return this.#transport.call('POST', at`/v1/messages/${id}/resend`, { options });
   }
 
-  /** Every SMTP attempt: whom we asked, what was said, how long it took. */
+  /** Returns every SMTP attempt: the server, its replies, the times. */
   attempts(id: string, options?: RequestOptions): Call<Operations['listMessageAttempts']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/attempts`, { options });
   }
 
-  /** Bounces, complaints and answers that came back for it by mail. */
+  /** Returns the reports: bounces, complaints and answers that came back by mail. */
   reports(id: string, options?: RequestOptions): Call<Operations['listMessageReports']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/reports`, { options });
   }
 
-  /** One of them, as it came. */
+  /** Returns the raw mail of a report. */
   rawReport(id: string, reportId: string, options?: RequestOptions): Call<Uint8Array> {
     return this.#transport.call('GET', at`/v1/messages/${id}/reports/${reportId}`, { isRaw: true, options });
   }
 
-  /** What it waits for, and until when. */
+  /** Returns the content of a report: subject, text, html and files. */
+  reportContent(
+    id: string,
+    reportId: string,
+    options?: RequestOptions,
+  ): Call<Operations['getMessageReportContent']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/reports/${reportId}/content`, { options });
+  }
+
+  /** Explains what each recipient waits for, and until when. */
   why(id: string, options?: RequestOptions): Call<Operations['explainMessage']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/why`, { options });
   }
 
-  /** The bytes that go to the recipient, header and signatures included. */
+  /** Returns the bytes that the recipient gets, with header and signatures. */
   raw(id: string, options?: RequestOptions): Call<Uint8Array> {
     return this.#transport.call('GET', at`/v1/messages/${id}/raw`, { isRaw: true, options });
   }
@@ -88,7 +97,7 @@ export class Messages {
     return this.#transport.call('DELETE', at`/v1/messages/${id}/content`, { options });
   }
 
-  /** The stored body. */
+  /** Returns the stored body. */
   content(id: string, options?: RequestOptions): Call<Operations['getMessageContent']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/content`, { options });
   }

@@ -1,7 +1,7 @@
-/** Walking a list page by page. */
+/** Reads a list page by page. */
 import type { Page } from './types.ts';
 
-/** Gives every entry from `first` on; asks for the next page when the last entry of one has been taken. */
+/** Returns every entry from `first` on; reads the next page after the last entry of one. */
 export async function* entriesOf<Entry>(
   read: (after: string | undefined) => Promise<Page<Entry>>,
   first: string | undefined,

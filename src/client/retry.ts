@@ -1,16 +1,19 @@
-/** When a failed request is tried again: after network faults, 429 and 5xx, never after another 4xx (the law's rule). */
+/** Decides when a failed request is tried again: after network faults, 429 and 5xx, never after another 4xx. */
 import { ApiError, NetworkError } from './errors.ts';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 8_000;
-/** A service that wants to be left alone for longer than this is told to the caller at once: a used-up quota may take a day. */
+/**
+ * The longest Retry-After that is waited for; a longer one is reported to the caller at once, since a used-up quota may take a
+ * day.
+ */
 export const LONGEST_RETRY_AFTER_S = 120;
-/** So that clients refused together do not come back together. */
+/** Random spread, so that clients refused at the same time do not come back at the same time. */
 const SPREAD_MS = 500;
 
 /**
- * Milliseconds to wait before the next try, or null where there must be none. `failures`: how many tries have failed, from 1;
- * `random`: from 0 to 1. Never earlier than Retry-After says; without it doubled each time, between half and the whole.
+ * Returns the milliseconds to wait before the next try, or null for no further try. `failures`: failed tries, from 1; `random`:
+ * from 0 to 1. Never shorter than Retry-After; without it the wait doubles each time, between half and the whole.
  */
 export function waitAfter(error: unknown, failures: number, random: number): number | null {
   if (error instanceof NetworkError) return backoff(failures, random);

@@ -1,4 +1,4 @@
-/** How much was sent, and what became of it; and making people be forgotten. */
+/** Statistics of sent mail, and the erasure of recipients. */
 import type { Call } from './call.ts';
 import type { RequestOptions, Transport } from './transport.ts';
 import type { Operations } from './types.ts';
@@ -25,7 +25,7 @@ export class Recipients {
     this.#transport = transport;
   }
 
-  /** Erases a person from all mail of the account. Numbers and the suppression list stay. */
+  /** Erases a person from all mail of the account. Statistics and the suppression list stay. */
   erase(email: string, options?: RequestOptions): Call<undefined> {
     return this.#transport.call('DELETE', at`/v1/recipients/${email}`, { options });
   }

@@ -1,4 +1,4 @@
-/** Streams: kinds of mail that are sent, paused and unsubscribed from apart. */
+/** Streams: kinds of mail with their own sending, pauses and unsubscriptions. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
@@ -18,17 +18,17 @@ export class Streams {
     return this.#transport.call('POST', '/v1/streams', { body, options });
   }
 
-  /** One page. */
+  /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/streams', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all streams, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Stream, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** Also pauses and resumes it: `{ paused: true }`. */
+  /** Changes a stream; also pauses and resumes it: `{ paused: true }`. */
   update(id: string, body: Operations['updateStream']['body'], options?: RequestOptions): Call<Stream> {
     return this.#transport.call('PATCH', at`/v1/streams/${id}`, { body, options });
   }

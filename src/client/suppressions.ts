@@ -1,4 +1,4 @@
-/** The addresses that are not mailed. */
+/** The suppression list: addresses that get no mail. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
@@ -14,7 +14,7 @@ export class Suppressions {
     this.#transport = transport;
   }
 
-  /** Adds an address; where it is on the list already, gives the old entry. */
+  /** Adds an address; if it is already on the list, returns the old entry. */
   create(
     body: Omit<NewSuppressions, 'emails' | 'email'> & { email: string },
     options?: PostOptions,
@@ -22,7 +22,7 @@ export class Suppressions {
     return this.#transport.call('POST', '/v1/suppressions', { body, options });
   }
 
-  /** Adds up to 1,000 addresses; what became of each stands in `data[n].result`. */
+  /** Adds up to 1,000 addresses; `data[n].result` has the result of each. */
   createMany(
     body: Omit<NewSuppressions, 'emails' | 'email'> & { emails: readonly string[] },
     options?: PostOptions,
@@ -30,22 +30,22 @@ export class Suppressions {
     return this.#transport.call('POST', '/v1/suppressions', { body, options });
   }
 
-  /** The entry of an address. `not_found`: it is mailed. */
+  /** Returns the entry of an address. `not_found`: it is not suppressed. */
   get(email: string, query?: Operations['getSuppression']['query'], options?: RequestOptions): Call<Suppression> {
     return this.#transport.call('GET', at`/v1/suppressions/${email}`, { query, options });
   }
 
-  /** One page, newest first. */
+  /** Returns one page, newest first. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/suppressions', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all entries, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Suppression, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** The address is mailed again. What a complaint put there goes only with `force: 'true'`. */
+  /** Removes an address; an entry made by a complaint only with `force: 'true'`. */
   delete(email: string, query?: Operations['deleteSuppression']['query'], options?: RequestOptions): Call<undefined> {
     return this.#transport.call('DELETE', at`/v1/suppressions/${email}`, { query, options });
   }

@@ -1,22 +1,22 @@
 /**
- * What the client takes from around it: the one door to time, timers, chance, the network and the environment, so that a test
- * can hold them all. Only globals that Node.js 20, Bun, Deno and edge workers share; nothing is imported.
+ * The only access to time, timers, randomness, the network and the environment, so that tests can replace them. Only globals
+ * that Node.js 20, Bun, Deno and edge workers share; nothing is imported.
  */
 
 export interface Surroundings {
   fetch: typeof fetch;
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Runs it once after so many milliseconds; gives the way to call it off. */
+  /** Runs `run` once after so many milliseconds; returns a function that cancels it. */
   after(ms: number, run: () => void): () => void;
-  /** From 0 up to, not including, 1. */
+  /** From 0 up to, but not including, 1. */
   random(): number;
   uuid(): string;
   environment(name: string): string | undefined;
 }
 
 export const surroundings: Surroundings = {
-  // Some runtimes want their own global as `this`.
+  // Some runtimes need their own global as `this`.
   fetch: (...asked) => globalThis.fetch(...asked),
   now: () => Date.now(),
   after(ms, run) {
@@ -25,7 +25,7 @@ export const surroundings: Surroundings = {
   },
   random: () => Math.random(),
   uuid: () => crypto.randomUUID(),
-  // Where there is no `process` (browsers, some edge workers) there is no environment either.
+  // Without `process` (browsers, some edge workers) there is no environment.
   environment: (name) =>
     (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[name],
 };

@@ -1,4 +1,4 @@
-/** Stored templates. Where an id is asked for, the alias does as well. */
+/** Stored templates. The alias can be used for the id. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
@@ -22,17 +22,17 @@ export class Templates {
     return this.#transport.call('GET', at`/v1/templates/${id}`, { query, options });
   }
 
-  /** One page. */
+  /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/templates', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all templates, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Template, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** Makes a new version; mail goes on with the published one. */
+  /** Makes a new version; mail keeps using the published one. */
   update(id: string, body: Operations['updateTemplate']['body'], options?: RequestOptions): Call<Template> {
     return this.#transport.call('PATCH', at`/v1/templates/${id}`, { body, options });
   }
@@ -41,7 +41,7 @@ export class Templates {
     return this.#transport.call('DELETE', at`/v1/templates/${id}`, { options });
   }
 
-  /** Mail uses the latest version from now on. */
+  /** Publishes the latest version: mail uses it from now on. */
   publish(id: string, options?: PostOptions): Call<Template> {
     return this.#transport.call('POST', at`/v1/templates/${id}/publish`, { options });
   }
@@ -50,7 +50,7 @@ export class Templates {
     return this.#transport.call('GET', at`/v1/templates/${id}/versions`, { options });
   }
 
-  /** What a mail with these variables would look like; sends nothing. */
+  /** Renders a mail with these variables; sends nothing. */
   render(
     body: Operations['renderTemplate']['body'],
     options?: PostOptions,

@@ -1,6 +1,6 @@
 /**
- * One request over HTTP: written once, so that every try sends the same bytes and the same Idempotency-Key; tried within its
- * time limit; tried again where that is allowed. The only file that calls `fetch`.
+ * Sends one request over HTTP: built once, so that every try sends the same bytes and the same Idempotency-Key; limited in
+ * time; repeated if allowed. The only file that calls `fetch`.
  */
 import { callOf, type Answer, type Call } from './call.ts';
 import { ApiError, errorOf, NetworkError } from './errors.ts';
@@ -8,40 +8,40 @@ import { waitAfter } from './retry.ts';
 import type { Surroundings } from './surroundings.ts';
 import { search, type Query } from './url.ts';
 
-/** What can be said with every request. */
+/** Options of every request. */
 export interface RequestOptions {
-  /** Ends the request, its tries and the waits between them; it then fails with the signal's reason. */
+  /** Ends the request with its tries and waits; it then fails with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Milliseconds for one try, the body included. */
+  /** Milliseconds for one try, with the body. */
   timeoutMs?: number | undefined;
   /** Tries after the first. */
   maxRetries?: number | undefined;
-  /** Headers besides those that the client sets. */
+  /** Further headers. */
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What can be said with a POST. */
+/** Options of a POST. */
 export interface PostOptions extends RequestOptions {
   /**
-   * Makes a repeated request harmless for 24 hours. A fresh UUIDv4 where not given; all tries of a request share it. Where the
-   * service has refused a request with this key before, the request is sent again with one that is made of it.
+   * Makes a repeated request harmless for 24 hours. By default a new UUIDv4; all tries of a request share it. If the service
+   * has already refused a request with this key, the request is sent with a key derived from it.
    */
   idempotencyKey?: string | undefined;
 }
 
-export interface Sending {
+export interface CallOptions {
   query?: Query | undefined;
   body?: unknown;
   options?: PostOptions | undefined;
-  /** The answer is no JSON: its bytes are given. */
+  /** The answer is not JSON: its bytes are returned. */
   isRaw?: true;
-  /** Milliseconds that the service itself may take before it answers, on top of the time limit. */
-  patienceMs?: number;
+  /** Milliseconds that the service itself may wait, added to the time limit. */
+  serverWaitMs?: number;
 }
 
 export interface TransportSettings {
   apiKey: string;
-  /** Without a slash at its end. */
+  /** The address without a final slash. */
   baseUrl: string;
   timeoutMs: number;
   maxRetries: number;
@@ -50,8 +50,8 @@ export interface TransportSettings {
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
-/** A request as it goes out at every try. */
-interface Written {
+/** A built request, the same for every try. */
+interface BuiltRequest {
   url: string;
   headers: Headers;
   init: RequestInit;
@@ -68,56 +68,56 @@ export class Transport {
     this.#around = around;
   }
 
-  call<Body>(method: Method, path: string, sending: Sending = {}): Call<Body> {
-    return callOf(this.#perform<Body>(method, path, sending));
+  call<Body>(method: Method, path: string, call: CallOptions = {}): Call<Body> {
+    return callOf(this.#perform<Body>(method, path, call));
   }
 
-  async #perform<Body>(method: Method, path: string, sending: Sending): Promise<Answer<Body>> {
-    const written = this.#written(method, path, sending);
-    const mostTries = 1 + (sending.options?.maxRetries ?? this.#settings.maxRetries);
+  async #perform<Body>(method: Method, path: string, call: CallOptions): Promise<Answer<Body>> {
+    const request = this.#build(method, path, call);
+    const mostTries = 1 + (call.options?.maxRetries ?? this.#settings.maxRetries);
     for (let tries = 1; ; tries++) {
       try {
-        const { status, headers, bytes } = await this.#try(written);
+        const { status, headers, bytes } = await this.#try(request);
         const response = { status, headers, requestId: headers.get('x-request-id'), tries };
         return {
-          data: (sending.isRaw === true ? bytes : this.#bodyOf(status, headers, textOf(bytes))) as Body,
+          data: (call.isRaw === true ? bytes : this.#bodyOf(status, headers, textOf(bytes))) as Body,
           response,
         };
       } catch (error) {
-        written.signal?.throwIfAborted();
-        if (method === 'POST' && takesNextKey(written.headers, error)) continue;
+        request.signal?.throwIfAborted();
+        if (method === 'POST' && takesNextKey(request.headers, error)) continue;
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
         if (wait === null) throw error;
-        await this.#wait(wait, written.signal);
+        await this.#wait(wait, request.signal);
       }
     }
   }
 
-  #written(method: Method, path: string, { query, body, options = {}, patienceMs = 0 }: Sending): Written {
+  #build(method: Method, path: string, { query, body, options = {}, serverWaitMs = 0 }: CallOptions): BuiltRequest {
     const { apiKey, baseUrl, timeoutMs, userAgent } = this.#settings;
-    // Throws a TypeError for what no header may hold: that is a mistake of the caller, and no fault of the network.
+    // Throws a TypeError for an invalid header: a mistake of the caller, not a network fault.
     const headers = new Headers({ Accept: 'application/json', 'User-Agent': userAgent, ...options.headers });
     headers.set('Authorization', `Bearer ${apiKey}`);
     if (body !== undefined) headers.set('Content-Type', 'application/json');
     if (method === 'POST') headers.set('Idempotency-Key', options.idempotencyKey ?? this.#around.uuid());
-    // A redirected POST would become a GET, and the key would go wherever the answer says.
+    // A redirected POST would become a GET, and the key would be sent to the redirect's target.
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
       url: `${baseUrl}${path}${search(query)}`,
       headers,
       init: body === undefined ? init : { ...init, body: JSON.stringify(body) },
-      timeoutMs: (options.timeoutMs ?? timeoutMs) + patienceMs,
+      timeoutMs: (options.timeoutMs ?? timeoutMs) + serverWaitMs,
       signal: options.signal,
     };
   }
 
-  /** Throws ApiError for a refusal, NetworkError where no whole answer came. */
+  /** Sends one try. Throws ApiError for a refusal, NetworkError without a complete answer. */
   async #try({
     url,
     init,
     timeoutMs,
     signal,
-  }: Written): Promise<{ status: number; headers: Headers; bytes: Uint8Array }> {
+  }: BuiltRequest): Promise<{ status: number; headers: Headers; bytes: Uint8Array }> {
     signal?.throwIfAborted();
     const controller = new AbortController();
     const abort = (): void => controller.abort(signal?.reason);
@@ -126,7 +126,8 @@ export class Transport {
       state.isLate = true;
       controller.abort();
     });
-    // Listened to for this try only: AbortSignal.any() would keep each try alive as long as the caller's signal on Node.js 20.
+    // Listened to for this try only: on Node.js 20 AbortSignal.any() would keep each try in memory as long as the caller's
+    // signal.
     signal?.addEventListener('abort', abort, { once: true });
     try {
       const response = await this.#around.fetch(url, { ...init, signal: controller.signal });
@@ -144,7 +145,7 @@ export class Transport {
     }
   }
 
-  /** A text that is no JSON is of something in between, which answers in the place of the service. */
+  /** Reads the body. A text that is not JSON comes from another system in between. */
   #bodyOf(status: number, headers: Headers, text: string): unknown {
     if (text === '') return undefined;
     try {
@@ -170,13 +171,13 @@ export class Transport {
 }
 
 const KEY = 'Idempotency-Key';
-/** The service takes keys up to this length. */
+/** Characters of the longest key. */
 const LONGEST_KEY = 255;
 
 /**
- * A refusal that is given again for its Idempotency-Key would be given for a day, whatever has changed since: a domain was verified,
- * an address corrected. Nothing was done for it, so the request may go on under another key. That key is made of the old one
- * and the time of the refusal: whoever comes later with the old key finds the same next one, and nothing is done twice.
+ * Changes the key after a replayed refusal. The service would repeat the refusal for a day, although its cause may be gone: a
+ * domain was verified, an address corrected. Nothing was done for it, so the request may use another key. That key is made from
+ * the old one and the time of the refusal: a later request with the old key finds the same next key, and nothing is done twice.
  */
 function takesNextKey(headers: Headers, error: unknown): boolean {
   if (!(error instanceof ApiError) || error.status >= 500 || error.status === 429) return false;
@@ -191,7 +192,7 @@ function takesNextKey(headers: Headers, error: unknown): boolean {
 
 const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 
-/** What `fetch` throws, whatever the runtime calls it, means that there was no answer. */
+/** Returns the NetworkError for any error of `fetch`. */
 function asNetworkError(error: unknown): Error {
   if (error instanceof ApiError) return error;
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;

@@ -1251,6 +1251,9 @@ export interface Content {
   /** Id of the message. */
   message_id: string;
 
+  /** `parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty where it cannot be parsed. `nothing`: the content is not stored any more. */
+  stored: Open<'parts' | 'mail' | 'nothing'>;
+
   /** HTML body. */
   html: string | null;
 
@@ -1314,6 +1317,53 @@ export interface Report {
 
   /** False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it. */
   verified: boolean;
+}
+
+/** A mail that came back, as a mail program shows it. */
+export interface ReportContent {
+  object: 'report_content';
+
+  /** Id of the report. */
+  report_id: string;
+
+  /** Its subject. */
+  subject: string;
+
+  /** Its From field, which anybody can have written. */
+  from: string;
+
+  /** Its To field. */
+  to: string;
+
+  /** Its Cc field. */
+  cc: string;
+
+  /** Its Date field; null where it has none that can be read. */
+  date: string | null;
+
+  /** Its text, with that of a delivery status and of the mail that it brings back. */
+  text: string | null;
+
+  /** Its HTML, written by a stranger: show it only in a sandboxed frame. */
+  html: string | null;
+
+  /** The attached files. */
+  attachments: {
+    /** Name of the file. */
+    filename: string;
+
+    /** Media type. */
+    content_type: string;
+
+    /** What `cid:` in the html calls it. */
+    content_id: string | null;
+
+    /** Whether it is shown within the mail. */
+    disposition: Open<'attachment' | 'inline'>;
+
+    /** Bytes. */
+    size: number;
+  }[];
 }
 
 /** A bulk send, with its messages by status. */
@@ -2874,6 +2924,9 @@ export interface Operations {
 
   /** Read a mail that came back */
   getMessageReport: { answer: undefined };
+
+  /** Read what a mail that came back says */
+  getMessageReportContent: { answer: ReportContent };
 
   /** Read the source of a message */
   getMessageRaw: { answer: undefined };

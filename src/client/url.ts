@@ -1,20 +1,20 @@
-/** Paths and query strings as the API reads them. */
+/** Writes paths and query strings for the API. */
 
 export type Query = Readonly<Record<string, unknown>>;
 
-/** A path with its parts encoded. Throws a TypeError for a part that would lead somewhere else. */
+/** Returns a path with its parts encoded. Throws a TypeError for a part that would change the path. */
 export function at(words: TemplateStringsArray, ...parts: readonly string[]): string {
   return words.reduce((path, word, index) => `${path}${segment(parts[index - 1])}${word}`);
 }
 
-/** An empty part would name the list instead of an entry; dots would be taken out of the URL. */
+/** Encodes one part. An empty part would name the list instead of an entry; dots would be removed from the URL. */
 function segment(part: string | undefined): string {
   if (typeof part !== 'string' || part === '' || part === '.' || part === '..')
     throw new TypeError(`An id is needed, not ${JSON.stringify(part)}`);
   return encodeURIComponent(part);
 }
 
-/** `?…`, or nothing. Undefined and null members are left out. */
+/** Returns `?…`, or an empty text. Undefined and null members are left out. */
 export function search(query: Query = {}): string {
   const pairs = Object.entries(query).flatMap(([name, value]) => pairsOf(name, value));
   return pairs.length === 0 ? '' : `?${pairs.map((pair) => pair.map(encodeURIComponent).join('=')).join('&')}`;

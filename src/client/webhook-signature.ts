@@ -1,28 +1,29 @@
 /**
- * Is a webhook call ours? Standard Webhooks 1.0: an HMAC-SHA256 over id, time and the raw body, base64, one of several in
- * `webhook-signature` while a secret is being rotated. WebCrypto, so that it runs everywhere; it compares in constant time.
+ * Verifies webhook calls by Standard Webhooks 1.0: an HMAC-SHA256 over id, time and the raw body, base64, one of several in
+ * `webhook-signature` while a secret is rotated. It uses WebCrypto, which all runtimes have and which compares in constant
+ * time.
  */
 import { WebhookError } from './errors.ts';
 import type { MailEvent } from './event.ts';
 import { surroundings } from './surroundings.ts';
 
-/** Headers as a Request or as Node.js has them. */
+/** The headers of a Request or of Node.js. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 export interface VerifyOptions {
-  /** How far the call's time may be from ours, either way, in milliseconds. 5 minutes where not given. */
+  /** How far the call's time may differ from ours, in milliseconds; 5 minutes by default. */
   toleranceMs?: number | undefined;
-  /** Milliseconds since the epoch; the clock's where not given. */
+  /** Milliseconds since the epoch; by default the clock's time. */
   now?: number | undefined;
 }
 
 const TOLERANCE_MS = 300_000;
-/** Far more than a rotation needs; so that nobody makes us calculate for long. */
+/** Signatures that are checked: more than a rotation needs, and a limit for hostile calls. */
 const MOST_SIGNATURES = 10;
 
 /**
- * The event of a call, once it is certain that we sent it. `rawBody` must be the body as it arrived, before any parsing;
- * `secret` is the endpoint's, or several of them. Throws WebhookError. The same event may come more than once: its `id` stays.
+ * Returns the event of a verified call. `rawBody` must be the body as it arrived, before any parsing; `secret` is that of the
+ * endpoint, or several. Throws WebhookError. The same event may come more than once, with the same `id`.
  */
 export async function verifyWebhook(
   rawBody: string | Uint8Array,
@@ -48,25 +49,25 @@ function needed(headers: WebhookHeaders, name: string): string {
   return value;
 }
 
-/** Names in any case. */
+/** Finds a header, whatever its case. */
 function fromRecord(headers: Exclude<WebhookHeaders, Headers>, name: string): string | null {
   const found = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
   return typeof found === 'string' ? found : (found?.[0] ?? null);
 }
 
-/** An old call may be a true one that somebody plays again. */
+/** Refuses old calls, which could be genuine ones sent again by an attacker. */
 function checkTime(timestamp: string, now: number, toleranceMs: number): void {
-  if (!/^\d{1,12}$/.test(timestamp)) throw new WebhookError('bad_timestamp', 'webhook-timestamp is no Unix time');
+  if (!/^\d{1,12}$/.test(timestamp)) throw new WebhookError('bad_timestamp', 'webhook-timestamp is not a Unix time');
   const age = now - Number(timestamp) * 1000;
   if (age > toleranceMs) throw new WebhookError('too_old', `The call was signed ${Math.round(age / 1000)} s ago`);
   if (-age > toleranceMs)
     throw new WebhookError('too_new', `The call is from ${Math.round(-age / 1000)} s ahead: is the clock right?`);
 }
 
-/** A secret that cannot be read is a mistake of ours, not of the call. */
+/** Reads a secret. An unreadable one is a mistake of the caller, not of the call. */
 function bytesOfSecret(secret: string): Uint8Array<ArrayBuffer> {
   const bytes = fromBase64(secret.replace(/^whsec_/, ''));
-  if (bytes === null || bytes.length === 0) throw new TypeError('A webhook secret is `whsec_` and base64');
+  if (bytes === null || bytes.length === 0) throw new TypeError('A webhook secret must be `whsec_` and base64');
   return bytes;
 }
 
@@ -105,13 +106,13 @@ function joined(head: Uint8Array, tail: Uint8Array): Uint8Array<ArrayBuffer> {
   return all;
 }
 
-/** The signature says that the service wrote it; what is checked here is only that it is an event at all. */
+/** Reads the event. The signature proves that the service wrote it; only its form is checked. */
 function eventOf(body: Uint8Array): MailEvent {
   try {
     const event = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body)) as Partial<MailEvent> | null;
     if (typeof event?.type === 'string' && typeof event.data === 'object') return event as MailEvent;
   } catch {
-    // Told below, like a body that is JSON but no event.
+    // Reported below, like a JSON body that is not an event.
   }
-  throw new WebhookError('unreadable_body', 'The body is no event');
+  throw new WebhookError('unreadable_body', 'The body is not an event');
 }

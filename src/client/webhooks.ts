@@ -1,4 +1,4 @@
-/** Endpoints that are told of events, and the check of what they are told. */
+/** Webhook endpoints, and the verification of calls to them. */
 import type { Call } from './call.ts';
 import type { EventType, MailEvent } from './event.ts';
 import { entriesOf } from './pages.ts';
@@ -29,7 +29,7 @@ export class Webhooks {
     this.#transport = transport;
   }
 
-  /** The event of a call to your endpoint, once it is certain who sent it. Throws WebhookError. See `verifyWebhook`. */
+  /** Returns the event of a verified call to your endpoint. Throws WebhookError. See `verifyWebhook`. */
   verify(
     rawBody: string | Uint8Array,
     headers: WebhookHeaders,
@@ -39,7 +39,7 @@ export class Webhooks {
     return verifyWebhook(rawBody, headers, secret, options);
   }
 
-  /** Registers an endpoint. The answer has the secret. */
+  /** Registers an endpoint. The answer has its secret. */
   create(body: NewWebhook, options?: PostOptions): Call<CreatedWebhook> {
     return this.#transport.call('POST', '/v1/webhooks', { body, options });
   }
@@ -48,17 +48,17 @@ export class Webhooks {
     return this.#transport.call('GET', at`/v1/webhooks/${id}`, { options });
   }
 
-  /** One page. */
+  /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
     return this.#transport.call('GET', '/v1/webhooks', { query, options });
   }
 
-  /** All of them, page after page. */
+  /** Returns all endpoints, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Webhook, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
-  /** Also pauses and resumes it: `{ enabled: false }`. */
+  /** Changes an endpoint; also pauses and resumes it: `{ enabled: false }`. */
   update(id: string, body: WebhookChanges, options?: RequestOptions): Call<Webhook> {
     return this.#transport.call('PATCH', at`/v1/webhooks/${id}`, { body, options });
   }
@@ -67,7 +67,7 @@ export class Webhooks {
     return this.#transport.call('DELETE', at`/v1/webhooks/${id}`, { options });
   }
 
-  /** One page of the attempts of the last 30 days: what was sent, what the endpoint said. */
+  /** Returns one page of the calls of the last 30 days: what was sent, what the endpoint answered. */
   deliveries(id: string, query?: Deliveries['query'], options?: RequestOptions): Call<Deliveries['answer']> {
     return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query, options });
   }
@@ -77,17 +77,17 @@ export class Webhooks {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/deliveries/${deliveryId}/resend`, { options });
   }
 
-  /** Calls the endpoint with a sample event, and says what came of it. */
+  /** Calls the endpoint with a sample event and returns the result. */
   test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<WebhookDelivery> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/test`, { body, options });
   }
 
-  /** Tells the events of a span of time again, in the background. */
+  /** Sends the events of a time span again, in the background. */
   replay(id: string, body: NewWebhookReplay, options?: PostOptions): Call<WebhookReplay> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/replay`, { body, options });
   }
 
-  /** One page of the replays, and how far they are. */
+  /** Returns one page of the replays with their progress. */
   replays(id: string, query?: Replays['query'], options?: RequestOptions): Call<Replays['answer']> {
     return this.#transport.call('GET', at`/v1/webhooks/${id}/replays`, { query, options });
   }

@@ -1,5 +1,5 @@
 /**
- * How a rule about refusals is written: which replies it is about, and what they mean. The shipped ones stand in
+ * The form of a classification rule: the replies that it is about, and their meaning. The shipped rules are in
  * config/bounce-rules.json; an operator's own, in files of the same form, are asked before them.
  */
 import { z } from 'zod';
@@ -27,7 +27,7 @@ export const bounceReasons = [
   'other',
 ] as const;
 
-/** Where in the session it was said; `report` is a bounce mail. */
+/** The phase of the session; `report` is a bounce mail. */
 export const refusalPhases = [
   'connect',
   'banner',
@@ -41,7 +41,7 @@ export const refusalPhases = [
   'report',
 ] as const;
 
-/** Entries of one list; phrases of a file that nobody wrote by hand would make the engine slow. */
+/** Entries of one list; more phrases would make the engine slow. */
 const MOST = 200;
 const listOf = <T extends z.ZodType>(item: T, expected: string) =>
   z
@@ -65,19 +65,19 @@ const PART = 'a lower-case text of 3 to 100 characters';
 const WHY = 'a text of at most 500 characters';
 const NAME = 'a name of lower-case letters, digits and hyphens, at most 64';
 
-/** All members that are given must fit; of the entries of one member, any. */
+/** A rule fits if all its members fit; of a member with several entries, one. */
 export const bounceRule = z.strictObject(
   {
     name: z.string({ error: NAME }).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, { error: NAME }),
-    /** For who reads the rule. */
+    /** An explanation for readers of the rule. */
     why: z.string({ error: WHY }).max(500, { error: WHY }).optional(),
     class: z.enum(bounceClasses, { error: bounceClasses.join(', ') }),
     reason: z.enum(bounceReasons, { error: bounceReasons.join(', ') }),
-    /** Phrases (base/phrase.ts), one of which is said. */
+    /** Phrases (base/phrase.ts), one of which must occur. */
     text: phrases.optional(),
-    /** Phrases none of which is said. */
+    /** Phrases none of which may occur. */
     not: phrases.optional(),
-    /** Parts of host names and links in the reply, of which one is there. */
+    /** Parts of host names and links, one of which must occur. */
     names: listOf(
       z.string({ error: PART }).min(3, { error: PART }).max(100, { error: PART }).lowercase({ error: PART }),
       'a list of parts of names',
@@ -94,15 +94,15 @@ export const bounceRule = z.strictObject(
       }),
       CODE,
     ).optional(),
-    /** Names of config/operators.json; fits, too, where no host is known. */
+    /** Names of config/operators.json; also fits if no host is known. */
     operators: listOf(
       z.string({ error: 'the name of an operator' }).max(64, { error: 'the name of an operator' }),
       'a list of operators',
     ).optional(),
     phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),
-    /** Whether it is a matter of our own set-up, which the log warns of. */
+    /** True if our own set-up is the cause, of which the log warns. */
     infrastructure: z.boolean({ error: 'true or false' }).optional(),
-    /** Whether the next try will probably pass. */
+    /** True if the next attempt will probably pass. */
     greylisting: z.boolean({ error: 'true or false' }).optional(),
   },
   { error: 'a rule with name, class, reason and what it is about' },
@@ -110,7 +110,7 @@ export const bounceRule = z.strictObject(
 
 export type BounceRule = Readonly<z.output<typeof bounceRule>>;
 
-/** An operator's own file. A rule that fits everything would silence all that follow. */
+/** The form of an operator's own file. A rule that fits everything is refused, because it would hide all that follow. */
 export const bounceRuleFile = z.strictObject(
   {
     rules: z

@@ -1,11 +1,11 @@
-/** The operator's own rules for reading refusals (`delivery.bounceRules`), read at start and again at a reload. */
+/** Reads the operator's own classification rules (`delivery.bounceRules`), at the start and at a reload. */
 import type { z } from 'zod';
 import { parseDocument } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
 import { bounceRuleFile, type BounceRule } from './bounce-rule.ts';
 import { ConfigError, readText } from './load.ts';
 
-/** The rules of all files, in their order. Throws ConfigError with every mistake in them. */
+/** Returns the rules of all files, in their order. Throws ConfigError with every mistake. */
 export function readBounceRules(files: readonly string[]): BounceRule[] {
   const read = files.map(readRuleFile);
   const mistakes = read.flatMap((file) => file.mistakes);
@@ -22,27 +22,27 @@ function readRuleFile(file: string): RuleFile {
   const reading = readText(file);
   if (reading.kind !== 'ok') {
     const why = reading.kind === 'absent' ? 'found none' : reading.why;
-    return bad(file, ['expected a readable file of rules: ' + why]);
+    return withMistakes(file, ['expected a readable file of rules: ' + why]);
   }
   const document = parseDocument(reading.text, { prettyErrors: true });
   const faults = document.errors.map(({ message }) => message.split('\n')[0] ?? message);
-  if (faults.length > 0) return bad(file, faults);
+  if (faults.length > 0) return withMistakes(file, faults);
   const written: unknown = treeOf(document);
   const checked = bounceRuleFile.safeParse(written);
   return checked.success
     ? { rules: checked.data.rules, mistakes: [] }
-    : bad(
+    : withMistakes(
         file,
         checked.error.issues.map((issue) => mistakeOf(issue, written)),
       );
 }
 
-const bad = (file: string, mistakes: readonly string[]): RuleFile => ({
+const withMistakes = (file: string, mistakes: readonly string[]): RuleFile => ({
   rules: [],
   mistakes: mistakes.map((mistake) => `delivery.bounceRules: ${file}: ${mistake}`),
 });
 
-/** Aliases that multiply are no rules: the schema refuses what stands in their place. */
+/** Too many aliases give a text, which the schema refuses. */
 function treeOf(document: ReturnType<typeof parseDocument>): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 });
@@ -51,7 +51,7 @@ function treeOf(document: ReturnType<typeof parseDocument>): unknown {
   }
 }
 
-/** `rules[3] (no-such-user) text: expected a phrase (...)`. */
+/** Writes a mistake: `rules[3] (no-such-user) text: expected a phrase (...)`. */
 function mistakeOf(issue: z.core.$ZodIssue, written: unknown): string {
   const [, index] = issue.path;
   const name = typeof index === 'number' ? valueAt(written, ['rules', index, 'name']) : undefined;

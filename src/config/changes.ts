@@ -1,10 +1,10 @@
-/** Which settings differ between two readings, and which of them a running program can take over. */
+/** Compares two readings of the settings: which differ, and which of these a running program can apply. */
 import { isDeepStrictEqual } from 'node:util';
 import { valueAt } from '../base/schema-path.ts';
 import { listSettings } from './schema.ts';
 import type { Config } from './schema.ts';
 
-/** Settings that are looked at again on SIGHUP; the certificate is read again even where its files have the same names. */
+/** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
 const RELOADABLE: ReadonlySet<string> = new Set([
   'log.level',
   'delivery.bounceRules',
@@ -15,7 +15,7 @@ const RELOADABLE: ReadonlySet<string> = new Set([
 ]);
 
 export interface Changes {
-  /** Paths of settings that differ and are taken over. */
+  /** Paths of settings that differ and are applied. */
   applied: string[];
   /** Paths of settings that differ and need a restart. */
   needRestart: string[];

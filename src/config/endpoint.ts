@@ -1,4 +1,4 @@
-/** Reads what settings say about where something is: addresses, networks, host names, `host:port`. */
+/** Reads addresses, networks, host names and `host:port` of settings. */
 import { isIP } from 'node:net';
 
 export interface Endpoint {
@@ -7,12 +7,12 @@ export interface Endpoint {
   port: number | null;
 }
 
-/** True for an IPv4 or IPv6 address in its usual form, without brackets or zone. */
+/** Returns true for an IPv4 or IPv6 address in its usual form, without brackets or zone. */
 export function isIp(text: string): boolean {
   return isIP(text) !== 0 && !text.includes('%');
 }
 
-/** True for an address (`10.0.0.1`) or a CIDR range (`10.0.0.0/8`). */
+/** Returns true for an address (`10.0.0.1`) or a CIDR range (`10.0.0.0/8`). */
 export function isNetwork(text: string): boolean {
   const [address = '', bits, ...rest] = text.split('/');
   if (!isIp(address) || rest.length > 0) return false;
@@ -21,14 +21,17 @@ export function isNetwork(text: string): boolean {
 
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
 
-/** True for a DNS name of LDH labels (RFC 1123 section 2.1) whose last label is not a number: that would be a mistyped address. */
+/**
+ * Returns true for a DNS name of LDH labels (RFC 1123 section 2.1) whose last label is not a number, which would be a mistyped
+ * address.
+ */
 export function isHostName(text: string): boolean {
   if (text.length > 253) return false;
   const labels = text.split('.');
   return labels.every((label) => LABEL.test(label)) && !/^\d+$/.test(labels.at(-1) ?? '');
 }
 
-/** Reads `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; null where it is none of them. */
+/** Reads `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; returns null for any other text. */
 export function parseEndpoint(text: string): Endpoint | null {
   if (text.length > 300) return null;
   if (isIP(text) === 6) return { host: text, port: null };

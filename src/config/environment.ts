@@ -1,6 +1,6 @@
 /**
- * Environment variables as settings: `delivery.dnsServers` is `POSTHORN_DELIVERY__DNS_SERVERS`, or `..._FILE` with the path
- * of a file that holds the value. Files and the environment itself are handed in.
+ * Reads settings from environment variables: `delivery.dnsServers` is `POSTHORN_DELIVERY__DNS_SERVERS`, or `..._FILE` with the
+ * path of a file that has the value. Files and the environment are parameters.
  */
 import { nearest } from '../base/spelling.ts';
 import type { SettingEntry } from './schema.ts';
@@ -8,16 +8,16 @@ import type { Form } from './kind.ts';
 
 const PREFIX = 'POSTHORN_';
 
-/** Variables of this prefix that are not settings: they belong to the command line, to clients and to the tests. */
+/** Variables with this prefix that are not settings: for the command line, clients and tests. */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(
   ['CONFIG', 'API_KEY', 'BASE_URL', 'CORPORA'].map((name) => PREFIX + name),
 );
 
-/** One value that was written somewhere, as YAML would have given it. */
+/** One written value, as YAML would give it. */
 export interface Written {
   path: string;
   value: unknown;
-  /** Where it came from, for error lines: a variable or a file name. */
+  /** The origin for error lines: a variable or a file name. */
   origin: string;
 }
 
@@ -30,7 +30,7 @@ export interface EnvironmentReading {
   mistakes: string[];
 }
 
-/** The variable of a setting: `http.publicUrl` is `POSTHORN_HTTP__PUBLIC_URL`. */
+/** Returns the variable of a setting: `http.publicUrl` is `POSTHORN_HTTP__PUBLIC_URL`. */
 export function variableOf(path: string): string {
   const words = path.replaceAll('.', '__').replaceAll(/[A-Z]/g, (capital) => `_${capital}`);
   return PREFIX + words.toUpperCase();
@@ -74,12 +74,12 @@ function readIndirect(
     );
 }
 
-/** A setting's value from text, wherever the text was found. */
+/** Reads a setting's value from text. */
 export function writtenAs({ path, note }: SettingEntry, text: string, origin: string): Written {
   return { path, value: fromText(note.form, text), origin };
 }
 
-/** Text as the YAML value it stands for; what does not fit stays text, and the schema says what was expected. */
+/** Returns the YAML value of the text. A text that does not fit stays text, and the schema reports what it expected. */
 function fromText(form: Form, text: string): unknown {
   switch (form) {
     case 'text':

@@ -1,31 +1,34 @@
 /**
- * The kinds of value a setting can have: durations, sizes, ports, lists and so on. Each knows how it is written, what it
- * becomes, and how to say what it expected.
+ * The kinds of value that a setting can have: durations, sizes, ports, lists and so on. Each defines its written form, its
+ * value, and the text of what it expects.
  */
 import { z } from 'zod';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
 import { isRouteKey, parseRoute, ROUTE_FORMS } from './route.ts';
 import type { Route } from './route.ts';
 
-/** How a value stands in YAML, and therefore how the text of an environment variable becomes one. */
+/** The form of a value in YAML, which decides how the text of an environment variable is read. */
 export type Form = 'number' | 'flag' | 'text' | 'list' | 'map';
 
-/** One kind of value: `schema` turns what is written into what the program uses. Each call makes a schema of its own, since notes hang on it (setting.ts). */
+/**
+ * One kind of value: `schema` turns the written form into the value. Each call makes a new schema, because notes are attached
+ * to it (setting.ts).
+ */
 export interface Kind<T> {
   form: Form;
-  /** Follows "expected" in error lines; singular, lower case. */
+  /** The text after "expected" in error lines; singular, lower case. */
   expected: string;
-  /** How to show a loaded number: durations are held in milliseconds, sizes in bytes. */
+  /** The unit of a loaded number: durations are in milliseconds, sizes in bytes. */
   unit: 'ms' | 'bytes' | null;
   schema: z.ZodType<T>;
 }
 
-/** A kind that may be left without a value; `fallback` is then null. */
+/** Makes a kind that may have no value; its `fallback` is then null. */
 export function optional<T>(kind: Kind<T>): Kind<T | null> {
   return { ...kind, schema: kind.schema.nullable() };
 }
 
-/** The error of a strict object: what it expects, but of a member it does not know zod's own, which names that member. */
+/** The error of a strict object: the expected form, or zod's own for an unknown member, which names it. */
 export const orUnknown =
   (expected: string) =>
   (issue: { code: string }): string | undefined =>
@@ -59,7 +62,7 @@ function whole(min: number, max: number, error: string): z.ZodType<number> {
 const DURATION = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
 const DURATION_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A duration such as `90s`, held in milliseconds. A bare number is refused: its unit would be a guess. */
+/** A duration such as `90s`, kept in milliseconds. A bare number is refused: its unit would be a guess. */
 export function duration(min: string, max: string): Kind<number> {
   const [least, most] = [toMs(min), toMs(max)];
   const expected = `a duration from ${min} to ${max} (units ms, s, m, h, d)`;
@@ -79,7 +82,7 @@ function toMs(text: string): number | null {
 const SIZE = /^(\d{1,15})(B|KiB|MiB|GiB|TiB)?$/;
 const SIZE_BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
 
-/** A size such as `25MiB` or a plain number of bytes, held in bytes. */
+/** A size such as `25MiB` or a plain number of bytes, kept in bytes. */
 export function size(min: string, max: string): Kind<number> {
   const [least, most] = [toBytes(min), toBytes(max)];
   const expected = `a size from ${min} to ${max} (units B, KiB, MiB, GiB, TiB)`;
@@ -101,7 +104,7 @@ export function oneOf<const T extends string>(...values: readonly T[]): Kind<T> 
   return { form: 'text', expected, unit: null, schema: z.enum(values, { error: expected }) };
 }
 
-/** A text that `accept` approves of; `accept` gives its normal form, or null. At most 4,096 characters, no control characters. */
+/** A text that `accept` takes; `accept` returns its normal form, or null. At most 4,096 characters, no control characters. */
 export function text(expected: string, accept: (text: string) => string | null): Kind<string> {
   const schema = read(expected, (written) => {
     const usable = typeof written === 'string' && written.length > 0 && written.length <= 4096 && isPrintable(written);
@@ -119,7 +122,7 @@ export const filePath = (): Kind<string> => text('a file path', (written) => wri
 export const hostName = (): Kind<string> =>
   text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));
 
-/** A secret that travels in an Authorization field. */
+/** A secret for an Authorization header. */
 export const bearerToken = (): Kind<string> =>
   text('16 to 256 letters, digits or -._~+/', (written) =>
     /^[A-Za-z0-9._~+/-]{16,256}$/.test(written) ? written : null,
@@ -154,7 +157,7 @@ export const webAddress = (): Kind<string> =>
     return plain ? url.href.replace(/\/$/, '') : null;
   });
 
-/** A list; `most` entries at most, at least `least`. */
+/** A list of `least` to `most` entries. */
 export function list<T>(item: Kind<T>, most: number, least = 0): Kind<T[]> {
   const number = least > 0 ? `${least} to ${most}` : `at most ${most}`;
   const expected = `a list of ${number} entries, each ${item.expected}`;
@@ -165,7 +168,7 @@ export function list<T>(item: Kind<T>, most: number, least = 0): Kind<T[]> {
   return { form: 'list', expected, unit: item.unit, schema };
 }
 
-/** A map whose keys `isKey` approves of; at most 10,000 entries. `normalKey` makes keys comparable. */
+/** A map with keys that `isKey` accepts; at most 10,000 entries. */
 export function map<T>(
   value: z.ZodType<T>,
   about: { expected: string; key: string; isKey: (key: string) => boolean },
@@ -178,7 +181,7 @@ export function map<T>(
   return { form: 'map', expected, unit: null, schema };
 }
 
-/** `delivery.routes`: domain, or `*`, to a route. Keys are held in lower case. */
+/** `delivery.routes`: a domain, or `*`, and its route. Keys are kept in lower case. */
 export function routes(): Kind<Record<string, Route>> {
   const route = z.unknown().transform((written, context) => {
     const reading = parseRoute(written);
@@ -201,7 +204,7 @@ function read<T>(expected: string, parse: (written: unknown) => T | null): z.Zod
   });
 }
 
-/** A duration as one would write it: 5400000 is `90m`. */
+/** Writes a duration: 5400000 is `90m`. */
 export function writeDuration(ms: number): string {
   const [unit, factor] = Object.entries(DURATION_MS).findLast(([, length]) => ms >= length && ms % length === 0) ?? [
     'ms',
@@ -210,7 +213,7 @@ export function writeDuration(ms: number): string {
   return `${ms / factor}${unit}`;
 }
 
-/** A size as one would write it: 1536 is `1536B`, 2048 is `2KiB`. */
+/** Writes a size: 1536 is `1536B`, 2048 is `2KiB`. */
 export function writeSize(bytes: number): string {
   const [unit, factor] = Object.entries(SIZE_BYTES).findLast(
     ([, length]) => bytes >= length && bytes % length === 0,

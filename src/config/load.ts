@@ -1,8 +1,8 @@
 /**
- * From file, credentials and environment to one frozen `Config`, or all mistakes at once. Later ones win: default, file,
- * systemd credential (named as the setting, such as `delivery.routes`), environment variable.
+ * Loads the settings from file, credentials and environment into one frozen `Config`, or reports all mistakes at once. Later
+ * sources win: default, file, systemd credential (named like the setting, such as `delivery.routes`), environment variable.
  *
- * This is also the door to the environment: nothing else reads it.
+ * This is also the only file that reads the environment.
  */
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
@@ -15,30 +15,36 @@ import { listSettings } from './schema.ts';
 import type { Config, SettingEntry, Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
 
-/** Looked for in this order where neither `--config` nor POSTHORN_CONFIG names a file. The second is relative to the working directory. */
+/**
+ * The settings files that are tried in this order if neither `--config` nor POSTHORN_CONFIG names one. The second is relative
+ * to the working directory.
+ */
 const USUAL_FILES = ['/etc/posthorn/posthorn.yaml', 'config/posthorn.yaml'];
-/** What systemd puts before the file's name where `LoadCredential=setting:/folder` hands over a whole folder. */
+/** The prefix that systemd puts before file names for `LoadCredential=setting:/folder`. */
 const FOLDER_CREDENTIAL = 'setting_';
-/** Settings are a few KiB; more is a mix-up, and must not fill the memory. */
+/** Bytes of a settings file; usual ones have a few KiB, and a wrong file must not fill the memory. */
 const LARGEST_FILE = 2 ** 20;
 
 export interface LoadOptions extends Surroundings {
-  /** The file that `--config` names. */
+  /** The file named by `--config`. */
   file?: string | undefined;
   env: Readonly<Record<string, string | undefined>>;
 }
 
 export interface Loaded {
   config: Config;
-  /** One line each, to be logged. */
+  /** One line each, for the log. */
   warnings: string[];
   /** The settings file that was read, or null. */
   file: string | null;
-  /** Where each setting that is not at its default came from: the file, a credential, a variable. */
+  /** The origin of each setting that is not at its default: the file, a credential, a variable. */
   origins: ReadonlyMap<string, string>;
 }
 
-/** The settings are unusable. `mistakes` has a line for each: the setting's path, what was expected, what was found. Exit code 78. */
+/**
+ * The settings are invalid. `mistakes` has a line for each: the setting's path, what was expected, what was found. Exit code
+ * 78.
+ */
 export class ConfigError extends Error {
   readonly mistakes: readonly string[];
 
@@ -49,7 +55,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Reads everything that settings can come from. Throws `ConfigError` with all mistakes. */
+/** Reads all sources of settings. Throws `ConfigError` with all mistakes. */
 export function loadConfig(options: LoadOptions): Loaded {
   const entries = listSettings();
   const file = readSettingsFile(options);
@@ -144,16 +150,16 @@ function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder);
   } catch {
-    return []; // an unreadable folder holds no credential for us; systemd makes it readable where it has one
+    return []; // an unreadable folder has no credential for us; systemd makes its own folder readable
   }
 }
 
-/** Puts single values into the tree of the file. A group that is not a map stays, for the schema to refuse. */
+/** Puts single values into the tree of the file. A group that is not a map stays, so that the schema refuses it. */
 function layered(tree: unknown, written: readonly Written[]): unknown {
   return written.reduce((grown, { path: name, value }) => withValue(grown, name.split('.'), value), tree);
 }
 
-/** The tree with another value at this place. */
+/** Returns the tree with another value at this place. */
 export function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unknown): unknown {
   if (step === undefined) return value;
   const from = tree ?? {};
@@ -161,7 +167,7 @@ export function withValue(tree: unknown, [step, ...rest]: readonly string[], val
   return { ...from, [step]: withValue(Reflect.get(from, step), rest, value) };
 }
 
-/** At most 1 MiB of UTF-8. */
+/** Reads a file of at most 1 MiB of UTF-8. */
 export function readText(file: string): FileReading {
   let descriptor: number | null = null;
   try {
@@ -181,7 +187,7 @@ export function readText(file: string): FileReading {
   }
 }
 
-/** The environment of this process; handed on, never read elsewhere. */
+/** Returns the environment of this process, to be passed on. */
 export function environment(): Readonly<Record<string, string | undefined>> {
   return process.env;
 }

@@ -1,4 +1,4 @@
-/** The files that settings name, such as the certificate: whether the server could start with them. */
+/** Checks the files that settings name, such as the certificate, before a start. */
 import { readBounceRules } from './bounce-rules.ts';
 import { readCertificate } from './certificate.ts';
 import { ConfigError } from './load.ts';
@@ -6,7 +6,7 @@ import { readOperators } from './operators.ts';
 import { readScanners } from './scanners.ts';
 import type { Config } from './schema.ts';
 
-/** Reads all of them. Throws ConfigError with the mistakes of every one, as the start, which needs them one by one, would not. */
+/** Reads all files. Throws ConfigError with the mistakes of all of them; the start itself would stop at the first. */
 export function checkNamedFiles({ tls, delivery, tracking }: Config): void {
   const mistakes = [
     () => (tls === null ? null : readCertificate(tls)),

@@ -1,4 +1,4 @@
-/** The table of large operators of mail hosts: config/operators.yaml as it is shipped, or the file that the settings name. */
+/** Reads the table of large mail host operators: the shipped config/operators.yaml, or the file that the settings name. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
@@ -22,7 +22,7 @@ const table = z
 
 export type OperatorTable = z.output<typeof table>;
 
-/** Reads `file`, or the shipped table where it is null. Throws ConfigError with what is wrong. */
+/** Reads `file`, or the shipped table if it is null. Throws ConfigError with the fault. */
 export function readOperators(file: string | null): OperatorTable {
   const text = file === null ? shipped() : readNamed(file);
   try {
@@ -43,7 +43,7 @@ function readNamed(file: string): string {
   }
 }
 
-/** From `src/config/` and from `dist/src/config/` alike. */
+/** Reads the shipped table, from `src/config/` and from `dist/src/config/` alike. */
 function shipped(): string {
   for (const up of ['../..', '../../..']) {
     try {

@@ -1,21 +1,27 @@
-/** The certificate of an installation that names none: made at the first start, kept in the data folder as long as its name is right and it has not ended. */
+/**
+ * The self-signed certificate of an installation without one: made at the first start and stored in the data folder while its
+ * name is right and it has not expired.
+ */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { makeSelfSigned } from './self-signed.ts';
 import type { Certificate } from './certificate.ts';
 
-/** Its name in the data folder. */
+/** Its file name in the data folder. */
 export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
-/** Reads it, or makes it for this host name, anew where the name has changed since or where it has ended. Throws where the folder cannot be written. */
+/**
+ * Reads the certificate, or makes a new one if it is missing, expired, or for another host name. Throws if the folder cannot be
+ * written.
+ */
 export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
   const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
   try {
-    const kept = { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
-    if (!isOld(kept.cert, hostname, now)) return kept;
+    const stored = { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
+    if (!isOld(stored.cert, hostname, now)) return stored;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
@@ -26,8 +32,8 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
 }
 
 /**
- * The first start comes before the name is set, and on a machine without a battery perhaps in 1970, before the time is. Only what we
- * made is replaced, never what somebody has put in its place.
+ * Returns true if our certificate must be replaced: the first start comes before the name is set, and on a machine without a
+ * battery perhaps in 1970. A certificate that we did not make is never replaced.
  */
 function isOld(cert: string, hostname: string, now: number): boolean {
   const { issuer, subject, subjectAltName, validTo } = new X509Certificate(cert);

@@ -1,7 +1,7 @@
-/** What is permitted in `delivery.routes` and yet worth a word. Pure. */
+/** Warnings about `delivery.routes` that are allowed but risky. Pure. */
 import type { Route } from './route.ts';
 
-/** A sentence for each route whose password goes over the network in clear, since it says `tls: none`. */
+/** Returns a sentence for each route that sends its password in clear text, because of `tls: none`. */
 export function plaintextPasswords(routes: Readonly<Record<string, Route>>): readonly string[] {
   return Object.entries(routes).flatMap(([domain, route]) =>
     route.kind === 'smarthost' && route.tls === 'none' && route.auth !== null

@@ -1,7 +1,7 @@
-/** Reads one entry of `delivery.routes`: where mail for a domain goes instead of to the hosts that DNS names. */
+/** Reads one entry of `delivery.routes`: the destination of a domain's mail instead of the hosts in DNS. */
 import { isHostName, isIp, parseEndpoint } from './endpoint.ts';
 
-/** `opportunistic` takes STARTTLS where it is offered, `required` defers without it, `implicit` starts with TLS (port 465). */
+/** `opportunistic` uses STARTTLS if it is offered, `required` defers without it, `implicit` starts with TLS (port 465). */
 export type RouteTls = 'opportunistic' | 'required' | 'none' | 'implicit';
 
 export type Route =
@@ -18,17 +18,17 @@ export type Route =
 
 export type RouteReading = { kind: 'ok'; route: Route } | { kind: 'bad'; expected: string };
 
-/** How a route is written, for error lines and the manual. */
+/** The forms of a route, for error lines and the manual. */
 export const ROUTE_FORMS = '"mx", "discard", "hold", "host:port" or { host, port, tls, user, password }';
 const TLS_MODES: readonly RouteTls[] = ['opportunistic', 'required', 'none', 'implicit'];
 const MEMBERS: ReadonlySet<string> = new Set(['host', 'port', 'tls', 'user', 'password']);
 
-/** A domain that has a route: a DNS name with a dot, or `*` for every domain that is not named. */
+/** Returns true for the key of a route: a DNS name with a dot, or `*` for all other domains. */
 export function isRouteKey(key: string): boolean {
   return key === '*' || (key.includes('.') && isHostName(key));
 }
 
-/** Normalises a route as written. Never throws. */
+/** Normalises a written route. Never throws. */
 export function parseRoute(written: unknown): RouteReading {
   if (typeof written === 'string') return fromText(written);
   if (typeof written === 'object' && written !== null && !Array.isArray(written)) return fromMembers({ ...written });
@@ -63,7 +63,7 @@ function credentials(user: unknown, password: unknown): { user: string; password
   return { user, password };
 }
 
-/** A password goes over the wire in clear only where the operator wrote `tls: none`. Port 465 speaks TLS from the start (RFC 8314). */
+/** Passwords are sent in clear text only if the operator wrote `tls: none`. Port 465 speaks TLS from the start (RFC 8314). */
 function defaultTls(port: number, withPassword: boolean): RouteTls {
   if (port === 465) return 'implicit';
   return withPassword ? 'required' : 'opportunistic';

@@ -1,4 +1,4 @@
-/** The rules by which machines are told from people in tracked mail: a data file, checked whole at the start. */
+/** Reads the rules that tell machines from people in tracked mail: a data file, checked at the start. */
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
@@ -24,37 +24,41 @@ const ScannerRule = z
     error: 'a rule needs networks, agents or exactly',
   });
 
-/** One kind of machine. Who it is: any of the networks, any of the agents. */
+/** One kind of machine, recognized by one of its networks or agents. */
 export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
 
 const LARGEST_FILE = 2 ** 20;
 
-/** The rules that come with the program: from `src/` and from `dist/src/` alike. */
+/** Returns the file of the shipped rules, from `src/` and from `dist/src/` alike. */
 export function shippedScanners(): string {
   const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config/scanners.yaml'));
   return places.find((place) => existsSync(place)) ?? places[0] ?? '';
 }
 
-/** Reads the file. Throws ConfigError with a line for each mistake. */
+/** Reads the rules. Throws ConfigError with a line for each mistake. */
 export function readScanners(file: string): ScannerRule[] {
   const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
   if (result.success) return result.data;
   throw new ConfigError(
-    result.error.issues.map(({ path: where, message }) => told(file, `${where.map(String).join('.')}: ${message}`)),
+    result.error.issues.map(({ path: where, message }) =>
+      mistakeLine(file, `${where.map(String).join('.')}: ${message}`),
+    ),
   );
 }
 
-const told = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
+const mistakeLine = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
 
 function treeOf(file: string): unknown {
   try {
-    return parse(textOf(file)) as unknown;
+    return parse(readBounded(file)) as unknown;
   } catch (error) {
-    throw new ConfigError([told(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable')]);
+    throw new ConfigError([
+      mistakeLine(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'),
+    ]);
   }
 }
 
-function textOf(file: string): string {
+function readBounded(file: string): string {
   const handle = openSync(file, 'r');
   try {
     const bytes = Buffer.alloc(LARGEST_FILE + 1);

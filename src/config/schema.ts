@@ -1,9 +1,9 @@
 /**
  * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and
- * config/posthorn.yaml are made from this tree. Durations are held in milliseconds, sizes in bytes.
+ * config/posthorn.yaml are made from this tree. Durations are in milliseconds, sizes in bytes.
  *
- * Reading has two steps: `settings` checks what was written, each value by itself; `decide` then fills in what depends
- * on the machine or on another setting.
+ * Reading has two steps: `settings` checks each written value by itself; `decide` then fills in values that depend on the
+ * machine or on another setting.
  */
 import path from 'node:path';
 import { z } from 'zod';
@@ -11,7 +11,6 @@ import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken,
   count,
-  dnsServer,
   duration,
   filePath,
   flag,
@@ -21,68 +20,27 @@ import {
   listenAddress,
   listenPort,
   mailAddress,
-  map,
   oneOf,
   optional,
-  orUnknown,
-  remotePort,
-  routes,
   size,
   text,
   webAddress,
 } from './kind.ts';
+import { deliverySettings } from './delivery-settings.ts';
+import { BUILT_IN_PLANS, plans } from './plans.ts';
 import { group, notes, setting } from './setting.ts';
-import { shapingRules, SHIPPED_RULES } from './shaping.ts';
-import { sources } from './sources.ts';
 import type { SettingNote } from './setting.ts';
 
-/** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
+/** Extensions that mail systems commonly block, so that mail with such a file would be refused anyway. */
 const BLOCKED_EXTENSIONS =
   'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
   'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh';
 
-const TLS_NEEDS = 'none, opportunistic, required, verified or dane';
-
-const AMOUNT = { error: 'a whole number from 1' };
-const amount = z.int(AMOUNT).min(1, AMOUNT);
-const PLAN_FORM = '{ requestsPerMinute, mailsPerDay, mailsPerMonth }';
-const plan = z.strictObject(
-  {
-    requestsPerMinute: amount,
-    mailsPerDay: amount.nullable().default(null),
-    mailsPerMonth: amount.nullable().default(null),
-  },
-  { error: orUnknown(PLAN_FORM) },
-);
-
-/** A plan: what an account may ask of the API. `null` mails mean no limit. */
-export type Plan = Readonly<z.output<typeof plan>>;
-
-/** `host:port` as it is held, or null. */
+/** Returns `host:port` in lower case, or null. */
 function mailHostPort(written: string): string | null {
   const endpoint = parseEndpoint(written);
   return endpoint?.port == null ? null : written.toLowerCase();
 }
-
-const requestsOnly = (requestsPerMinute: number): Plan => ({
-  requestsPerMinute,
-  mailsPerDay: null,
-  mailsPerMonth: null,
-});
-
-/** Plans that are always there; one of the same name in the settings takes its place. `unlimited` is a number too, since headers show it. */
-const BUILT_IN_PLANS: Readonly<Record<string, Plan>> = {
-  starter: requestsOnly(120),
-  standard: requestsOnly(600),
-  pro: requestsOnly(6000),
-  unlimited: requestsOnly(1_000_000),
-};
-
-const plans = map(plan, {
-  expected: PLAN_FORM,
-  key: 'a plan name of lower-case letters, digits and hyphens',
-  isKey: (name) => /^[a-z][a-z0-9-]{0,31}$/.test(name),
-});
 
 export const settings = group(
   '',
@@ -106,7 +64,7 @@ export const settings = group(
         [],
         'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.',
       ),
-      tls: setting(flag(), false, 'Whether the API itself speaks HTTPS, with the certificate of `tls`.'),
+      tls: setting(flag(), false, 'If true, the API itself speaks HTTPS, with the certificate of `tls`.'),
     }),
     tls: group(
       'The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.',
@@ -121,7 +79,7 @@ export const settings = group(
           ? null
           : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' },
     ),
-    smtp: group('Who we are in SMTP, and what listens.', {
+    smtp: group('The name of this server in SMTP, and its listeners.', {
       hostname: setting(
         optional(hostName()),
         null,
@@ -131,7 +89,7 @@ export const settings = group(
       operatorAddress: setting(
         optional(mailAddress()),
         null,
-        'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.',
+        'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient. TLS reports come from it (`delivery.tlsReports`) if its domain is one of this server.',
         { fallbackText: 'none' },
       ),
       mx: group('The listener for bounces and replies.', {
@@ -165,140 +123,19 @@ export const settings = group(
         notify: setting(
           oneOf('sender', 'operator', 'none'),
           'sender',
-          'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.',
+          'Recipient of the notice about a final failure of a submitted mail: `sender` is the sender of its envelope if that domain is verified, else the operator.',
         ),
       }),
     }),
-    delivery: group('The delivery engine.', {
-      remotePort: setting(remotePort(), 25, 'Port that mail hosts are dialled on.'),
-      dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', {
-        fallbackText: "the system's",
-      }),
-      routes: setting(
-        routes(),
-        {},
-        'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.',
-        { secret: true },
-      ),
-      allowPrivate: setting(
-        flag(),
-        false,
-        'Whether mail hosts with loopback, private or link-local addresses are dialled.',
-      ),
-      dnssecResolver: setting(
-        flag(),
-        false,
-        'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.',
-      ),
-      ipv6: setting(
-        oneOf('auto', 'never', 'always'),
-        'auto',
-        'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.',
-      ),
-      sources: setting(
-        sources(),
-        [],
-        'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.',
-        { fallbackText: 'none: the system chooses the address' },
-      ),
-      maxConnections: setting(
-        count(1, 50_000),
-        1000,
-        'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.',
-      ),
-      maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
-      smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
-      bounceRules: setting(
-        list(filePath(), 20),
-        [],
-        'Files with your own rules for reading refusals, which are asked before the shipped ones; relative to the working directory.',
-      ),
-      retry: group('When a deferred mail is tried again.', {
-        schedule: setting(
-          list(duration('1s', '7d'), 100, 1),
-          ['1m', '5m', '15m', '30m', '1h', '2h', '4h'],
-          'Waits after the first, second, ... try, each varied by 20 %; the last one repeats.',
-        ),
-      }),
-      lane: group(
-        'How many connections one destination gets.',
-        {
-          initialConcurrency: setting(count(1, 1000), 2, 'Connections a lane starts with.'),
-          maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
-        },
-        ({ initialConcurrency, maxConcurrency }) =>
-          initialConcurrency <= maxConcurrency
-            ? null
-            : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` },
-      ),
-      mtaSts: setting(
-        flag(),
-        true,
-        'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.',
-      ),
-      tlsReports: setting(
-        optional(flag()),
-        null,
-        'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.',
-        { fallbackText: 'true where `smtp.operatorAddress` is given' },
-      ),
-      tls: setting(
-        map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane'], { error: TLS_NEEDS }), {
-          expected: TLS_NEEDS,
-          key: 'a domain in lower case',
-          isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name),
-        }),
-        {},
-        'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).',
-      ),
-      shaping: setting(
-        shapingRules(),
-        SHIPPED_RULES,
-        'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.',
-        { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' },
-      ),
-      operatorsFile: setting(
-        optional(filePath()),
-        null,
-        'File with the table of large operators of mail hosts, in place of the one that is shipped.',
-        { fallbackText: '`config/operators.yaml` of the program' },
-      ),
-      timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
-        connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
-        banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
-        bannerWithOthers: setting(
-          duration('10ms', '30m'),
-          '120s',
-          'Limit of the wait for the greeting while other hosts remain to be tried.',
-        ),
-        tls: setting(duration('10ms', '30m'), '60s', 'Limit of STARTTLS and the TLS handshake.'),
-        ehlo: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to EHLO.'),
-        auth: setting(duration('10ms', '30m'), '120s', 'Limit of the sign-in at a smarthost.'),
-        mail: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to MAIL FROM.'),
-        rcpt: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to RCPT TO.'),
-        data: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the answer to DATA.'),
-        block: setting(
-          duration('10ms', '30m'),
-          '180s',
-          'Limit of the time in which one block of the mail must be taken.',
-        ),
-        dot: setting(duration('10ms', '30m'), '600s', 'Limit of the wait for the answer to the final dot.'),
-        attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts.'),
-      }),
-      connection: group('How long a connection is used for more mails.', {
-        idle: setting(duration('10ms', '5m'), '5s', 'How long an idle connection is kept for the next mail.'),
-        maxMessages: setting(count(1, 100_000), 100, 'Mails sent over one connection.'),
-        maxAge: setting(duration('1s', '1h'), '300s', 'Age from which a connection gets no further mail.'),
-      }),
-    }),
+    delivery: deliverySettings,
     domains: group('Sending domains.', {
       grace: setting(
         duration('0s', '30d'),
         '72h',
-        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change counts for countdowns under way, too, from their next check on.',
+        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change also applies to running countdowns, from their next check on.',
       ),
     }),
-    simulator: group('Mail that is never really sent.', {
+    simulator: group('Simulated mail, which never leaves this server.', {
       domain: setting(
         hostName(),
         'simulator.posthorn.test',
@@ -309,16 +146,16 @@ export const settings = group(
       domainHosts: setting(
         optional(flag()),
         null,
-        'Whether the links of a sending domain lead to `track.<domain>` once DNS leads that name to us. With https each of these names needs a certificate.',
+        'If true, the links of a sending domain lead to `track.<domain>` once DNS leads that name to this server. With https each of these names needs a certificate.',
         { fallbackText: 'true where `http.publicUrl` is plain http' },
       ),
       storeIp: setting(
         oneOf('full', 'truncated', 'none'),
         'full',
-        'How much is stored of the address of a person who opens or clicks; truncated is its /24, of IPv6 its /48.',
+        'How much of the address of a person who opens or clicks is stored; truncated is its /24, of IPv6 its /48.',
       ),
-      storeUserAgent: setting(flag(), true, 'Whether the User-Agent of a person who opens or clicks is stored.'),
-      scannersFile: setting(optional(filePath()), null, 'Rules by which machines are told from people.', {
+      storeUserAgent: setting(flag(), true, 'If true, the User-Agent of a person who opens or clicks is stored.'),
+      scannersFile: setting(optional(filePath()), null, 'File with the rules that tell machines from people.', {
         fallbackText: '`config/scanners.yaml` of the program',
       }),
     }),
@@ -339,10 +176,10 @@ export const settings = group(
       onMismatch: setting(
         oneOf('replay', 'error'),
         'replay',
-        'What a known Idempotency-Key with another body gets: the first answer again, or an error 409.',
+        'The answer to a known Idempotency-Key with another body: the first answer again, or an error 409.',
       ),
     }),
-    limits: group('What one request may ask for.', {
+    limits: group('Limits of one request.', {
       recipients: setting(count(1, 1000), 50, 'Distinct addresses in to, cc and bcc of one message.'),
       bulkRecipients: setting(count(1, 100_000), 1000, 'Entries of one bulk send.'),
       attachments: setting(count(0, 1000), 50, 'Attachments of one message.'),
@@ -371,7 +208,7 @@ export const settings = group(
           'starter 120, standard 600, pro 6000, unlimited 1000000 requests a minute; others are added to these',
       },
     ),
-    retention: group('How long finished things are kept. Mail that is not finished is never touched.', {
+    retention: group('How long finished mail and its records are kept. Unfinished mail is never deleted.', {
       content: setting(duration('1h', '3650d'), '30d', 'How long bodies and attachments are kept.'),
       messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
       events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
@@ -379,7 +216,7 @@ export const settings = group(
       reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
     }),
     log: group('The log on standard output.', {
-      level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+      level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The lowest level that is written.'),
       addresses: setting(
         oneOf('full', 'hashed'),
         'full',
@@ -401,11 +238,11 @@ export const settings = group(
         optional(bearerToken()),
         null,
         'Token that a reader has to send as `Authorization: Bearer <token>`.',
-        { fallbackText: 'none: whoever reaches `metrics.port` may read', secret: true },
+        { fallbackText: 'none: any client that reaches `metrics.port` may read', secret: true },
       ),
     }),
     webhooks: group('Calls to the endpoints of customers.', {
-      allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
+      allowHttp: setting(flag(), false, 'If true, endpoints may use plain http and port 80.'),
       allowCidrs: setting(
         list(ipNetwork(), 100),
         [],
@@ -419,7 +256,7 @@ export const settings = group(
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
       ),
-      keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
+      keep: setting(count(1, 1000), 7, 'How many backups are kept; older ones are removed when a new one is complete.'),
       passphrase: setting(
         optional(
           text('a passphrase of 12 to 1024 characters', (written) =>
@@ -433,16 +270,16 @@ export const settings = group(
       beforeMigration: setting(
         flag(),
         true,
-        'Whether a backup is made before a new version changes the database; the last three of these stay.',
+        'If true, a backup is made before a new version changes the database; the last three of these are kept.',
       ),
     }),
-    doctor: group('What `posthorn doctor` asks of the outside.', {
+    doctor: group('Outside services that `posthorn doctor` uses.', {
       mailHost: setting(
         text('host:port', mailHostPort),
         'gmail-smtp-in.l.google.com:25',
         'Mail host that is dialled to see whether outbound port 25 is open.',
       ),
-      timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
+      timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that the clock is compared with.'),
       blocklists: setting(
         list(hostName(), 20),
         ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'],
@@ -469,19 +306,19 @@ export const settings = group(
       : null,
 );
 
-/** What defaults depend on besides the settings; read from the process by load.ts. */
+/** The facts that defaults depend on; read from the process by surroundings.ts. */
 export interface Surroundings {
-  /** Working directory that relative paths start from. */
+  /** Working directory, the start of relative paths. */
   cwd: string;
-  /** Whether ports under 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
+  /** True if ports below 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
   privileged: boolean;
-  /** Whether standard output is a terminal. */
+  /** True if standard output is a terminal. */
   terminal: boolean;
   /** The system's fully qualified name. */
   hostname: string;
 }
 
-/** Second step: values that depend on the machine or on other settings. Paths become absolute. */
+/** The second step: fills in values that depend on the machine or on other settings. Paths become absolute. */
 export function decide(written: z.output<typeof settings>, around: Surroundings) {
   const { http, tls, smtp, storage, log, dashboard, tracking } = written;
   const absolute = (file: string): string => path.resolve(around.cwd, file);
@@ -509,7 +346,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
         ...smtp.submission,
         port: smtp.submission.port ?? port(587),
         tlsPort: smtp.submission.tlsPort ?? port(465),
-        /** Ports that nobody chose may be in use by another program: then the listener stays away. */
+        /** A default port may be in use by another program; then the listener is left out. */
         isPortChosen: smtp.submission.port !== null,
         isTlsPortChosen: smtp.submission.tlsPort !== null,
       },
@@ -542,7 +379,7 @@ export interface SettingEntry {
   note: SettingNote;
 }
 
-/** All settings, in the order of the tree. */
+/** Returns all settings, in the order of the tree. */
 export function listSettings(schema: z.ZodType = settings, at: readonly string[] = []): SettingEntry[] {
   const note = notes.get(schema);
   if (note === undefined) throw new Error(`${at.join('.')} was not declared by setting() or group()`);
@@ -551,16 +388,16 @@ export function listSettings(schema: z.ZodType = settings, at: readonly string[]
 }
 
 /**
- * Puts the default in the place of each setting that is absent or null (an emptied group in YAML is null too), so that
- * defaults go through the same checks as what was written. What is unknown stays, to be reported by the schema.
+ * Fills in the default of each setting that is absent or null (an empty group in YAML is null too), so that defaults pass the
+ * same checks as written values. Unknown members stay, for the schema to report.
  */
 export function complete(written: unknown, schema: z.ZodType = settings): unknown {
   const note = notes.get(schema);
   if (note?.is === 'setting') return written ?? note.fallback;
   const from = written ?? {};
   if (note === undefined || typeof from !== 'object' || Array.isArray(from)) return written;
-  const known = Object.entries(note.members).map(
+  const members = Object.entries(note.members).map(
     ([name, member]) => [name, complete(Reflect.get(from, name), member)] as const,
   );
-  return { ...from, ...Object.fromEntries(known) };
+  return { ...from, ...Object.fromEntries(members) };
 }

@@ -1,18 +1,16 @@
-/** How settings and groups of them are declared, and the notes each carries: the loader, `config show` and the manual read them. */
+/** Declares settings and groups, with the notes that the loader, `config show` and the manual read. */
 import { z } from 'zod';
 import type { Kind } from './kind.ts';
 
 export interface SettingNote extends Omit<Kind<unknown>, 'schema'> {
   is: 'setting';
-  /** One sentence: what it does, in which unit, with which limits. */
+  /** One sentence: its effect, unit and limits. */
   about: string;
-  /** The default as one would write it; null where it depends on the machine or on another setting. */
+  /** The default in its written form; null if it depends on the machine or on another setting. */
   fallback: unknown;
-  /** The default in words, where `fallback` does not say it. */
+  /** The default in words, if `fallback` does not say it. */
   fallbackText: string | null;
-  /** True while no part of the program reads it yet. */
-  later: boolean;
-  /** True where the value can hold a password: error lines and `config show` do not print it. */
+  /** True if the value can contain a password: error lines and `config show` do not print it. */
   secret: boolean;
 }
 
@@ -22,10 +20,10 @@ export interface GroupNote {
   members: Readonly<Record<string, z.ZodType>>;
 }
 
-/** What is known about a schema of the tree. (Not a zod registry: its types rewrite schemas that stand inside of a note.) */
+/** The notes of the schemas of the tree. (Not a zod registry: its types rewrite schemas inside a note.) */
 export const notes = new WeakMap<z.ZodType, SettingNote | GroupNote>();
 
-type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'later' | 'secret'>>;
+type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'secret'>>;
 
 /** Declares a setting. `fallback` is the default as written in YAML, and is validated like any other value. */
 export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extra: Extra = {}): z.ZodType<T> {
@@ -35,7 +33,6 @@ export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extr
     about,
     fallback,
     fallbackText: null,
-    later: false,
     secret: false,
     ...rest,
     ...extra,
@@ -44,8 +41,8 @@ export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extr
 }
 
 /**
- * Declares a group of settings. `conflict` sees the group once each member is valid, and may name a member (with dots for one
- * further in) and what was expected of it.
+ * Declares a group of settings. `conflict` gets the group when each member is valid, and may return a member (with dots for a
+ * nested one) and what was expected of it.
  */
 export function group<M extends Readonly<Record<string, z.ZodType>>>(
   about: string,

@@ -1,4 +1,4 @@
-/** The setting `delivery.shaping`: rules as they are written, and those that are shipped. */
+/** The setting `delivery.shaping`: the form of its rules, and the shipped ones. */
 import { z } from 'zod';
 import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
 
@@ -6,29 +6,29 @@ export interface ShapingRule {
   name: string;
   match: {
     class?: 'hard' | 'soft' | 'block' | 'undetermined' | undefined;
-    /** As in the attempt's record: `rate_limited`, `reputation`, ... */
+    /** A reason as in the attempt record: `rate_limited`, `reputation`, ... */
     reason?: string | undefined;
     code?: string | undefined;
-    /** A regular expression, whatever the case. */
+    /** A regular expression; upper and lower case are equal. */
     text?: string | undefined;
     operator?: string | undefined;
   };
-  /** So many of them ... */
+  /** The number of replies ... */
   count: number;
   /** ... within this time, in ms. */
   within: number;
   /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
   action: 'slow' | 'pause' | 'alarm';
-  /** How long a pause takes, in ms. */
+  /** Length of a pause, in ms. */
   for: number;
-  /** Only tells what it would do. */
+  /** If true, the action is only logged. */
   dryRun: boolean;
 }
 
 const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
 const LONGEST_PATTERN = 300;
 
-/** Time linear in the text: no backreferences, no look-around, and nothing repeated that repeats something itself. */
+/** Returns true for patterns that are linear in the text: no backreferences, no look-around, no nested repetition. */
 const isQuick = (pattern: string): boolean =>
   !/\\[1-9k]|\(\?[=!<]/.test(pattern) && !/[*+}][^()]{0,300}\)[*+{]/.test(pattern);
 
@@ -82,7 +82,7 @@ const rule = z.strictObject(
   { error: orUnknown(FORM) },
 );
 
-/** Rules in their order; each is looked at for every reply. */
+/** The list of rules; each is checked for every reply. */
 export function shapingRules(): Kind<ShapingRule[]> {
   const expected = `at most 100 rules, each ${FORM}`;
   return {
@@ -94,8 +94,8 @@ export function shapingRules(): Kind<ShapingRule[]> {
 }
 
 /**
- * Cautious: what single replies say (block lists, rates, refusals of us in a row, overload) the engine deals with itself, by what
- * each is about.
+ * The shipped rules are cautious: the engine itself reacts to single replies (block lists, rates, repeated refusals, overload)
+ * by their subject.
  */
 export const SHIPPED_RULES = [
   { name: 'many-blocks', match: { class: 'block' }, count: 20, within: '10m', action: 'slow' },

@@ -1,19 +1,19 @@
-/** The setting `delivery.sources`: the addresses that mail leaves from, and the pools they stand in. */
+/** The setting `delivery.sources`: the addresses that mail leaves from, and their pools. */
 import { isIPv4, isIPv6 } from 'node:net';
 import { z } from 'zod';
 import { isHostName } from './endpoint.ts';
 import { orUnknown, type Kind } from './kind.ts';
 
 export interface SourceSetting {
-  /** As attempts, logs and lanes show it. */
+  /** The name in attempts, logs and lanes. */
   name: string;
   pool: string;
-  /** Address of this machine that connections over IPv4 come from, or null where nothing leaves over IPv4. */
+  /** Address of this machine for connections over IPv4, or null for none. */
   ipv4: string | null;
   ipv6: string | null;
   /** Its name in EHLO; null for `smtp.hostname`. */
   ehlo: string | null;
-  /** Null where it is warm; otherwise since when it is warmed up, in ms since the epoch, or null for its first mail. */
+  /** Null if receivers know the address; otherwise the start of its warm-up in ms since the epoch, or null for its first mail. */
   warmUp: { since: number | null } | null;
 }
 
@@ -21,7 +21,7 @@ const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp }';
 const MOST_SOURCES = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
-/** A text that this is true of; whatever else stands there, the same is expected. */
+/** A text that `isGood` accepts; any other value gives the same error. */
 const text = (error: string, isGood: (written: string) => boolean) => z.string({ error }).refine(isGood, { error });
 const slug = (what: string) =>
   text(`${what} of lower-case letters, digits and hyphens`, (written) => /^[a-z][a-z0-9-]{0,31}$/.test(written));
@@ -46,7 +46,7 @@ const source = z
   )
   .refine(({ ipv4, ipv6 }) => ipv4 !== null || ipv6 !== null, { error: 'ipv4, ipv6 or both' });
 
-/** No two of the same name. */
+/** The list of sources, each with a different name. */
 export function sources(): Kind<SourceSetting[]> {
   const expected = `at most ${String(MOST_SOURCES)} sources, each ${FORM} with a name of its own`;
   const schema = z

@@ -1,4 +1,4 @@
-/** From a tree of values, as YAML gives it, to a frozen `Config` or one line for each mistake in it. */
+/** Turns a tree of values, as YAML gives it, into a frozen `Config`, or into one line for each mistake. */
 import type { z } from 'zod';
 import { valueAt } from '../base/schema-path.ts';
 import { nearest } from '../base/spelling.ts';
@@ -7,7 +7,7 @@ import type { Config, Surroundings } from './schema.ts';
 
 export type SettingsReading = { kind: 'ok'; config: Config } | { kind: 'bad'; mistakes: string[] };
 
-/** Validates the whole tree. `origins` tells where a setting was written, by path, so that a line can name the variable. */
+/** Validates the whole tree. `origins` has the origin of each setting by its path, so that a line can name the variable. */
 export function readSettings(
   written: unknown,
   around: Surroundings,
@@ -23,7 +23,7 @@ export function readSettings(
   return { kind: 'bad', mistakes: mistakesOf(result.error.issues, whole, origins) };
 }
 
-/** Settings that are right by themselves, but not together. */
+/** Finds settings that are valid alone but not together. */
 function contradictions({ delivery }: Config): string[] {
   const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
   if (delivery.dnssecResolver || dane.length === 0) return [];
@@ -44,7 +44,7 @@ function mistakesOf(
       continue;
     }
     const place = spell(issue.path);
-    // Several faults in one value are one mistake to the reader: the first says what is expected.
+    // Several faults in one value are reported as one mistake: the first says what is expected.
     if (!lines.has(place)) lines.set(place, wrongValue(place, issue, whole, origins));
   }
   return [...lines.values()];
@@ -85,7 +85,7 @@ function spell(place: readonly PropertyKey[]): string {
 }
 
 function show(value: unknown): string {
-  // Where its id is asked for, the key itself is the likely mistake, and what stands here ends in a log.
+  // An API key given in place of its id must not appear in a log.
   if (typeof value === 'string' && /\bak_(?:live|test)_/.test(value)) return 'an API key';
   const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;

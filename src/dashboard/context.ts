@@ -1,6 +1,6 @@
 /** What the parts of the dashboard pass on to each other about one request, and what all requests share. */
 import type Koa from 'koa';
-import type { networks } from '../api/client-address.ts';
+import type { addressList } from '../net/ip.ts';
 import type { Held } from '../api/held-memory.ts';
 import { Problem } from '../base/problem.ts';
 import type { Session } from '../members/session-store.ts';
@@ -37,7 +37,7 @@ export interface DashboardContext {
   assets: Assets;
   tokens: FormTokens;
   inside: Inside;
-  trusted: ReturnType<typeof networks>;
+  trusted: ReturnType<typeof addressList>;
   /** First steps of the paths of our pages. */
   firsts: ReadonlySet<string>;
   /** Ends of what goes on by itself. */

@@ -12,7 +12,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import Koa from 'koa';
 import { Router } from '@koa/router';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
-import { networks } from '../api/client-address.ts';
+import { addressList } from '../net/ip.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
 import { findSession } from '../members/session-store.ts';
 import { loadAssets } from './assets.ts';
@@ -53,7 +53,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     inside: deps.operator.inside,
-    trusted: networks(deps.config.http.trustedProxies),
+    trusted: addressList(deps.config.http.trustedProxies),
     firsts,
     endings: new Set(),
   };

@@ -1,9 +1,9 @@
 /**
- * DKIM keys of a domain (RFC 6376, RFC 8463): made in pairs, one RSA-2048 and one Ed25519, and changed in stages.
+ * DKIM keys of a domain (RFC 6376, RFC 8463), made in pairs: one RSA-2048 and one Ed25519.
  *
- * A new key is `pending` until DNS shows it, so that nothing is signed with a key no receiver can find. Then it is
- * `active` and signs, and the key before it is `retiring`: it signs no more, but its record must stay while mail that it
- * signed may still be under way. After RETIRING_MS it is removed.
+ * A new key is `pending` until DNS shows it, so that no mail is signed with a key that receivers cannot find. Then it is
+ * `active` and signs, and the key before it is `retiring`: it signs no more, but its record must stay while mail that it signed
+ * can still be on its way. After RETIRING_MS it is removed.
  */
 import { generateKeyPair } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -13,7 +13,7 @@ import type { DkimKeyRow } from '../storage/tables.ts';
 
 export type DkimAlgorithm = DkimKeyRow['algorithm'];
 
-/** What is needed of a key to publish its record. */
+/** The columns of a key that its DNS record is made from. */
 export type PublishedKey = Pick<DkimKeyRow, 'selector' | 'algorithm' | 'public_key' | 'state'>;
 
 export const RETIRING_MS = 7 * 24 * 60 * 60 * 1000;
@@ -22,15 +22,17 @@ const algorithms: readonly DkimAlgorithm[] = ['rsa-sha256', 'ed25519-sha256'];
 const RSA_BITS = 2048;
 const generate = promisify(generateKeyPair);
 
-/** Makes one key for each algorithm; RSA takes some 100 ms of another thread. `taken`: selectors the domain has had. */
+/**
+ * Makes one key for each algorithm; RSA takes about 100 ms of another thread. `taken`: the selectors that the domain has used.
+ */
 export async function makeDkimKeys(
   { keyring }: { keyring: Keyring },
-  wish: { domainId: string; now: number; state: 'pending' | 'active'; taken: readonly string[] },
+  options: { domainId: string; now: number; state: 'pending' | 'active'; taken: readonly string[] },
 ): Promise<DkimKeyRow[]> {
-  const { domainId, now, state, taken } = wish;
+  const { domainId, now, state, taken } = options;
   return Promise.all(
     algorithms.map(async (algorithm) => {
-      // Before the first wait, so that ids and with them lists have the order of the algorithms.
+      // Made before the first wait, so that ids, and lists by id, have the order of the algorithms.
       const id = newId('dkm', now);
       const { privateKey, publicKey } = await makePair(algorithm);
       return {
@@ -49,12 +51,15 @@ export async function makeDkimKeys(
   );
 }
 
-/** Binds a sealed key to its row: swapped in the database, it does not open. */
+/** Returns the purpose that binds a sealed key to its row: moved to another row, it does not open. */
 export function sealPurpose(keyId: string): string {
   return `dkim:${keyId}`;
 }
 
-/** `ph202601r`: year and month it was made, `r` or `e` for the algorithm, a number from the second of a month on. */
+/**
+ * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a
+ * month on.
+ */
 export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readonly string[]): string {
   const month = new Date(now).toISOString().slice(0, 7).replace('-', '');
   const base = `ph${month}${algorithm === 'rsa-sha256' ? 'r' : 'e'}`;
@@ -64,14 +69,14 @@ export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readon
   }
 }
 
-/** The keys that change once DNS shows those in `seen` (ids): pending ones begin to sign, those before them retire. */
+/** Returns the keys that change when DNS shows those in `seen` (ids): pending ones start to sign, older ones retire. */
 export function promote<Key extends Pick<DkimKeyRow, 'id' | 'algorithm' | 'state'>>(
   keys: readonly Key[],
   seen: ReadonlySet<string>,
 ): { activate: Key[]; retire: Key[] } {
   const activate: Key[] = [];
   for (const algorithm of algorithms) {
-    // Ids ascend in time: of several that are seen the newest takes over, and what is older is passed by.
+    // Ids ascend in time: the newest visible key takes over, older pending ones are skipped.
     const newest = keys
       .filter((key) => key.algorithm === algorithm && key.state === 'pending' && seen.has(key.id))
       .sort((a, b) => (a.id < b.id ? 1 : -1))[0];

@@ -1,8 +1,8 @@
 /**
- * The signing side of DKIM keys: opened once, kept as key objects, used off the main loop. RSA costs 0.2 ms of a core and
- * goes through the thread pool, a few at a time (sign-slots.ts); Ed25519 costs 24 us, less than the way to another thread.
+ * Signs with DKIM keys: they are opened once, kept as key objects, and used off the main loop. RSA costs 0.2 ms of a core and
+ * runs in the thread pool, a few at a time (sign-slots.ts); Ed25519 costs 24 us, less than the way to another thread.
  *
- * Mail is never sent unsigned because a key is out of order: `unavailable` means that it has to wait.
+ * Mail is never sent unsigned because of a broken key: `unavailable` means that it waits.
  */
 import { createPrivateKey, sign, type KeyObject } from 'node:crypto';
 import { availableParallelism } from 'node:os';
@@ -17,21 +17,21 @@ import { createSignSlots, type SignSlots } from './sign-slots.ts';
 
 export type SignersAnswer =
   | { kind: 'ready'; signers: readonly DkimSigner[] }
-  /** The mail waits; `why` is for the operator. */
+  /** The mail must wait; `why` is for the operator. */
   | { kind: 'unavailable'; why: string };
 
 export interface DkimSigners {
   /**
-   * The signers of the active keys of exactly this domain of this account, RSA first. Null stands for the operator, whose mail has the
-   * keys of the account that has verified the name. `order`: 0 for transactional mail, 1 for broadcasts.
+   * Returns the signers of the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who
+   * signs with the keys of the account that has verified the name. `order`: 0 for transactional mail, 1 for broadcasts.
    */
   signersFor(accountId: string | null, domainName: string, order?: 0 | 1): Promise<SignersAnswer>;
-  /** The domain's keys have changed. */
+  /** Must be called when the domain's keys change. */
   forget(domainName: string): void;
 }
 
 const MOST_CACHED = 5000;
-/** A change by another process may take this long to be seen, in milliseconds: the old key's record is still published. */
+/** Delay until a change by another process is seen, in milliseconds; the old key's record is still published then. */
 const FRESH_MS = 5000;
 
 export function createDkimSigners(deps: {
@@ -64,7 +64,7 @@ type Loaded =
   | { kind: 'ready'; keyIds: string; answers: readonly [SignersAnswer, SignersAnswer] }
   | { kind: 'unavailable'; why: string };
 
-/** The keys that one account has for the name; several accounts may claim it. */
+/** The keys of one account for the name; several accounts may claim it. */
 interface Claim {
   accountId: string;
   isVerified: boolean;

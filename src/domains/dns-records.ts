@@ -1,11 +1,10 @@
 /**
- * The DNS records that a domain's owner is asked to publish, and whether what DNS answers does the same job. Pure.
+ * Lists the DNS records that a domain needs, and compares them with what DNS answers. Pure.
  *
- * The return path (the envelope sender, where bounces go) is a host of its own below the domain and gets an MX and a TXT
- * record, not a CNAME to our host. A CNAME would be one record less, but it needs an SPF record at our own host name, and
- * some mail systems write the canonical name into MAIL FROM, which breaks the alignment of SPF with the sender's domain
- * (RFC 7489 section 3.1.2). Where an owner has set a CNAME all the same, it is taken: DNS follows it, and a host without
- * MX is its own (RFC 5321 section 5.1).
+ * The return path (the envelope sender, where bounces go) is a host below the domain with an MX and a TXT record, not a CNAME
+ * to our host. A CNAME would be one record less, but it needs an SPF record at our own host name, and some mail systems write
+ * the canonical name into MAIL FROM, which breaks the alignment of SPF with the sender's domain (RFC 7489 section 3.1.2). A
+ * CNAME is accepted all the same: DNS follows it, and a host without MX is its own (RFC 5321 section 5.1).
  */
 import { dkimRecord, parseKeyRecord } from '../mail/dkim/key-record.ts';
 import type { PublishedKey } from './dkim-key.ts';
@@ -15,21 +14,21 @@ export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'tracking
 export interface DnsRecord {
   purpose: RecordPurpose;
   type: 'TXT' | 'MX' | 'CNAME';
-  /** The full name without final dot. */
+  /** The full name without a final dot. */
   host: string;
   /** TXT: unquoted and in one piece. MX: `10 host`. CNAME: the host. */
   value: string;
-  /** Whether the domain is verified only with it. */
+  /** True if the domain is not verified without it. */
   required: boolean;
 }
 
 export interface Comparison {
   status: 'ok' | 'missing' | 'wrong';
-  /** What DNS answers now, as far as it is about this purpose. */
+  /** The records found that are about this purpose, or null. */
   found: string | null;
 }
 
-/** The parts of a domain that its records are made of. */
+/** The properties of a domain that its records are made from. */
 export interface PublishedDomain {
   name: string;
   returnPath: string;
@@ -38,12 +37,12 @@ export interface PublishedDomain {
 
 const LONGEST_FOUND = 1000;
 
-/** The host of its own that a domain can have its tracked links at. */
+/** Returns the host that a domain can have its tracked links at. */
 export const trackingHostOf = (domainName: string): string => `track.${domainName}`;
 
 /**
- * `hostname`: our own name in the mail world (setting `smtp.hostname`), where the return path's mail is to go.
- * `trackingTarget`: our own name in the web, where a domain's tracking host is to lead; null where domains have none.
+ * Returns the records that a domain needs. `hostname`: setting `smtp.hostname`, the host that gets the return path's mail.
+ * `trackingTarget`: the host that a domain's tracking host must lead to; null if domains have none.
  */
 export function wantedRecords(
   { name, returnPath, keys }: PublishedDomain,
@@ -53,9 +52,9 @@ export function wantedRecords(
   return [
     ...keys.map((key) => dkimWanted(name, key, keys)),
     { purpose: 'return_path', type: 'MX', host: returnPath, value: `10 ${hostname}`, required: true },
-    // `~all`: with `-all` some receivers refuse forwarded mail before they look at DKIM (RFC 7489 section 10.1).
+    // `~all`, because with `-all` some receivers refuse forwarded mail before they check DKIM (RFC 7489 section 10.1).
     { purpose: 'spf', type: 'TXT', host: returnPath, value: `v=spf1 a:${hostname} ~all`, required: true },
-    // p=none is where everybody begins; the reports go to the return path, so they need no consent from another domain.
+    // p=none is the usual first policy. Reports go to the return path, so they need no consent from another domain.
     {
       purpose: 'dmarc',
       type: 'TXT',
@@ -75,7 +74,7 @@ const trackingWanted = (name: string, value: string): DnsRecord => ({
   required: false,
 });
 
-/** `answers`: all records of the type at the host, TXT strings joined, MX as `10 host`. */
+/** Compares a record with the answers: all records of its type at its host, TXT strings joined, MX as `10 host`. */
 export function compareRecord(record: DnsRecord, answers: readonly string[]): Comparison {
   switch (record.purpose) {
     case 'dkim':
@@ -93,8 +92,8 @@ export function compareRecord(record: DnsRecord, answers: readonly string[]): Co
 }
 
 /**
- * Required is RSA alone, since every receiver knows it; an Ed25519 key signs once its record is there. A key that is to
- * follow an active one is not required: mail is signed without it.
+ * Only the RSA key is required, since every receiver knows RSA; an Ed25519 key signs once its record is there. A key that
+ * follows an active one is not required either: mail is signed without it.
  */
 function dkimWanted(name: string, key: PublishedKey, keys: readonly PublishedKey[]): DnsRecord {
   const hasActive = keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'active');
@@ -108,7 +107,7 @@ function dkimWanted(name: string, key: PublishedKey, keys: readonly PublishedKey
   };
 }
 
-/** Two records at a selector give receivers an undefined result (RFC 6376 section 3.6.2.2), so one must be alone. */
+/** A selector with two records has an undefined result (RFC 6376 section 3.6.2.2), so the record must be the only one. */
 function compareDkim(wanted: string, answers: readonly string[]): Comparison {
   return compared(answers, () => answers.length === 1 && isSameKey(wanted, answers[0] ?? ''));
 }
@@ -120,7 +119,7 @@ function isSameKey(wanted: string, found: string): boolean {
   return theirs.record.publicKey !== null && ours.record.publicKey.equals(theirs.record.publicKey);
 }
 
-/** RFC 7208: one record at most (section 4.5), our term among those before `all`, with the result pass. */
+/** RFC 7208 section 4.5: at most one record; our term must be one of those before `all` that pass. */
 function compareSpf(wanted: string, answers: readonly string[]): Comparison {
   const records = answers.filter((text) => /^v=spf1(?: |$)/i.test(text));
   const needed = spfTerms(wanted)[0] ?? '';
@@ -130,12 +129,12 @@ function compareSpf(wanted: string, answers: readonly string[]): Comparison {
   );
 }
 
-/** `mx` passes us too: the MX of the return path is our host, which is checked beside it. */
+/** The term `mx` passes too: the MX of the return path is our host, which is checked separately. */
 function passesUs(term: string, needed: string): boolean {
   return term === needed || term === 'mx' || term === 'all';
 }
 
-/** The mechanisms whose match is a pass, up to the first `all`, without `+` and in lower case. */
+/** Returns the mechanisms that pass, up to the first `all`, without `+` and in lower case. */
 function spfTerms(record: string): string[] {
   const terms: string[] = [];
   for (const term of record.toLowerCase().split(' ').slice(1)) {
@@ -146,7 +145,10 @@ function spfTerms(record: string): string[] {
   return terms;
 }
 
-/** RFC 7489 section 6.6.3: one record that begins with the version. Any policy will do; a stricter one is the owner's choice. */
+/**
+ * RFC 7489 section 6.6.3: one record that begins with the version. Any policy is accepted; a stricter one is the owner's
+ * choice.
+ */
 function compareDmarc(answers: readonly string[]): Comparison {
   const records = answers.filter((text) => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text));
   return compared(
@@ -155,7 +157,7 @@ function compareDmarc(answers: readonly string[]): Comparison {
   );
 }
 
-/** Mail goes to the best preference first: ours must be among those. */
+/** Mail goes to the best preference first, so our host must be one of those. */
 function compareMx(wanted: string, answers: readonly string[]): Comparison {
   const hosts = answers.map((text) => {
     const [preference = '', host = ''] = text.split(' ');

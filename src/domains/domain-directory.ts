@@ -1,4 +1,4 @@
-/** What the path of every message asks about sending domains, kept in memory for a moment. */
+/** Answers the questions about sending domains that every message asks, from memory that is at most a second old. */
 import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -12,34 +12,34 @@ export type SendingDomain = Pick<
   DomainRow,
   'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks' | 'refused_at'
 > & {
-  /** Another account has verified the name. */
+  /** True if another account has verified the name. */
   taken: boolean;
-  /** Why mail from it is refused that was taken before, or would be if the name were free, in words; null where there is no such reason. */
+  /** The reason why mail from it is refused that was accepted before, or would be if the name were free; null without one. */
   because: string | null;
-  /** The host of its own that DNS led to us at the last check, or null. */
+  /** Its own tracking host if DNS led to us at the last check, or null. */
   tracking_host: string | null;
 };
 
 export interface DomainDirectory {
   /**
-   * The domain with exactly this name (A-labels, lower case), or null: where several accounts claim the name, that of the account that
-   * has verified it, or had it last.
+   * Returns the domain with exactly this name (A-labels, lower case), or null. If several accounts claim the name: that of the
+   * account that has verified it, or had it last.
    */
   find(name: string): Promise<SendingDomain | null>;
-  /** The domain of this account with exactly this name, or null. Mail of an account is only ever judged by its own domain. */
+  /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
   findOf(accountId: string, name: string): Promise<SendingDomain | null>;
-  /** True where the account may send from this very name: a domain says nothing about those below it. */
+  /** Returns true if the account may send from exactly this name; a domain does not cover those below it. */
   isVerified(accountId: string, name: string): Promise<boolean>;
-  /** Why mail from a domain of the account that was verified once is refused now; null where there is no such reason. */
+  /** Returns why mail from a domain that was verified before is refused now; null without a reason. */
   whyRefused(accountId: string, name: string): Promise<string | null>;
-  /** Whether bounces of some domain come to this host. */
+  /** Returns true if this host is the return path of some domain. */
   isReturnPath(host: string): Promise<boolean>;
-  /** The domain has changed. */
+  /** Must be called when the domain changes. */
   forget(name: string): void;
 }
 
 const MOST_CACHED = 10_000;
-/** A change by another process may take this long to be seen, in milliseconds. */
+/** Delay until a change by another process is seen, in milliseconds. */
 const FRESH_MS = 1000;
 
 type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host'> &
@@ -90,7 +90,10 @@ function sendingDomain({ records_json, verified_at, ...domain }: Claim, isOwned:
   return { ...domain, taken, because, tracking_host: tracking?.host ?? null };
 }
 
-/** `mail from acme.example is refused since ..., because the SPF record at rp.acme.example is missing`; null where there is no reason to tell. */
+/**
+ * Returns the reason as a text, or null: `mail from acme.example is refused since ..., because the SPF record at
+ * rp.acme.example is missing`.
+ */
 export function refusalOf({
   name,
   because,

@@ -1,4 +1,4 @@
-/** The API's domain record: the records to publish with what the last check found. Pure. */
+/** The domain record of the API: the records to publish with the results of the last check. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts';
@@ -7,15 +7,15 @@ import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts
 export interface DomainWithKeys {
   row: DomainRow;
   keys: readonly DkimKeyRow[];
-  /** Another account has verified this name; absent means no. */
+  /** True if another account has verified this name. */
   taken?: boolean;
 }
 
-/** What a check found for one record; stored as JSON in domains.records_json. */
+/** The result of a check for one record; stored as JSON in domains.records_json. */
 export interface RecordCheck extends Comparison {
   purpose: DnsRecord['purpose'];
   host: string;
-  /** Absent in what an earlier version stored. */
+  /** Absent in checks that earlier versions stored. */
   required?: boolean;
   /** Milliseconds since the epoch. */
   checkedAt: number;
@@ -40,7 +40,7 @@ export interface DomainRecord {
   refused_at: string | null;
 }
 
-/** The records the domain needs now. */
+/** Returns the records that the domain needs now. */
 export function recordsOf(
   { row, keys }: DomainWithKeys,
   hostname: string,
@@ -53,16 +53,16 @@ export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[
   return JSON.parse(row.records_json) as RecordCheck[];
 }
 
-/** Required records that DNS did not show as they should be when it last answered. */
+/** Returns the required records that were missing or wrong when DNS last answered. */
 export const lostChecks = (row: Pick<DomainRow, 'records_json'>): RecordCheck[] =>
   storedChecks(row).filter(({ required, status }) => required === true && status !== 'ok');
 
-/** The check of this record, if it was ever checked: records come and go with keys and settings. */
+/** Returns the check of this record, if there is one: records change with keys and settings. */
 export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): RecordCheck | undefined {
   return checks.find(({ purpose, host }) => purpose === record.purpose && host === record.host);
 }
 
-/** `trackingTarget`: as for `wantedRecords`. */
+/** Returns the API record; `trackingTarget` as in `wantedRecords`. */
 export function toDomainRecord(
   domain: DomainWithKeys,
   hostname: string,
@@ -93,7 +93,8 @@ export function toDomainRecord(
     created_at: rfc3339(row.created_at),
     verified_at: rfc3339(row.verified_at),
     checked_at: rfc3339(row.checked_at),
-    // Once all records are found again, nothing fails: that the failure is remembered for a day concerns the next one.
+    // Once all records are found again, nothing fails. The failure is kept for another day only for the countdown of the next
+    // one.
     failing_since: row.found_again_at === null ? rfc3339(row.failing_since) : null,
     refused_at: rfc3339(row.refused_at),
   };

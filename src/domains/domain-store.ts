@@ -1,27 +1,25 @@
-/** Sending domains in the database: added with their DKIM keys, listed, found, their keys rotated. */
-import { parse } from 'tldts';
+/** Sending domains in the database: adding, finding, listing, changing and removing them. */
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { isProviderDomain } from '../base/mailbox-providers.ts';
 import { Problem } from '../base/problem.ts';
-import { parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
-import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
+import { makeDkimKeys } from './dkim-key.ts';
+import { canonicalName, checkDomainName, refuseCommonNames } from './domain-name.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 
 export interface DomainDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** Who keeps answers about domains, by name; a command that works on the database alone tells nobody. */
+  /** Is called with the name of a changed domain, to clear caches; a command on the database alone has none. */
   changed?: (domainName: string) => void;
 }
 
-/** Which domain: the operator, who is above accounts, gives `accountId` null. */
+/** Names a domain. The operator, who may use all accounts, gives `accountId` null. */
 export interface DomainRef {
   accountId: string | null;
   nameOrId: string;
@@ -30,41 +28,36 @@ export interface DomainRef {
 export interface NewDomain {
   accountId: string;
   name: string;
-  /** Verified without DNS, and stays so: for closed networks. */
+  /** True for a domain that is verified without DNS: for closed networks. */
   trusted?: boolean;
-  /** Where bounces go; `rp.<name>` by default. */
+  /** The return path; `rp.<name>` by default. */
   returnPath?: string;
-  /** Null or absent: as the account says. */
+  /** Null or absent means the account's setting. */
   trackOpens?: boolean | null | undefined;
   trackClicks?: boolean | null | undefined;
 }
 
-/** Rows that are committed with a change, made once its result is known. */
-export type DomainTogether = (domain: DomainWithKeys) => Rows;
-
-/** What of a domain can be changed. A null goes back to the account's own default. */
+/** The properties that can be changed; null goes back to the account's setting. */
 export interface DomainChanges {
   trackOpens?: boolean | null | undefined;
   trackClicks?: boolean | null | undefined;
   returnPath?: string | undefined;
 }
 
-const nothingMore: DomainTogether = () => ({});
-
 const LONGEST_LIST = 1000;
 
 /** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
 export async function addDomain(
   deps: DomainDeps & { keyring: Keyring },
-  wish: NewDomain,
-  together = nothingMore,
+  input: NewDomain,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const now = deps.clock.now();
-  const row = domainRow(wish, now);
+  const row = domainRow(input, now);
   const keys = await makeDkimKeys(deps, {
     domainId: row.id,
     now,
-    state: wish.trusted === true ? 'active' : 'pending',
+    state: input.trusted === true ? 'active' : 'pending',
     taken: [],
   });
   await deps.db.commit.transact(async (tx) => {
@@ -72,47 +65,47 @@ export async function addDomain(
       `SELECT account_id FROM domains WHERE name = ? AND (account_id = ? OR status = 'verified') LIMIT 1`,
       [row.name, row.account_id],
     );
-    if (same !== undefined) throw addedAlready(row, same.account_id === row.account_id);
+    if (same !== undefined) throw alreadyAdded(row, same.account_id === row.account_id);
     if (row.status === 'verified') await endClaims(tx, row);
-    await insertRows(tx, [{ domains: [row], dkim_keys: keys }, together({ row, keys })]);
+    await insertRows(tx, [{ domains: [row], dkim_keys: keys }, alsoInTransaction({ row, keys })]);
   });
   deps.changed?.(row.name);
   return { row, keys };
 }
 
-function addedAlready({ name }: DomainRow, isOwn: boolean): Problem {
+function alreadyAdded({ name }: DomainRow, isOwn: boolean): Problem {
   const why = isOwn
-    ? `The domain ${name} was added already. Use the one that is there.`
+    ? `The domain ${name} was already added. Use that one.`
     : `The domain ${name} is verified by another account of this server. Remove it there first, or ask the operator.`;
   return new Problem('already_exists', why, { field: 'name' });
 }
 
 /**
- * Several accounts may claim a name; who shows by DNS that it is theirs has it. The claims of others fail then, and are told so by
- * `taken`. Nothing is deleted: where the name becomes free again they can be verified.
+ * Ends the claims of other accounts when one account has proved by DNS that the name is its own. Their domains become `failed`,
+ * with `taken`. Nothing is deleted: they can be verified when the name is free again.
  */
 export async function endClaims(tx: Connection, { name, id }: Pick<DomainRow, 'name' | 'id'>): Promise<void> {
   await tx.run(`UPDATE domains SET status = 'failed' WHERE name = ? AND id <> ? AND status = 'pending'`, [name, id]);
 }
 
-/** Of several claims of a name, the one that a look-up by name alone means: that of the account that has it, or had it last. */
+/** SQL order of the claims of a name: the account that has verified it, or had it last, comes first. */
 export const PRINCIPAL_FIRST = `status = 'verified' DESC, verified_at IS NULL, created_at, id`;
 
-/** Throws `not_found`. */
+/** Returns a domain by name or id. Throws `not_found`. */
 export async function findDomain(
   { db }: Pick<DomainDeps, 'db'>,
   { accountId, nameOrId }: DomainRef,
 ): Promise<DomainWithKeys> {
   const query = db.reader<DomainRow>('domains');
-  // No domain name can look like an id: those have a `_`.
-  query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
+  // A domain name cannot look like an id: ids have a `_`.
+  query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: canonicalName(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [found] = await withKeys(db, await query.orderByRaw(PRINCIPAL_FIRST).limit(1));
   if (found === undefined) throw noSuchDomain();
   return found;
 }
 
-/** Newest first. `status`: only those, e.g. `verified`. `after`: the id of the last one seen. */
+/** Returns domains, newest first. `status`: only those, for example `verified`. `after`: the id of the last one seen. */
 export async function listDomains(
   { db }: { db: Pick<DomainDeps['db'], 'reader'> },
   filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
@@ -124,7 +117,7 @@ export async function listDomains(
   return withKeys(db, await query.orderBy('id', 'desc').limit(Math.min(filter.limit, LONGEST_LIST)));
 }
 
-/** One page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
 export async function pageOfDomains(
   { db }: Pick<DomainDeps, 'db'>,
   page: { accountId: string; status?: DomainRow['status']; limit: number; after?: string; before?: string },
@@ -137,52 +130,14 @@ export async function pageOfDomains(
 }
 
 /**
- * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks whose DNS is
- * not asked. Throws `invalid_state` while the last pair is still waited for, and `not_found`.
- */
-export async function rotateDkim(
-  deps: DomainDeps & { keyring: Keyring },
-  ref: DomainRef,
-  { atOnce = false, together = nothingMore }: { atOnce?: boolean; together?: DomainTogether } = {},
-): Promise<DomainWithKeys> {
-  const { row, keys } = await findDomain(deps, ref);
-  // Ed25519 records are not required, so such a key may stay pending for ever.
-  if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
-    throw new Problem(
-      'invalid_state',
-      'The key of the last rotation still waits for its DNS record. Publish that first.',
-    );
-  }
-  const now = deps.clock.now();
-  const taken = keys.map(({ selector }) => selector);
-  const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
-  const rotated = await deps.db.commit.transact(async (tx) => {
-    // The keys took a while to make: the domain may have been deleted meanwhile.
-    const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
-    if (current === undefined) throw noSuchDomain();
-    // What never signed leaves nothing behind that its record is needed for.
-    await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
-    const staying = keys.filter(({ state }) => state !== 'pending');
-    const all = [...staying, ...fresh];
-    await insertRows(tx, [{ dkim_keys: fresh }]);
-    const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
-    const after = { row: current, keys: await activateKeys(tx, all, { seen, now }) };
-    await insertRows(tx, [together(after)]);
-    return after;
-  });
-  deps.changed?.(row.name);
-  return rotated;
-}
-
-/**
- * Changes tracking and return path. Another return path has other records, so the domain has to be verified again: until
- * its next check it stays what it is. Throws `not_found` and `invalid_field`.
+ * Changes tracking and return path. Another return path has other records: the domain keeps its status until its next check.
+ * Throws `not_found` and `invalid_field`.
  */
 export async function updateDomain(
   deps: DomainDeps,
   ref: DomainRef,
   changes: DomainChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const { row: before, ...rest } = await findDomain(deps, ref);
   const { trackOpens, trackClicks, returnPath } = changes;
@@ -202,7 +157,7 @@ export async function updateDomain(
       [row.track_opens, row.track_clicks, row.return_path, row.id],
     );
     if (found === undefined) throw noSuchDomain();
-    await insertRows(tx, [together({ row: found, ...rest })]);
+    await insertRows(tx, [alsoInTransaction({ row: found, ...rest })]);
     return found;
   });
   deps.changed?.(row.name);
@@ -210,25 +165,32 @@ export async function updateDomain(
 }
 
 /**
- * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits: that mail could not be
- * signed any more.
+ * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits, which could not be signed
+ * any more.
  */
-export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = nothingMore): Promise<void> {
+export async function removeDomain(
+  deps: DomainDeps,
+  ref: DomainRef,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
+): Promise<void> {
   const domain = await findDomain(deps, ref);
   const { id, account_id: accountId, name } = domain.row;
   await deps.db.commit.transact(async (tx) => {
-    // Over what waits, not over the history: the partial index of the queue leads.
+    // The partial index of the queue limits this to waiting mail.
     const waiting = await tx.all(
       `SELECT 1 FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND m.account_id = ? AND m.from_domain = ? AND d.test = 0 LIMIT 1`,
       [accountId, name],
     );
     if (waiting.length > 0)
-      throw new Problem('invalid_state', `Mail from ${name} waits to be delivered: cancel it, or wait for it.`);
+      throw new Problem(
+        'invalid_state',
+        `Mail from ${name} waits to be delivered. Cancel it, or wait until it is sent.`,
+      );
     await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
     const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
     if (removed.length === 0) throw noSuchDomain();
-    await insertRows(tx, [together(domain)]);
+    await insertRows(tx, [alsoInTransaction(domain)]);
   });
   deps.changed?.(name);
 }
@@ -236,39 +198,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
-/** Removes keys that have been retiring for long enough; returns their number. */
-export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
-  const removed = await db.commit.transact((tx) =>
-    tx.all(`DELETE FROM dkim_keys WHERE state = 'retiring' AND retired_at <= ? RETURNING id`, [
-      clock.now() - RETIRING_MS,
-    ]),
-  );
-  return removed.length;
-}
-
-/** Lets the pending keys in `seen` (ids) sign and retires those before them. Gives all keys as they are then. */
-export async function activateKeys(
-  tx: Connection,
-  keys: readonly DkimKeyRow[],
-  { seen, now }: { seen: ReadonlySet<string>; now: number },
-): Promise<DkimKeyRow[]> {
-  const { activate, retire } = promote(keys, seen);
-  if (activate.length === 0) return [...keys];
-  const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
-  await tx.run(
-    `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
-    [now, ids(activate)],
-  );
-  await tx.run(
-    `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
-    [now, ids(retire)],
-  );
-  return tx.all<DkimKeyRow>('SELECT * FROM dkim_keys WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id', [
-    ids(keys),
-  ]);
-}
-
-/** The domains of these rows. */
+/** Returns the domains of these rows, with their keys. */
 export async function withKeys(
   db: Pick<DomainDeps['db'], 'reader'>,
   rows: readonly DomainRow[],
@@ -289,7 +219,7 @@ export async function withKeys(
   }));
 }
 
-/** Which of these names some account has verified. */
+/** Returns which of these names an account has verified. */
 async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly DomainRow[]): Promise<Set<string>> {
   const claimed = rows.filter(({ status }) => status !== 'verified').map(({ name }) => name);
   if (claimed.length === 0) return new Set();
@@ -297,10 +227,10 @@ async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly Dom
   return new Set(owners.map(({ name }) => name));
 }
 
-function domainRow(wish: NewDomain, now: number): DomainRow {
-  const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = wish;
-  const name = checkDomainName(wish.name, 'name');
-  // What an operator vouches for in a closed network is the operator's business.
+function domainRow(input: NewDomain, now: number): DomainRow {
+  const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = input;
+  const name = checkDomainName(input.name, 'name');
+  // Names that an operator trusts in a closed network are not restricted.
   if (!trusted) refuseCommonNames(name);
   return {
     id: newId('dom', now),
@@ -320,38 +250,4 @@ function domainRow(wish: NewDomain, now: number): DomainRow {
     refused_at: null,
     told_at: null,
   };
-}
-
-/** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
-function checkDomainName(text: string, field: string): string {
-  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field });
-  return parsed.mailbox.domain;
-}
-
-/** Names that many people have addresses under, and none of them the domain. Throws `invalid_field`. */
-function refuseCommonNames(name: string): void {
-  const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
-  if (publicSuffix === name && isIcann === true)
-    throw new Problem(
-      'invalid_field',
-      `${name} is a public suffix, under which others register their domains. Add your own domain.`,
-      { field: 'name' },
-    );
-  if (isProviderDomain(name))
-    throw new Problem(
-      'invalid_field',
-      `${name} is the domain of a mailbox provider, and only the provider can send from it. Add your own domain.`,
-      { field: 'name' },
-    );
-}
-
-/** A name as it stands in the database, or what was given where it is no name. */
-function spelled(text: string): string {
-  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  return parsed.kind === 'ok' ? parsed.mailbox.domain : text;
-}
-
-function withoutFinalDot(name: string): string {
-  return name.endsWith('.') ? name.slice(0, -1) : name;
 }

@@ -1,4 +1,4 @@
-/** Which domains somebody has to look at now: those whose check is due, and those whose people have to be told of a lost record. */
+/** Finds domains that need attention: those whose check is due, and those whose members must be told of a lost record. */
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
@@ -7,8 +7,8 @@ import type { DomainWithKeys } from './domain-record.ts';
 import { withKeys, type DomainDeps } from './domain-store.ts';
 
 /**
- * Domains whose last check is too long ago (or yet to come: the clock was set back), the ones checked longest ago first. Those that
- * lost a record come sooner, and once more when their countdown has ended.
+ * Returns the domains to check, those checked longest ago first: their last check is too old (or in the future: the clock was
+ * set back). Domains that lost a record come sooner, and again when their countdown has ended.
  */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },
@@ -28,8 +28,8 @@ export async function domainsToCheck(
     .limit(most);
 }
 
-/** Domains that have lost a record, of which their people have not been told yet. */
-export async function domainsToTellOf({ db }: Pick<DomainDeps, 'db'>, most: number): Promise<DomainWithKeys[]> {
+/** Returns domains that lost a record and whose members have not been told yet. */
+export async function domainsToReport({ db }: Pick<DomainDeps, 'db'>, most: number): Promise<DomainWithKeys[]> {
   const rows = await db
     .reader<DomainRow>('domains')
     .whereNotNull('failing_since')
@@ -40,12 +40,12 @@ export async function domainsToTellOf({ db }: Pick<DomainDeps, 'db'>, most: numb
   return withKeys(db, rows);
 }
 
-/** Notes that the people of the domain are told now, together with the rows that tell them; null where there is nothing to tell any more. */
-export async function noteTold<Told extends { rows: readonly Rows[] }>(
+/** Marks the domain's members as told and writes the rows of the mails to them; null if there is nothing to tell any more. */
+export async function notifyMembers<Notice extends { rows: readonly Rows[] }>(
   { db, clock }: Pick<DomainDeps, 'db' | 'clock'>,
   id: string,
-  telling: (tx: Connection, row: DomainRow) => Promise<Told>,
-): Promise<Told | null> {
+  makeNotice: (tx: Connection, row: DomainRow) => Promise<Notice>,
+): Promise<Notice | null> {
   return await db.commit.transact(async (tx) => {
     const [row] = await tx.all<DomainRow>(
       `UPDATE domains SET told_at = ? WHERE id = ? AND failing_since IS NOT NULL AND found_again_at IS NULL AND told_at IS NULL
@@ -53,8 +53,8 @@ export async function noteTold<Told extends { rows: readonly Rows[] }>(
       [clock.now(), id],
     );
     if (row === undefined) return null;
-    const told = await telling(tx, row);
-    await insertRows(tx, told.rows);
-    return told;
+    const notice = await makeNotice(tx, row);
+    await insertRows(tx, notice.rows);
+    return notice;
   });
 }

@@ -1,10 +1,10 @@
-/** What is wrong with a domain, in words: one place for pages, commands, mails, logs and reasons. Pure. */
+/** Describes the state of a domain in words, for pages, commands, mails, logs and problems. Pure. */
 import type { DnsRecord, RecordPurpose } from './dns-records.ts';
 import type { DomainRecord } from './domain-record.ts';
 
 /**
- * `trusted`: verified without DNS. `failing`: it sends, but has lost a required record. `refused`: it lost one, and its mail is
- * refused. `unverified`: its records were never all found, or another account has verified the name.
+ * The state of a domain. `trusted`: verified without DNS. `failing`: it sends, but lost a required record. `refused`: it lost
+ * one, and its mail is refused. `unverified`: its records were never all found, or another account has verified the name.
  */
 export type DomainState = 'trusted' | 'verified' | 'failing' | 'refused' | 'unverified';
 
@@ -29,25 +29,23 @@ const names: Readonly<Record<RecordPurpose, string>> = {
   mx: 'MX record',
 };
 
-/** `SPF record at rp.acme.example`. */
+/** Returns `SPF record at rp.acme.example`. */
 export const recordName = ({ purpose, host }: Pick<DnsRecord, 'purpose' | 'host'>): string =>
   `${names[purpose]} at ${host}`;
 
 type Checked = Pick<DomainRecord['records'][number], 'purpose' | 'host' | 'required' | 'status' | 'checked_at'>;
 
-/** Required records that DNS did not show as they should be when it last answered. */
+/** Returns the required records that were missing or wrong when DNS last answered. */
 export const lostOf = <R extends Checked>(records: readonly R[]): R[] =>
   records.filter(({ required, status, checked_at }) => required && checked_at !== null && status !== 'ok');
 
-/** `the SPF record at rp.acme.example is missing and the DKIM key at ... is not as it should be`. */
+/** Returns `the SPF record at rp.acme.example is missing and the DKIM key at ... is wrong`. */
 export function lostText(lost: readonly Pick<Checked, 'purpose' | 'host' | 'status'>[]): string {
   if (lost.length === 0) return 'a required DNS record is missing or wrong';
-  return lost
-    .map((one) => `the ${recordName(one)} is ${one.status === 'missing' ? 'missing' : 'not as it should be'}`)
-    .join(' and ');
+  return lost.map((one) => `the ${recordName(one)} is ${one.status === 'missing' ? 'missing' : 'wrong'}`).join(' and ');
 }
 
-/** As a line of a zone file, for people to read: a long value is not cut into strings. */
+/** Returns the record as a line of a zone file, for people: a long value is not split into strings. */
 export const publishText = ({ host, type, value }: Pick<DnsRecord, 'host' | 'type' | 'value'>): string =>
   `${host}. ${type} ${value}`;
 
@@ -56,11 +54,11 @@ type Shown = Pick<
   'name' | 'trusted' | 'status' | 'taken' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
 >;
 
-/** Records that DNS gave no answer for at the last check: nothing follows from that. */
+/** Returns the records for which DNS did not answer at the last check; they change nothing. */
 export const unansweredOf = <R extends Checked>(domain: { checked_at: string | null; records: readonly R[] }): R[] =>
   domain.checked_at === null ? [] : domain.records.filter(({ checked_at: at }) => at !== domain.checked_at);
 
-/** What there is to say of a domain, in whole sentences; nothing where all is well. */
+/** Returns notes on the domain in whole sentences; none if all is well. */
 export function notesOn(domain: Shown, now: number): string[] {
   const unanswered = unansweredOf(domain).map(recordName);
   return [

@@ -1,11 +1,11 @@
 /**
- * Room for signatures under way. Each takes a thread of the pool that commits and files need too: a hundred queued ones
- * delay a commit from 0.3 to 72 ms, so only a few may be in the pool at once, and the others wait here, where those of
- * transactional mail can go before those of broadcasts. Pure.
+ * Limits the RSA signatures that run at once. Each uses a thread of the pool that commits and files need too: a hundred queued
+ * ones delay a commit from 0.3 to 72 ms. So only a few run, and the others wait here, transactional mail before broadcasts.
+ * Pure.
  */
 
 export interface SignSlots {
-  /** Runs `work` when there is room; class 0 goes before class 1. */
+  /** Runs `work` when there is a free slot; class 0 before class 1. */
   run<T>(order: 0 | 1, work: () => Promise<T>): Promise<T>;
 }
 

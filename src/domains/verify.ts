@@ -1,12 +1,12 @@
 /**
- * Are a domain's records in DNS? The steps: look up what each record asks for, compare, decide what the domain is now,
- * write it, let DKIM keys sign that are now visible.
+ * Verifies a domain: looks up its records, compares them, decides the domain's state, writes it, and lets visible DKIM keys
+ * sign.
  */
 import type { Log } from '../base/log.ts';
 import type { DnsAnswer, Resolver } from '../net/resolver.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
 import {
@@ -17,38 +17,31 @@ import {
   type DomainWithKeys,
   type RecordCheck,
 } from './domain-record.ts';
-import {
-  activateKeys,
-  endClaims,
-  findDomain,
-  noSuchDomain,
-  type DomainDeps,
-  type DomainRef,
-  type DomainTogether,
-} from './domain-store.ts';
+import { activateKeys } from './dkim-rotation.ts';
+import { endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
 import { lostText } from './lost-records.ts';
 
 export interface VerifyDeps extends DomainDeps {
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
-  /** Our name in the mail world: setting `smtp.hostname`. */
+  /** Setting `smtp.hostname`. */
   hostname: string;
-  /** Our name in the web, for the tracking hosts of domains; absent or null where they have none. */
+  /** The host that domains' tracking hosts lead to; absent or null if they have none. */
   trackingTarget?: string | null;
-  /** How long a domain keeps sending after it lost a record: setting `domains.grace`. */
+  /** Setting `domains.grace`: how long a domain keeps sending after it lost a record. */
   graceMs: number;
-  /** Where operators read of changes; a command that works on the database alone has none. */
+  /** The log for operators; a command on the database alone has none. */
   log?: Pick<Log, 'info' | 'warn'> | undefined;
 }
 
-/** What a look-up gave: all values, or trouble, from which nothing follows. */
+/** The result of a look-up: all values, or trouble, which proves nothing. */
 type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble' };
 
-/** Checks all records now and returns the domain as it is after that, written with the rows that `together` makes of it. Throws `not_found`. */
+/** Checks all records now and returns the domain after that. Throws `not_found`. */
 export async function verifyDomain(
   deps: VerifyDeps,
   ref: DomainRef,
-  together: DomainTogether = () => ({}),
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
   const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
@@ -65,24 +58,24 @@ export async function verifyDomain(
     if (row.status === 'verified') await endClaims(tx, row);
     const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
     const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
-    await insertRows(tx, [together(after)]);
+    await insertRows(tx, [alsoInTransaction(after)]);
     return { before, after };
   });
   deps.changed?.(domain.row.name);
-  if (deps.log !== undefined) tellOperators(deps.log, before, after);
+  if (deps.log !== undefined) logChange(deps.log, before, after);
   return after;
 }
 
-/** Whether another account has verified the name before. */
+/** Returns true if another account has already verified the name. */
 async function isTaken(tx: Connection, { name, id }: DomainRow): Promise<boolean> {
   const rows = await tx.all(`SELECT 1 FROM domains WHERE name = ? AND status = 'verified' AND id <> ?`, [name, id]);
   return rows.length > 0;
 }
 
-/** What DNS shows for a record now; `unknown` where it does not answer. */
+/** The comparison of a record with DNS; `unknown` if DNS does not answer. */
 export type Found = Comparison | { status: 'unknown' };
 
-/** Looks for these records, in their order, and writes nothing. Never rejects for what DNS says. */
+/** Looks up these records, in their order, and writes nothing. Never rejects because of DNS. */
 export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readonly DnsRecord[]): Promise<Found[]> {
   return Promise.all(
     wanted.map(async (record) => {
@@ -101,14 +94,14 @@ async function lookUp(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Pr
   return lookUpDmarcAbove(deps, record.host);
 }
 
-/** A domain without a DMARC record has that of the organization above it (RFC 7489 section 6.6.3): the next one up is tried. */
+/** A domain without a DMARC record has that of the organization above it (RFC 7489 section 6.6.3): the next name up is tried. */
 async function lookUpDmarcAbove(deps: Pick<VerifyDeps, 'resolver'>, host: string): Promise<Looked> {
   const above = host.split('.').slice(2);
   if (above.length < 2) return { kind: 'answers', values: [] };
   return values(await deps.resolver.txt(`_dmarc.${above.join('.')}`, { fresh: true }));
 }
 
-/** A host without MX is its own MX of preference 0 (RFC 5321 section 5.1): so a CNAME to our host counts. */
+/** A host without MX is its own MX of preference 0 (RFC 5321 section 5.1), so a CNAME to our host counts. */
 async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string): Promise<Looked> {
   const found = await resolver.mx(host, { fresh: true });
   if (found.kind === 'found')
@@ -121,8 +114,8 @@ async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string
 }
 
 /**
- * What counts is that the name leads to us: by an alias, also over others, or by the same addresses. Which alias was
- * published the resolver does not say.
+ * The name must lead to us: by an alias, also over others, or by the same addresses. The resolver does not say which alias was
+ * published.
  */
 async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, value }: DnsRecord): Promise<Looked> {
   const addressesOf = (name: string) =>
@@ -145,7 +138,7 @@ function values(answer: DnsAnswer<unknown>): Looked {
   };
 }
 
-/** Trouble leaves what was found before. */
+/** Returns the checks; for a record with DNS trouble, the one before. */
 function checksOf(row: DomainRow, wanted: readonly DnsRecord[], looked: readonly Looked[], now: number): RecordCheck[] {
   const before = storedChecks(row);
   return wanted.flatMap((record, index) => {
@@ -165,7 +158,7 @@ function requiredOf(wanted: readonly DnsRecord[], looked: readonly Looked[], che
   return required.every((record) => checkOf(checks, record)?.status === 'ok') ? 'ok' : 'not_ok';
 }
 
-/** Ids of the keys whose records DNS shows now. */
+/** Returns the ids of the keys whose records DNS shows. */
 function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[]): Set<string> {
   const hosts = new Set(
     checks.filter(({ purpose, status }) => purpose === 'dkim' && status === 'ok').map(({ host }) => host),
@@ -173,7 +166,7 @@ function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[])
   return new Set(keys.filter(({ selector }) => hosts.has(`${selector}._domainkey.${row.name}`)).map(({ id }) => id));
 }
 
-/** As it is now: another check may have ended while DNS was asked. */
+/** Returns the present row: another check may have ended while DNS was asked. */
 async function currentRow(tx: Connection, id: string): Promise<DomainRow> {
   const [row] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);
   if (row === undefined) throw noSuchDomain();
@@ -196,12 +189,8 @@ async function write(
   return row;
 }
 
-/** One line a change; what stays as it was is not told again. */
-function tellOperators(
-  log: Pick<Log, 'info' | 'warn'>,
-  before: DomainRow,
-  { row: after, taken }: DomainWithKeys,
-): void {
+/** Logs each change with one line. */
+function logChange(log: Pick<Log, 'info' | 'warn'>, before: DomainRow, { row: after, taken }: DomainWithKeys): void {
   const { name: domain, account_id, status } = after;
   const lost = lostText(lostChecks(after));
   if (before.status !== status) {

@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
-import { domainsToTellOf, noteTold } from '../domains/domain-watch.ts';
+import { domainsToReport, notifyMembers } from '../domains/domain-watch.ts';
 import type { DomainWithKeys } from '../domains/domain-record.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
@@ -37,7 +37,7 @@ export function domainNotices(deps: Deps): Rule {
     stepRows: STEP,
     silent: true,
     async step() {
-      const due = await domainsToTellOf(deps, STEP);
+      const due = await domainsToReport(deps, STEP);
       if (due.length > 0) await deps.notice.prepare();
       for (const domain of due) await tell(deps, domain);
       return due.length;
@@ -46,7 +46,7 @@ export function domainNotices(deps: Deps): Rule {
 }
 
 async function tell({ db, clock, log, notice }: Deps, { row, keys }: DomainWithKeys): Promise<void> {
-  const done = await noteTold({ db, clock }, row.id, (tx, now) => notice.of(tx, { row: now, keys }));
+  const done = await notifyMembers({ db, clock }, row.id, (tx, now) => notice.of(tx, { row: now, keys }));
   if (done === null) return;
   done.written();
   const fields = { event: 'domain_notice', domain: row.name, account_id: row.account_id, told: done.told };

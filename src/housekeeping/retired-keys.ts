@@ -1,5 +1,6 @@
 /** DKIM keys that were replaced go when no mail signed with them can be on its way any more. */
-import { removeRetiredKeys, type DomainDeps } from '../domains/domain-store.ts';
+import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
+import type { DomainDeps } from '../domains/domain-store.ts';
 import type { Rule } from './housekeeping.ts';
 
 export function retiredKeys(deps: Pick<DomainDeps, 'db' | 'clock'>): Rule {

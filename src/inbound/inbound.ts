@@ -7,12 +7,15 @@ import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
 import { createKeptReports } from './kept-reports.ts';
-import { createListener, HeldMail, type Listener, type ListenerLimits } from './listener.ts';
+import { createListener, type Listener } from './listener.ts';
+import type { ListenerLimits } from './listener-limits.ts';
+import { HeldMail } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
 import { createReportReader } from './report-reader.ts';
-import { submissionHandlers, type SubmissionDeps, type SubmissionSettings, type Submitter } from './submission.ts';
+import { submissionHandlers } from './submission.ts';
+import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-deps.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 
 export interface Certificate {

@@ -12,7 +12,8 @@ import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../message
 import type { Committer } from '../storage/commit.ts';
 import { ownAddress } from './addresses.ts';
 import type { KeptReports } from './kept-reports.ts';
-import type { Handlers, LimitName } from './listener.ts';
+import type { Handlers } from './listener.ts';
+import type { LimitName } from './listener-limits.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import type { NewReport } from './new-report.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';

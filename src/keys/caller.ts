@@ -1,32 +1,35 @@
-/** Who is calling: what the API needs to know about the key that came with a request. */
+/** The caller: what the API knows about the key of a request. */
 
 export interface Caller {
   accountId: string;
   keyId: string;
-  /** As its owner named it: shown in the audit log. */
+  /** The name that its owner gave it, for the audit log. */
   keyName: string;
-  /** Messages of a `test` key run the whole path but never leave the house. */
+  /** Messages of a `test` key are only simulated. */
   mode: 'live' | 'test';
   scopes: readonly string[];
-  /** Sending domains this key is restricted to; empty = every domain of the account. */
+  /** Sending domains that the key is restricted to; empty means all of the account. */
   domains: readonly string[];
-  /** Addresses and CIDR ranges the key may be used from; empty = any. The array's identity is kept while the key is unchanged. */
+  /**
+   * Addresses and CIDR ranges that the key may be used from; empty means any. The array's identity is kept while the key is
+   * unchanged.
+   */
   allowedIps: readonly string[];
-  /** Name of the account's plan: it decides the rate limit. */
+  /** Name of the account's plan, which sets the rate limit. */
   plan: string;
-  /** The operator has paused the account's sending. */
+  /** True if the operator has paused the account's sending. */
   paused: boolean;
   /** Milliseconds since the epoch, or null for a key without a lifetime. */
   expiresAt: number | null;
   /** Milliseconds since the epoch, or null while the key is good. */
   revokedAt: number | null;
-  /** The address of the member who acts through the dashboard; then there is no key behind the call. */
+  /** The address of the member who acts through the dashboard; such a call has no key. */
   member?: string;
   /** True for the operator on the command line; then there is no key behind the call either. */
   isOperator?: true;
 }
 
-/** Returns who it was, for the audit and for what is made: `key:<name>`, `member:<email>` or `operator`. */
+/** Returns the actor for the audit log and for created records: `key:<name>`, `member:<email>` or `operator`. */
 export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' | 'member' | 'isOperator'>): string {
   if (isOperator === true) return 'operator';
   return member === undefined ? `key:${keyName}` : `member:${member}`;
@@ -35,7 +38,7 @@ export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' 
 export type Authentication = { kind: 'found'; caller: Caller } | { kind: 'unknown' };
 
 /**
- * Finds the caller behind a whole API key. A revoked or expired key is `found`: the one who asks compares the times with
- * the clock, so that the answer can say which it was.
+ * Finds the caller of an API key. A revoked or expired key is `found`: the caller of this function compares its times with the
+ * clock, so that the answer can say which it was.
  */
 export type Authenticate = (token: string) => Promise<Authentication>;

@@ -1,45 +1,44 @@
 /**
- * The addresses a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling
- * (RFC 4632, RFC 5952) so that lists can be compared and shown.
+ * The addresses that a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling (RFC 4632,
+ * RFC 5952), so that lists can be compared and shown.
  */
-import { BlockList, isIPv4, isIPv6 } from 'node:net';
-import { expandIPv6 } from '../net/ip.ts';
+import { isIP, isIPv4, type BlockList } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { addressList, isListed, plainAddress } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
 
 const MOST_ENTRIES = 100;
-/** The longest is an IPv6 address that ends in an IPv4 one, with its `/128`. */
+/** Characters of the longest entry: an IPv6 address that ends in an IPv4 one, with `/128`. */
 const LONGEST_ENTRY = 49;
 const MAPPED_BITS = 96;
 
-/** Throws a Problem with the field `allowed_ips[n]` for the first entry that cannot be taken. Doubles fall away. */
+/**
+ * Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first
+ * invalid entry.
+ */
 export function canonicalIpList(entries: readonly string[]): string[] {
   if (entries.length > MOST_ENTRIES) {
-    throw new Problem('too_many_items', `At most ${String(MOST_ENTRIES)} addresses and ranges.`, {
+    throw new Problem('too_many_items', `A key can have at most ${String(MOST_ENTRIES)} addresses and ranges.`, {
       field: 'allowed_ips',
     });
   }
   return [...new Set(entries.map((entry, index) => canonicalEntry(entry, `allowed_ips[${String(index)}]`)))];
 }
 
-/** True where `ip` is in the list or the list is empty. */
+/** Returns true if `ip` is in the list, or the list is empty. */
 export function isIpAllowed(list: readonly string[], ip: string): boolean {
   if (list.length === 0) return true;
-  if (isIPv4(ip)) return blockListOf(list).check(ip, 'ipv4');
-  return isIPv6(ip) && blockListOf(list).check(ip.replace(/%.*$/, ''), 'ipv6');
+  const plain = plainAddress(ip);
+  return plain !== null && isListed(blockListOf(list), plain);
 }
 
-/** Building one costs more than asking it; a caller's list keeps its identity for as long as it does not change. */
+/** Building a list costs more than asking it; a caller's list keeps its identity while it is unchanged. */
 const built = new WeakMap<readonly string[], BlockList>();
 
 function blockListOf(list: readonly string[]): BlockList {
-  const known = built.get(list);
-  if (known !== undefined) return known;
-  const made = new BlockList();
-  for (const entry of list) {
-    const [address = '', bits] = entry.split('/');
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
-    made.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
-  }
+  const existing = built.get(list);
+  if (existing !== undefined) return existing;
+  const made = addressList(list);
   built.set(list, made);
   return made;
 }
@@ -48,8 +47,7 @@ function canonicalEntry(entry: string, field: string): string {
   const slash = entry.length > LONGEST_ENTRY ? -1 : entry.indexOf('/');
   const address = slash < 0 ? entry : entry.slice(0, slash);
   const bits = slash < 0 ? null : entry.slice(slash + 1);
-  const canonical =
-    entry.length > LONGEST_ENTRY ? null : isIPv4(address) ? range4(address, bits) : range6(address, bits);
+  const canonical = entry.length > LONGEST_ENTRY ? null : canonicalRange(address, bits);
   if (canonical === null)
     throw new Problem('invalid_field', 'Expected an IPv4 or IPv6 address or a CIDR range.', { field });
   if (canonical.endsWith('/0')) {
@@ -58,33 +56,25 @@ function canonicalEntry(entry: string, field: string): string {
   return canonical;
 }
 
-function range4(address: string, bits: string | null): string | null {
-  const length = prefixLength(bits, 32);
+function canonicalRange(text: string, bits: string | null): string | null {
+  // A zone (`fe80::1%eth0`) has a meaning on one machine only.
+  if (isIP(text) === 0 || text.includes('%')) return null;
+  const address = ipaddr.parse(text);
+  const length = prefixLength(bits, longestPrefix(address));
   if (length === null) return null;
-  const number = address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
-  const kept = length === 0 ? 0 : number - (number % 2 ** (32 - length));
-  const dotted = [24, 16, 8, 0].map((shift) => Math.floor(kept / 2 ** shift) % 256).join('.');
-  return length === 32 ? dotted : `${dotted}/${String(length)}`;
+  // A dual-stack socket shows IPv4 callers as mapped addresses; here they become plain IPv4.
+  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() && length >= MAPPED_BITS
+    ? writeRange(address.toIPv4Address(), length - MAPPED_BITS)
+    : writeRange(address, length);
 }
 
-function range6(address: string, bits: string | null): string | null {
-  const length = prefixLength(bits, 128);
-  // A zone (`fe80::1%eth0`) means something on one machine only.
-  if (length === null || !isIPv6(address) || address.includes('%')) return null;
-  const groups = expandIPv6(address).map((group, index) => group & maskOf(length - 16 * index));
-  // Connections over a dual-stack socket show IPv4 callers as mapped addresses; elsewhere they are plain IPv4.
-  if (length >= MAPPED_BITS && groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
-    const [high = 0, low = 0] = groups.slice(6);
-    return range4([high >> 8, high & 255, low >> 8, low & 255].join('.'), String(length - MAPPED_BITS));
-  }
-  const text = writeIPv6(groups);
-  return length === 128 ? text : `${text}/${String(length)}`;
-}
+const longestPrefix = (address: ipaddr.IPv4 | ipaddr.IPv6): number => (address instanceof ipaddr.IPv4 ? 32 : 128);
 
-/** The bits that stay of a group where `left` bits of the prefix are left for it. */
-function maskOf(left: number): number {
-  if (left <= 0) return 0;
-  return left >= 16 ? 0xffff : (0xffff << (16 - left)) & 0xffff;
+function writeRange(address: ipaddr.IPv4 | ipaddr.IPv6, length: number): string {
+  if (length === longestPrefix(address)) return address.toString();
+  const family = address instanceof ipaddr.IPv4 ? ipaddr.IPv4 : ipaddr.IPv6;
+  const range = `/${String(length)}`;
+  return `${family.networkAddressFromCIDR(`${address.toString()}${range}`).toString()}${range}`;
 }
 
 function prefixLength(bits: string | null, most: number): number | null {
@@ -92,20 +82,7 @@ function prefixLength(bits: string | null, most: number): number | null {
   return /^(?:0|[1-9][0-9]{0,2})$/.test(bits) && Number(bits) <= most ? Number(bits) : null;
 }
 
-/** RFC 5952 section 4: lower case, no leading zeros, the longest run of two or more zero groups as `::`, the first of equals. */
-function writeIPv6(groups: readonly number[]): string {
-  let best = { at: -1, length: 1 };
-  for (let at = 0; at < groups.length; at++) {
-    let length = 0;
-    while (groups[at + length] === 0) length++;
-    if (length > best.length) best = { at, length };
-  }
-  const write = (part: readonly number[]): string => part.map((group) => group.toString(16)).join(':');
-  if (best.at < 0) return write(groups);
-  return `${write(groups.slice(0, best.at))}::${write(groups.slice(best.at + best.length))}`;
-}
-
-/** True where everything in `entry` is in `range` too; both in canonical spelling. */
+/** Returns true if all of `entry` is in `range`; both in canonical spelling. */
 export function isWithin(range: string, entry: string): boolean {
   const [address = '', bits] = entry.split('/');
   const [outer = '', outerBits] = range.split('/');

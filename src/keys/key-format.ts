@@ -1,7 +1,7 @@
 /**
- * What an API key looks like: `ak_live_<8 public id>_<43 secret><6 checksum>`, all in base62. The prefix can be found by
- * scanners, the public id may stand in lists and logs, 43 characters are just what 256 random bits need, and the
- * checksum (CRC-32 of all before it) tells a typing error without a look at the database.
+ * The format of an API key: `ak_live_<8 public id>_<43 secret><6 checksum>`, all in base62. Scanners can find the prefix, the
+ * public id may appear in lists and logs, 43 characters hold 256 random bits, and the checksum (CRC-32 of everything before it)
+ * detects a typing error without the database.
  */
 import { crc32 } from 'node:zlib';
 
@@ -10,12 +10,12 @@ export type KeyMode = 'live' | 'test';
 export type ParsedKey = { kind: 'ok'; mode: KeyMode; publicId: string } | { kind: 'bad' };
 
 export interface MadeKey {
-  /** The whole key: shown once, stored nowhere. */
+  /** The whole key: shown once and never stored. */
   key: string;
   publicId: string;
 }
 
-/** Random bytes that a key is made of: 6 for the public id, 32 for the secret. */
+/** Random bytes of a key: 6 for the public id, 32 for the secret. */
 export const KEY_RANDOM_BYTES = 38;
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -25,7 +25,7 @@ const SECRET_LENGTH = 43;
 const CHECKSUM_LENGTH = 6;
 const form = /^ak_(live|test)_([0-9A-Za-z]{8})_[0-9A-Za-z]{49}$/;
 
-/** Makes a key of exactly KEY_RANDOM_BYTES random bytes. */
+/** Makes a key from exactly KEY_RANDOM_BYTES random bytes. */
 export function makeKey(mode: KeyMode, random: Buffer): MadeKey {
   if (random.length !== KEY_RANDOM_BYTES) throw new Error(`a key needs ${String(KEY_RANDOM_BYTES)} random bytes`);
   const publicId = base62(random.subarray(0, PUBLIC_BYTES), PUBLIC_LENGTH);
@@ -33,7 +33,7 @@ export function makeKey(mode: KeyMode, random: Buffer): MadeKey {
   return { key: unchecked + checksum(unchecked), publicId };
 }
 
-/** Takes a key apart. `bad`: it is none, or a character of it is wrong. */
+/** Reads a key. `bad`: it is not a key, or a character is wrong. */
 export function parseKey(text: string): ParsedKey {
   const [, mode, publicId] = form.exec(text) ?? [];
   if (mode === undefined || publicId === undefined) return { kind: 'bad' };
@@ -41,7 +41,7 @@ export function parseKey(text: string): ParsedKey {
   return { kind: 'ok', mode: mode === 'live' ? 'live' : 'test', publicId };
 }
 
-/** The part that may be shown, as the key record has it. */
+/** Returns the part that may be shown, as in the key record. */
 export function keyPrefix(mode: KeyMode, publicId: string): string {
   return `ak_${mode}_${publicId}`;
 }
@@ -56,7 +56,7 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** The lowest `length` digits of the number that the bytes are. */
+/** Returns the lowest `length` base62 digits of the bytes as a number. */
 function base62(bytes: Buffer, length: number): string {
   let rest = BigInt(`0x${bytes.toString('hex')}`);
   let digits = '';

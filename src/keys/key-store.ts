@@ -1,4 +1,4 @@
-/** API keys in the database: made, listed, changed, revoked. Finding the caller behind a key is callers.ts. */
+/** API keys in the database: creating, listing, changing and revoking them. Callers are found by callers.ts. */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
@@ -8,7 +8,7 @@ import { sha256Hex } from '../base/secret.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
 import { usesIn } from './key-uses.ts';
@@ -18,11 +18,11 @@ import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type Ne
 export interface KeyDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** The cache to tell of changes; a command that works on the database alone has none. */
+  /** The cache to clear after changes; a command on the database alone has none. */
   callers?: Pick<Callers, 'forget'>;
 }
 
-/** The API's key record. */
+/** The key record of the API. */
 export interface KeyRecord {
   object: 'key';
   id: string;
@@ -42,7 +42,7 @@ export interface KeyRecord {
   revoked_at: string | null;
 }
 
-/** Which key: the operator, who is above accounts, gives `accountId` null. */
+/** Names a key. The operator, who may use all accounts, gives `accountId` null. */
 export interface KeyRef {
   accountId: string | null;
   id: string;
@@ -53,23 +53,19 @@ export interface MadeKeyRow {
   key: string;
 }
 
-/** The key that a new one takes the place of, and when the old one ends, in milliseconds since the epoch. */
+/** The key that a new one replaces, and when the old one ends, in milliseconds since the epoch. */
 export interface Replacement {
   id: string;
   revokeAt: number;
 }
 
-type Together = (row: ApiKeyRow) => Rows;
-
-const nothingMore: Together = () => ({});
-
 const LONGEST_LIST = 1000;
 
-/** Makes a key; `key` is the only time that anybody sees it. `createdBy`: `operator` or `key:<name>`. Throws Problem. */
+/** Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Throws a Problem. */
 export async function createKey(
   deps: KeyDeps,
   request: KeyRequest & { accountId: string; createdBy: string; replaces?: Replacement },
-  together: (made: MadeKeyRow) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<MadeKeyRow> = noRows,
 ): Promise<MadeKeyRow> {
   const now = deps.clock.now();
   const checked = checkNewKey(request, now);
@@ -78,14 +74,14 @@ export async function createKey(
   const { accountId, replaces } = request;
   const old = await deps.db.commit.transact(async (tx) => {
     const replaced = replaces === undefined ? undefined : await retire(tx, accountId, replaces);
-    await insertRows(tx, [{ api_keys: [row] }, together({ row, key })]);
+    await insertRows(tx, [{ api_keys: [row] }, alsoInTransaction({ row, key })]);
     return replaced;
   });
   if (old !== undefined) deps.callers?.forget(old.public_id);
   return { row, key };
 }
 
-/** Plans the end of the key that a new one replaces; an earlier end of it stays. */
+/** Sets the end of the replaced key; an earlier end stays. */
 async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
   const [row] = await tx.all<ApiKeyRow>(
     'UPDATE api_keys SET revoked_at = MIN(COALESCE(revoked_at, ?), ?) WHERE id = ? AND account_id = ? RETURNING *',
@@ -95,19 +91,26 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
   return row;
 }
 
-/** Ends a key at once: when this resolves, no later request with it is let in. A revoked one stays as it is. Throws `not_found`. */
-export async function revokeKey(deps: KeyDeps, ref: KeyRef, together = nothingMore): Promise<ApiKeyRow> {
+/**
+ * Ends a key at once: when this resolves, no later request with it is accepted. A revoked key is left unchanged. Throws
+ * `not_found`.
+ */
+export async function revokeKey(
+  deps: KeyDeps,
+  ref: KeyRef,
+  alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
+): Promise<ApiKeyRow> {
   const now = deps.clock.now();
-  // One whose end was planned for later ends now.
-  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], together);
+  // A key whose end was set for later ends now.
+  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], alsoInTransaction);
 }
 
-/** Changes name, scopes, domains or addresses. Throws Problem. */
+/** Changes name, scopes, domains or addresses. Throws a Problem. */
 export async function updateKey(
   deps: KeyDeps,
   ref: KeyRef,
   changes: KeyChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
 ): Promise<ApiKeyRow> {
   const { name, scopes, domains, allowedIps } = checkKeyChanges(changes);
   const columns: [string, string][] = [];
@@ -120,11 +123,11 @@ export async function updateKey(
     ref,
     ['id = id', ...columns.map(([column]) => `${column} = ?`)].join(', '),
     columns.map(([, value]) => value),
-    together,
+    alsoInTransaction,
   );
 }
 
-/** Throws `not_found`. */
+/** Returns a key. Throws `not_found`. */
 export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
   const query = db.reader<ApiKeyRow>('api_keys').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
@@ -133,7 +136,7 @@ export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: Ke
   return row;
 }
 
-/** One page, newest first, revoked ones too; from a key on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, with revoked keys; from a key on (its id, exclusive), forwards or backwards. */
 export async function pageOfKeys(
   { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
@@ -142,7 +145,7 @@ export async function pageOfKeys(
   return readPage<ApiKeyRow>(query, { limit, after, before });
 }
 
-/** Newest first, revoked ones too. `after`: the id of the last one seen. */
+/** Returns keys, newest first, with revoked ones. `after`: the id of the last one seen. */
 export async function listKeys(
   { db }: Pick<KeyDeps, 'db'>,
   { accountId, limit, after }: { accountId: string; limit: number; after?: string },
@@ -152,7 +155,7 @@ export async function listKeys(
   return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }
 
-/** The row as the API and `--json` print it at this time. */
+/** Returns the record as the API and `--json` show it at this time. */
 export function toKeyRecord(row: ApiKeyRow, now: number): KeyRecord {
   return {
     object: 'key',
@@ -199,13 +202,13 @@ function keyRow(
   };
 }
 
-/** `set` is one of this file's own texts, never what came from outside. */
+/** `set` is SQL text of this file, never input. */
 async function change(
   deps: KeyDeps,
   { accountId, id }: KeyRef,
   set: string,
   values: readonly Value[],
-  together: Together,
+  alsoInTransaction: RowsFor<ApiKeyRow>,
 ): Promise<ApiKeyRow> {
   const own = accountId === null ? '' : ' AND account_id = ?';
   const row = await deps.db.commit.transact(async (tx: Connection) => {
@@ -216,7 +219,7 @@ async function change(
     ]);
     const [changed] = rows;
     if (changed === undefined) throw notFound();
-    await insertRows(tx, [together(changed)]);
+    await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
   deps.callers?.forget(row.public_id);

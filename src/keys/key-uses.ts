@@ -1,21 +1,21 @@
 /**
- * What keys were used for: when last, from where, for which endpoint, and how often in each hour of the last day. Uses are
- * gathered in memory and written in batches, so that a key costs one row in two seconds however busy it is.
+ * Records the uses of keys: the last one with its address and endpoint, and the number in each hour of the last day. Uses are
+ * collected in memory and written in batches, so that a key costs one row in two seconds however busy it is.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 
-/** The longest a use waits to be written, in milliseconds. */
-const USE_NOTED_MS = 2000;
+/** The longest time until a use is written, in milliseconds. */
+const WRITE_DELAY_MS = 2000;
 const HOUR_MS = 3_600_000;
-/** The hour that goes on, and those before it that reach a day back. */
+/** Hours that are kept: the present one and those before it for a day. */
 const HOURS_KEPT = 24;
 
-export interface UseNotes {
-  note(keyId: string, ip: string, endpoint: string): void;
-  /** Writes what is not written yet. */
+export interface UseRecorder {
+  record(keyId: string, ip: string, endpoint: string): void;
+  /** Writes the uses that are not written yet. */
   close(): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ function readHours(json: string): Map<number, number> {
   return new Map(JSON.parse(json) as [number, number][]);
 }
 
-/** Uses in the 24 hours up to `now`, to the hour. */
+/** Returns the uses in the 24 hours up to `now`, counted by whole hours. */
 export function usesIn(json: string, now: number): number {
   const first = hourOf(now) - HOURS_KEPT;
   return [...readHours(json)].reduce((sum, [hour, n]) => (hour > first ? sum + n : sum), 0);
@@ -44,7 +44,7 @@ function add(to: Map<number, number>, more: ReadonlyMap<number, number>): void {
   for (const [hour, n] of more) to.set(hour, (to.get(hour) ?? 0) + n);
 }
 
-/** The hours of a row with those of a use, without what is more than a day before it. */
+/** Returns the hours of a row with those of a use, without hours more than a day before it. */
 function hoursAfter(json: string, { at, hours }: Use): string {
   const all = readHours(json);
   add(all, hours);
@@ -52,7 +52,7 @@ function hoursAfter(json: string, { at, hours }: Use): string {
   return JSON.stringify([...all].filter(([hour]) => hour > first));
 }
 
-const noteWork: Work<Uses, undefined> = {
+const useWork: Work<Uses, undefined> = {
   name: 'key-use',
   async run(tx, inputs) {
     const all = inputs.flatMap((uses) => [...uses]);
@@ -72,8 +72,8 @@ const noteWork: Work<Uses, undefined> = {
   },
 };
 
-/** `report` hears of uses that could not be noted; they are tried again. What waits is never more than the keys there are. */
-export function createUseNotes({
+/** `report` gets errors of writing uses, which is tried again. At most one use per key waits. */
+export function createUseRecorder({
   db,
   clock,
   report,
@@ -81,7 +81,7 @@ export function createUseNotes({
   db: Pick<Database, 'commit'>;
   clock: Clock;
   report: (error: unknown) => void;
-}): UseNotes {
+}): UseRecorder {
   let waiting: Uses = new Map();
   let timer: Timer | null = null;
 
@@ -90,27 +90,27 @@ export function createUseNotes({
     waiting = new Map();
     timer = null;
     try {
-      if (uses.size > 0) await db.commit.submit(noteWork, uses, 256 * uses.size);
+      if (uses.size > 0) await db.commit.submit(useWork, uses, 256 * uses.size);
     } catch (error) {
-      for (const [id, use] of uses) takeBack(id, use);
+      for (const [id, use] of uses) restore(id, use);
       report(error);
     }
   }
 
-  /** Counts stay; of when and from where what came since is newer. */
-  function takeBack(id: string, use: Use): void {
+  /** Adds the counts again; a later use keeps its newer time and address. */
+  function restore(id: string, use: Use): void {
     const since = waiting.get(id);
     if (since === undefined) waiting.set(id, use);
     else add(since.hours, use.hours);
   }
 
   return {
-    note(keyId, ip, endpoint) {
+    record(keyId, ip, endpoint) {
       const at = clock.now();
       const hours = waiting.get(keyId)?.hours ?? new Map<number, number>();
       hours.set(hourOf(at), (hours.get(hourOf(at)) ?? 0) + 1);
       waiting.set(keyId, { at, ip, endpoint, hours });
-      timer ??= clock.after(USE_NOTED_MS, () => void write(), { background: true });
+      timer ??= clock.after(WRITE_DELAY_MS, () => void write(), { background: true });
     },
     async close() {
       timer?.cancel();

@@ -1,4 +1,4 @@
-/** What a key may be made with, and what may be changed of it: checks for API and commands alike. Pure. */
+/** Checks the properties of a new or changed key, for the API and the commands. Pure. */
 import { domainToASCII } from 'node:url';
 import { Problem } from '../base/problem.ts';
 import { checkName } from '../accounts/name.ts';
@@ -7,15 +7,15 @@ import type { KeyMode } from './key-format.ts';
 import { isScope, scopeNames, type Scope } from './scopes.ts';
 
 export interface KeyRequest {
-  /** For people: 1 to 100 characters. */
+  /** A name for people: 1 to 100 characters. */
   name: string;
   mode?: KeyMode;
   scopes: readonly string[];
-  /** Sending domains it is restricted to; none means every domain of the account. */
+  /** Sending domains that it is restricted to; none means every domain of the account. */
   domains?: readonly string[];
-  /** Addresses and CIDR ranges it may be used from; none means any. */
+  /** Addresses and CIDR ranges that it may be used from; none means any. */
   allowedIps?: readonly string[];
-  /** Milliseconds since the epoch; null or absent for a key that does not end. */
+  /** Milliseconds since the epoch; null or absent for a key without an end. */
   expiresAt?: number | null;
 }
 
@@ -28,7 +28,7 @@ export interface NewKey {
   expiresAt: number | null;
 }
 
-/** What of a key can be changed after it was made. */
+/** The properties that can be changed later. */
 export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
 export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
 
@@ -36,12 +36,12 @@ const MOST_DOMAINS = 100;
 const LONGEST_DOMAIN = 253;
 const domainForm = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 
-/** Throws a Problem for the first fault. */
+/** Returns the checked properties. Throws a Problem for the first fault. */
 export function checkNewKey(request: KeyRequest, now: number): NewKey {
   const { mode = 'live', expiresAt = null } = request;
   const { name, scopes, domains = [], allowedIps = [] } = request;
   if (expiresAt !== null && !(expiresAt > now)) {
-    throw new Problem('invalid_field', 'The end of the lifetime must lie in the future.', { field: 'expires_at' });
+    throw new Problem('invalid_field', 'The end of the lifetime must be in the future.', { field: 'expires_at' });
   }
   return {
     name: checkName(name),
@@ -53,7 +53,7 @@ export function checkNewKey(request: KeyRequest, now: number): NewKey {
   };
 }
 
-/** Throws a Problem for the first fault. */
+/** Returns the checked changes. Throws a Problem for the first fault. */
 export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChanges): CheckedChanges {
   return {
     ...(name === undefined ? {} : { name: checkName(name) }),
@@ -66,25 +66,27 @@ export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChange
 function checkScopes(scopes: readonly string[]): Scope[] {
   if (scopes.length === 0) throw new Problem('invalid_field', 'A key needs at least one scope.', { field: 'scopes' });
   if (scopes.length > scopeNames.length)
-    throw new Problem('too_many_items', 'There are thirty scopes.', { field: 'scopes' });
+    throw new Problem('too_many_items', 'There are only thirty scopes. Name each of them once.', { field: 'scopes' });
   scopes.forEach((scope, index) => {
     if (!isScope(scope))
-      throw new Problem('invalid_field', `There is no such scope; there are ${scopeNames.join(', ')}.`, {
+      throw new Problem('invalid_field', `There is no such scope. Use one of ${scopeNames.join(', ')}.`, {
         field: `scopes[${String(index)}]`,
       });
   });
-  // In the order of the documentation, so that equal sets read the same.
+  // Sorted in the order of the documentation, so that equal sets look the same.
   return scopeNames.filter((scope) => scopes.includes(scope));
 }
 
 function checkDomains(domains: readonly string[]): string[] {
   if (domains.length > MOST_DOMAINS) {
-    throw new Problem('too_many_items', `At most ${String(MOST_DOMAINS)} domains.`, { field: 'domains' });
+    throw new Problem('too_many_items', `A key can have at most ${String(MOST_DOMAINS)} domains.`, {
+      field: 'domains',
+    });
   }
   return [...new Set(domains.map((domain, index) => checkDomain(domain, `domains[${String(index)}]`)))];
 }
 
-/** The name as A-labels. Only its form is checked: a key may be restricted to a domain that is added later. */
+/** Returns the name as A-labels. Only its form is checked: a key may be restricted to a domain that is added later. */
 function checkDomain(domain: string, field: string): string {
   const ascii = domain.length > LONGEST_DOMAIN ? '' : domainToASCII(domain.toLowerCase());
   if (ascii.length <= LONGEST_DOMAIN && domainForm.test(ascii)) return ascii;

@@ -1,10 +1,10 @@
-/** Sets of scopes that most keys are one of. Pure. */
+/** Sets of scopes that fit most keys. Pure. */
 import { scopeNames, scopes, type Scope } from './scopes.ts';
 
 export interface Preset {
   name: string;
   label: string;
-  /** For whom it is. */
+  /** The program that it is for. */
   about: string;
   scopes: readonly Scope[];
 }
@@ -37,7 +37,7 @@ export interface ScopeGroup {
   scopes: { name: Scope; meaning: string }[];
 }
 
-/** The thirty by area, in the order of the documentation. */
+/** Returns the thirty scopes by area, in the order of the documentation. */
 export function scopeGroups(): ScopeGroup[] {
   const groups = new Map<string, ScopeGroup>();
   for (const name of scopeNames) {

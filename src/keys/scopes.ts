@@ -1,9 +1,9 @@
 /**
- * The thirty permission scopes. `<area>` opens the whole area, its verbs included; `<area>:<verb>` opens just that.
- * Areas without a bare name (message, event, stats, audit) are granted verb by verb.
+ * The thirty permission scopes. `<area>` includes all verbs of the area; `<area>:<verb>` only that one. Areas without a bare
+ * name (message, event, stats, audit) are granted verb by verb.
  */
 
-/** Every scope and what it opens, in the order of the documentation. */
+/** Every scope and what it allows, in the order of the documentation. */
 export const scopes = {
   send: 'send single messages; read the status of messages sent by the same key',
   campaign: 'send in bulk; read the status of messages sent by the same key; includes campaign:read',
@@ -41,12 +41,12 @@ export type Scope = keyof typeof scopes;
 
 export const scopeNames = Object.keys(scopes) as Scope[];
 
-/** True if `text` is one of the thirty. */
+/** Returns true if `text` is one of the thirty scopes. */
 export function isScope(text: string): text is Scope {
   return Object.hasOwn(scopes, text);
 }
 
-/** True if a key with the scopes `granted` may do what `needed` opens: it has the scope itself or the bare name of its area. */
+/** Returns true if `granted` allows `needed`: it has the scope itself or the bare name of its area. */
 export function scopeAllows(granted: readonly string[], needed: Scope): boolean {
   if (granted.includes(needed)) return true;
   const colon = needed.indexOf(':');

@@ -1,13 +1,13 @@
 /**
- * Passwords that are guessed first: the commonest (config/common-passwords.json, the 3,000 commonest of public leaks and those
- * of them that are long enough here), what is made of them, of patterns on a keyboard, and of what everybody knows about the
- * login. A password has a score of what has to be guessed of it; spelling and a year at the end add little. Pure.
+ * Finds passwords that are guessed first: the commonest (config/common-passwords.json: the 3,000 commonest of public leaks, and
+ * those of them that are long enough here), words made from them, keyboard patterns, and names that everyone knows about the
+ * login. A password gets a score for the parts that must be guessed; spelling and a year at the end add little. Pure.
  */
 import common from '../../config/common-passwords.json' with { type: 'json' };
 
-/** Least score: three common words, or six letters that do not follow from those before them. */
+/** The least score: three common words, or six letters that do not follow from those before. */
 const LEAST_SCORE = 6;
-/** One of 3,000 words is worth two letters. */
+/** A word of the 3,000 counts like two letters. */
 const WORD_SCORE = 2;
 const SHORTEST_WORD = 4;
 const LONGEST_WORD = 20;
@@ -15,23 +15,23 @@ const LONGEST_WORD = 20;
 const commonest: ReadonlySet<string> = new Set(common);
 const words: ReadonlySet<string> = new Set(common.filter((word) => /^[a-z]{4,20}$/.test(word)));
 
-/** Why the password would be guessed early, for the person who chose it; null where it would not. */
+/** Returns why the password would be guessed early, for the person who chose it; null if it would not. */
 export function guessedEasily(password: string, context: readonly string[] = []): string | null {
   const text = password.normalize('NFKC').toLowerCase();
   if (!commonest.has(text) && scoreOf(text, contextWords(context)) >= LEAST_SCORE) return null;
   return 'This password would be among the first that are guessed: it is made of common words, of a pattern, or of the names of this login and host. Four or five random words make a good one.';
 }
 
-/** The texts themselves and the names in them: `ana@mail.example.net` has `ana`, `mail` and `example`. */
+/** Returns the texts and the names in them: `ana@mail.example.net` has `ana`, `mail` and `example`. */
 function contextWords(context: readonly string[]): ReadonlySet<string> {
   const texts = context.map((text) => text.normalize('NFKC').toLowerCase());
   const parts = texts.flatMap((text) => [text, ...text.split(/[^\p{L}\p{N}]+/u)]);
   return new Set(['posthorn', ...parts].filter((part) => part.length >= 3));
 }
 
-function scoreOf(text: string, known: ReadonlySet<string>): number {
+function scoreOf(text: string, personal: ReadonlySet<string>): number {
   const plain = unspelled(text);
-  const names = [...known].filter((name) => text.includes(name) || plain.includes(name));
+  const names = [...personal].filter((name) => text.includes(name) || plain.includes(name));
   let score = 0;
   for (let at = 0; at < text.length;) {
     const here = names.filter((name) => text.startsWith(name, at) || plain.startsWith(name, at));
@@ -58,24 +58,24 @@ function scoreOf(text: string, known: ReadonlySet<string>): number {
   return score;
 }
 
-/** The length of the longest piece from `at` on for which `is` holds; 0 for none. */
+/** Returns the length of the longest piece from `at` on for which `is` holds; 0 for none. */
 function longestAt(at: number, longest: number, is: (from: number, to: number) => boolean): number {
   for (let length = longest; length > 0; length--) if (is(at, at + length)) return length;
   return 0;
 }
 
-/** Whether a character is the one that anybody would try after those before it. */
+/** Returns true if the character is the obvious next one after those before. */
 function follows(text: string, at: number): boolean {
   if (at === 0) return false;
   const before = text.charAt(at - 1);
   const here = text.charAt(at);
   const step = here.charCodeAt(0) - before.charCodeAt(0);
   if (Math.abs(step) <= 1 || isBeside(before, here)) return true;
-  // Three characters that were there before: a repetition.
+  // Three characters that occurred before: a repetition.
   return at >= 2 && text.slice(0, at).includes(text.slice(at - 2, at + 1));
 }
 
-/** `p@ssw0rd` is `password`. */
+/** Letters that characters stand for: `p@ssw0rd` is `password`. */
 const letters: Readonly<Record<string, string>> = {
   '0': 'o',
   '1': 'i',
@@ -92,7 +92,7 @@ const letters: Readonly<Record<string, string>> = {
 };
 const unspelled = (text: string): string => text.replaceAll(/[0134578@$!+|]/g, (one) => letters[one] ?? one);
 
-/** How far each row of keys is moved to the right. */
+/** How far each row of keys is shifted to the right. */
 const OFFSETS = [0, 0.5, 0.75, 1.25];
 /** The rows of QWERTY, QWERTZ and AZERTY. */
 const keyboards = [
@@ -107,7 +107,7 @@ const keyboards = [
 );
 const SHIFTED = '!@#$%^&*()';
 
-/** Whether two keys lie side by side on some keyboard; 0 comes before 1 as well. */
+/** Returns true if two keys are neighbours on a keyboard; 0 also comes before 1. */
 function isBeside(one: string, other: string): boolean {
   const [left, right] = [unshifted(one), unshifted(other)];
   if (left === '0' && right === '1') return true;

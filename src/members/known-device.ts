@@ -1,24 +1,24 @@
 /**
- * Devices that have signed in before. Their cookie names the device and holds a MAC for each login that has signed in there,
- * so that wrong tries of strangers never keep a member out of a browser that they have used (OWASP "device cookies"). It is no
- * proof of who somebody is: password and second factor are asked for all the same. Nothing is stored.
+ * Recognizes devices that have signed in before. Their cookie names the device and has a MAC for each login that signed in
+ * there, so that wrong tries by strangers never lock members out of a browser they have used (OWASP "device cookies"). It does
+ * not prove an identity: password and second factor are still required. Nothing is stored.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { equalInConstantTime } from '../base/secret.ts';
 
 export interface KnownDevices {
-  /** The id of the device where the cookie says that this login has signed in from it; null otherwise. */
+  /** Returns the id of the device if this login has signed in from it; null otherwise. */
   idFor(cookie: string, emailKey: string): string | null;
-  /** The id of the device where anybody has signed in from it; null otherwise. */
+  /** Returns the id of the device if any login has signed in from it; null otherwise. */
   idOf(cookie: string): string | null;
-  /** The cookie after this login has signed in: the same device, the newest login first. */
+  /** Returns the cookie after this login has signed in: the same device, the newest login first. */
   after(cookie: string, emailKey: string): string;
 }
 
 const ID_BYTES = 16;
 /** Characters of a MAC: 120 bits. */
 const MAC_LENGTH = 20;
-/** Logins that one browser is known for; the oldest goes. */
+/** Logins that one cookie holds; the oldest is dropped. */
 const MOST_LOGINS = 5;
 const form = /^([A-Za-z0-9_-]{22})((?:\.[A-Za-z0-9_-]{20}){1,6})$/;
 
@@ -27,7 +27,7 @@ export function createKnownDevices(secret: Buffer): KnownDevices {
   const macOf = (id: string, emailKey: string): string =>
     createHmac('sha256', secret).update(`${id}\n${emailKey}`).digest('base64url').slice(0, MAC_LENGTH);
 
-  /** The first MAC is of the device alone: it tells our cookies from made-up ones. */
+  /** Reads a cookie. The first MAC covers the device alone: it tells our cookies from made-up ones. */
   function read(cookie: string): { id: string; macs: string[] } | null {
     const [, id = '', rest = ''] = form.exec(cookie) ?? [];
     const [own = '', ...macs] = rest.split('.').slice(1);

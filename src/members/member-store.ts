@@ -1,11 +1,11 @@
-/** The people who sign in to the dashboard, and which accounts they see. Administrators see all of them. */
+/** Members: the people who sign in to the dashboard, and the accounts they may see. Administrators see all of them. */
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { replaceRecoveryCodes } from './recovery-codes.ts';
 import { endSessions } from './session-store.ts';
 import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
@@ -18,56 +18,64 @@ export interface MemberDeps {
 export interface NewMember {
   email: string;
   isAdmin: boolean;
-  /** Accounts the member sees; without meaning for an administrator. */
+  /** The accounts that the member may see; ignored for an administrator. */
   accountIds: readonly string[];
   passwordHash: string | null;
   /** `operator` or `member:<email>`. */
   createdBy: string;
 }
 
-/** A team larger than this keeps its people elsewhere. */
+/** Members of one server; a larger team uses another system. */
 const MOST_MEMBERS = 1000;
 
-/** Of one trouble. */
-const MOST_TOLD = 20;
+/** Members who get a notice about one problem of an account. */
+const MOST_NOTIFIED = 20;
 
-/** The row of a new member, not written yet. Throws `invalid_address`. */
-export function newMember({ clock }: Pick<MemberDeps, 'clock'>, wish: Omit<NewMember, 'accountIds'>): MemberRow {
-  const email = checkEmail(wish.email);
+/** Returns the row of a new member without writing it. Throws `invalid_address`. */
+export function newMember({ clock }: Pick<MemberDeps, 'clock'>, input: Omit<NewMember, 'accountIds'>): MemberRow {
+  const email = checkEmail(input.email);
   const now = clock.now();
   return {
     id: newId('mem', now),
     email,
     email_key: addressKey(email),
-    is_admin: wish.isAdmin ? 1 : 0,
-    password_hash: wish.passwordHash,
+    is_admin: input.isAdmin ? 1 : 0,
+    password_hash: input.passwordHash,
     totp_sealed: null,
     totp_step: null,
     created_at: now,
-    created_by: wish.createdBy,
+    created_by: input.createdBy,
     last_sign_in_at: null,
   };
 }
 
-/** Throws `invalid_address`, `already_exists`, `invalid_state`. */
+/** Adds a member. Throws `invalid_address`, `already_exists` or `invalid_state`. */
 export async function addMember(
   deps: MemberDeps,
-  wish: NewMember,
-  together: (row: MemberRow) => Rows = () => ({}),
+  input: NewMember,
+  alsoInTransaction: RowsFor<MemberRow> = noRows,
 ): Promise<MemberRow> {
-  const row = newMember(deps, wish);
+  const row = newMember(deps, input);
   await deps.db.commit.transact(async (tx) => {
-    const there = await tx.all<{ email_key: string }>('SELECT email_key FROM members');
-    if (there.some(({ email_key }) => email_key === row.email_key))
-      throw new Problem('already_exists', `there is a member ${row.email} already`, { field: 'email' });
-    if (there.length >= MOST_MEMBERS)
-      throw new Problem('invalid_state', `there are at most ${String(MOST_MEMBERS)} members`);
-    await insertRows(tx, [{ members: [row], memberships: membershipsFor(row.id, wish.accountIds) }, together(row)]);
+    const existing = await tx.all<{ email_key: string }>('SELECT email_key FROM members');
+    if (existing.some(({ email_key }) => email_key === row.email_key))
+      throw new Problem('already_exists', `There is already a member ${row.email}. Change that member.`, {
+        field: 'email',
+      });
+    if (existing.length >= MOST_MEMBERS)
+      throw new Problem('invalid_state', `There can be at most ${String(MOST_MEMBERS)} members. Remove one first.`);
+    await insertRows(tx, [
+      { members: [row], memberships: membershipsFor(row.id, input.accountIds) },
+      alsoInTransaction(row),
+    ]);
   });
   return row;
 }
 
-/** Who is told of an account's troubles: the members that see it; where none does, the administrators. Addresses, oldest member first. */
+/**
+ * Returns the addresses that get notices about an account: of the members who see it, else of the administrators; the oldest
+ * member first.
+ */
 export async function ownersOf(db: Pick<Connection, 'all'>, accountId: string): Promise<string[]> {
   const members = await db.all<{ email: string; own: number }>(
     `SELECT email, EXISTS (SELECT 1 FROM memberships s WHERE s.member_id = m.id AND s.account_id = ?) AS own
@@ -75,8 +83,8 @@ export async function ownersOf(db: Pick<Connection, 'all'>, accountId: string): 
     [accountId],
   );
   const own = members.filter((one) => one.own === 1);
-  const told = own.length > 0 ? own : await administrators(db);
-  return told.slice(0, MOST_TOLD).map(({ email }) => email);
+  const recipients = own.length > 0 ? own : await administrators(db);
+  return recipients.slice(0, MOST_NOTIFIED).map(({ email }) => email);
 }
 
 const administrators = (db: Pick<Connection, 'all'>): Promise<{ email: string }[]> =>
@@ -85,14 +93,14 @@ const administrators = (db: Pick<Connection, 'all'>): Promise<{ email: string }[
 function checkEmail(text: string): string {
   const parsed = parseMailbox(text, { smtputf8: true });
   if (parsed.kind === 'bad')
-    throw new Problem('invalid_address', `this is no e-mail address: ${parsed.why}`, { field: 'email' });
+    throw new Problem('invalid_address', `This is not an e-mail address: ${parsed.why}.`, { field: 'email' });
   return parsed.mailbox.address;
 }
 
 const membershipsFor = (memberId: string, accountIds: readonly string[]): MembershipRow[] =>
   [...new Set(accountIds)].map((account_id) => ({ member_id: memberId, account_id }));
 
-/** Oldest first, each with the ids of its accounts. */
+/** Returns all members, oldest first, each with the ids of its accounts. */
 export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(MemberRow & { accountIds: string[] })[]> {
   const members = await db.reader<MemberRow>('members').orderBy('id').limit(MOST_MEMBERS);
   const memberships = await db.reader<MembershipRow>('memberships');
@@ -112,12 +120,12 @@ export async function findMemberByEmail({ db }: Pick<MemberDeps, 'db'>, email: s
   return row ?? null;
 }
 
-/** Those who can let others in; without one the first set-up link is needed. */
+/** Returns the administrators; without one the first set-up link is needed. */
 export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<MemberRow[]> {
   return await db.prepared.all<MemberRow>('SELECT * FROM members WHERE is_admin = 1 ORDER BY id');
 }
 
-/** The accounts a member may look at, oldest first. */
+/** Returns the accounts that a member may see, oldest first. */
 export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
   if (member.is_admin === 1)
     return await db.prepared.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
@@ -127,64 +135,72 @@ export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberR
   );
 }
 
-/** Gives a member another role or other accounts. Throws `not_found`, and `invalid_state` where no administrator would be left. */
+/** Changes a member's role and accounts. Throws `not_found`, and `invalid_state` if no administrator would be left. */
 export async function changeMember(
   deps: MemberDeps,
   id: string,
   { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     if (!isAdmin) await refuseLastAdmin(tx, id);
     const rows = await tx.all('UPDATE members SET is_admin = ? WHERE id = ? RETURNING id', [isAdmin ? 1 : 0, id]);
-    if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
+    if (rows.length === 0) throw new Problem('not_found', 'There is no such member.');
     await tx.run('DELETE FROM memberships WHERE member_id = ?', [id]);
-    await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, together()]);
+    await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, alsoInTransaction()]);
   });
 }
 
-/** With all sessions and links. Throws `not_found`, and `invalid_state` for the last administrator. */
-export async function removeMember(deps: MemberDeps, id: string, together: () => Rows = () => ({})): Promise<void> {
+/** Removes a member with all sessions and links. Throws `not_found`, and `invalid_state` for the last administrator. */
+export async function removeMember(
+  deps: MemberDeps,
+  id: string,
+  alsoInTransaction: () => Rows = noRows,
+): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await refuseLastAdmin(tx, id);
     const rows = await tx.all('DELETE FROM members WHERE id = ? RETURNING id', [id]);
-    if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
-    await insertRows(tx, [together()]);
+    if (rows.length === 0) throw new Problem('not_found', 'There is no such member.');
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
-/** An administrator who has never set a password cannot let anybody in. */
+/** Throws if this is the last administrator; one who never set a password cannot sign in and does not count. */
 async function refuseLastAdmin(tx: Connection, id: string): Promise<void> {
   const others = await tx.all(
     'SELECT 1 FROM members WHERE is_admin = 1 AND password_hash IS NOT NULL AND id <> ? LIMIT 1',
     [id],
   );
-  if (others.length === 0) throw new Problem('invalid_state', 'there must be an administrator who can sign in');
+  if (others.length === 0)
+    throw new Problem(
+      'invalid_state',
+      'There must be an administrator who can sign in. Make another member an administrator first.',
+    );
 }
 
-/** A new password ends every session of the member but `keep`. */
+/** Sets a new password and ends every session of the member except `keep`. */
 export async function setPassword(
   deps: MemberDeps,
   id: string,
   { hash, keep = '' }: { hash: string; keep?: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
 /**
- * Puts another second factor in the place of the one before, with its recovery codes; null takes both away. `step`: the last time
- * step a code was taken for. Every session of the member but `keep` ends.
+ * Replaces the second factor and its recovery codes; null removes both. `step`: the last time step whose code was used. Every
+ * session of the member except `keep` ends.
  */
 export async function setSecondFactor(
   deps: MemberDeps,
   id: string,
   { totp, keep }: { totp: { sealed: string; step: number; recoveryCodes: readonly string[] } | null; keep: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
@@ -194,20 +210,20 @@ export async function setSecondFactor(
     ]);
     await replaceRecoveryCodes(tx, id, totp?.recoveryCodes ?? [], deps.clock.now());
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
-/** New recovery codes in the place of those that the member had. */
+/** Replaces the recovery codes of the member. */
 export async function setRecoveryCodes(
   deps: MemberDeps,
   id: string,
   { codes, keep }: { codes: readonly string[]; keep: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await replaceRecoveryCodes(tx, id, codes, deps.clock.now());
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }

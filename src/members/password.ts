@@ -1,6 +1,6 @@
 /**
- * Passwords: at least 12 characters, stored as scrypt (RFC 7914) with its parameters beside the hash, so that they can be
- * raised later. One hash takes 32 MiB and a thread of the pool that commits need too; hence one at a time (turns.ts).
+ * Checks and hashes passwords: at least 12 characters, stored as scrypt (RFC 7914) with its parameters, so that these can be
+ * raised later. A hash needs 32 MiB and a thread of the pool that commits need too, so there is only one at a time (turns.ts).
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import type { UsedUp } from '../base/budgets.ts';
@@ -9,7 +9,7 @@ import { guessedEasily } from './common-passwords.ts';
 import { Turns, type Share } from './turns.ts';
 
 export const SHORTEST_PASSWORD = 12;
-/** Longer ones add nothing and cost time. */
+/** Longer passwords add nothing and cost time. */
 const LONGEST_PASSWORD = 256;
 const COST = { N: 2 ** 15, r: 8, p: 1 } as const;
 const HASH_BYTES = 32;
@@ -17,42 +17,42 @@ const SALT_BYTES = 16;
 const form = /^scrypt\$(\d{1,8})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9_-]{22})\$([A-Za-z0-9_-]{43})$/;
 
 /**
- * Throws a Problem for a password that is too short, too long or guessed early. `context`: what everybody knows who would guess
- * it, such as the address that signs in and the name of the host.
+ * Throws a Problem for a password that is too short, too long or easy to guess. `context`: what a guesser knows, such as the
+ * address that signs in and the name of the host.
  */
 export function checkPassword(password: string, context: readonly string[] = []): void {
   const { length } = password;
   if (length < SHORTEST_PASSWORD)
-    throw new Problem('invalid_field', `A password has at least ${String(SHORTEST_PASSWORD)} characters.`, {
+    throw new Problem('invalid_field', `The password must have at least ${String(SHORTEST_PASSWORD)} characters.`, {
       field: 'password',
     });
   if (length > LONGEST_PASSWORD)
-    throw new Problem('field_too_long', `A password has at most ${String(LONGEST_PASSWORD)} characters.`, {
+    throw new Problem('field_too_long', `The password must have at most ${String(LONGEST_PASSWORD)} characters.`, {
       field: 'password',
     });
   const why = guessedEasily(password, context);
   if (why !== null) throw new Problem('invalid_field', why, { field: 'password' });
 }
 
-/** What is looked at in one turn. */
-export interface Look {
-  /** Takes as long without a stored hash as with one. */
+/** The check that runs in one turn. */
+export interface PasswordCheck {
+  /** Compares with a stored hash; it takes as long without one. */
   readonly matches: (password: string, stored: string | null) => Promise<boolean>;
 }
 
 export interface Passwords {
-  /** The text to store. */
+  /** Returns the hash to store. */
   hash(password: string): Promise<string>;
-  /** Works with one password when its turn has come: nobody else's is looked at meanwhile. Throws `service_unavailable`. */
-  inTurn<T>(share: Share, work: (look: Look) => Promise<T>): Promise<T>;
+  /** Runs `work` when its turn has come; no other password is checked meanwhile. Throws `service_unavailable`. */
+  inTurn<T>(share: Share, work: (check: PasswordCheck) => Promise<T>): Promise<T>;
 }
 
-/** Whoever sets a password has shown a link or a session. */
+/** The queue of new passwords: setting one needs a link or a session. */
 const SETTING: Share = { name: 'new passwords', isKnown: true };
 
 export function createPasswords(usedUp?: UsedUp): Passwords {
   const turns = new Turns(usedUp);
-  const look: Look = {
+  const check: PasswordCheck = {
     async matches(password, stored) {
       const [, N, r, p, salt, hash] = (stored === null ? null : form.exec(stored)) ?? [];
       if (salt === undefined || hash === undefined) {
@@ -71,11 +71,11 @@ export function createPasswords(usedUp?: UsedUp): Passwords {
         const hash = await derive(password, salt, COST);
         return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
       }),
-    inTurn: (share, work) => turns.take(share, () => work(look)),
+    inTurn: (share, work) => turns.take(share, () => work(check)),
   };
 }
 
-/** The same password typed on two machines may come in two forms of Unicode: NFKC makes them one (RFC 8265 section 4). */
+/** Hashes the NFKC form, since the same password typed on two machines may have two forms of Unicode (RFC 8265 section 4). */
 function derive(password: string, salt: Buffer, cost: { N: number; r: number; p: number }): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const text = password.slice(0, 4 * LONGEST_PASSWORD).normalize('NFKC');

@@ -1,6 +1,6 @@
 /**
- * Recovery codes: ten for each second factor, each good once in the place of a code of the app. They have 80 random bits, so
- * that a plain hash keeps them; they are shown once, when they are made.
+ * Recovery codes: ten for each second factor, each valid once instead of a code of the app. They have 80 random bits, so a
+ * plain hash is enough; they are shown once, when they are made.
  */
 import { randomBytes } from 'node:crypto';
 import { sha256Hex } from '../base/secret.ts';
@@ -13,7 +13,7 @@ import { base32 } from './totp.ts';
 
 const HOW_MANY = 10;
 const CODE_BYTES = 10;
-/** Of what is typed; a code has 16 letters. */
+/** Characters of the input that are read; a code has 16 letters. */
 const LONGEST_TYPED = 64;
 
 interface Deps {
@@ -21,11 +21,14 @@ interface Deps {
   clock: Clock;
 }
 
-/** Ten new codes as they are shown: `ABCD-EFGH-IJKL-MNOP`. */
+/** Makes ten codes as they are shown: `ABCD-EFGH-IJKL-MNOP`. */
 export const makeRecoveryCodes = (): string[] =>
   Array.from({ length: HOW_MANY }, () => base32(randomBytes(CODE_BYTES)).replaceAll(/(.{4})(?=.)/g, '$1-'));
 
-/** What is compared: without spaces and dashes, in capitals; 0, 1 and 8 are no letters of base32 and are read as what they look like. */
+/**
+ * Returns the hash of a code without spaces and dashes, in capitals; 0, 1 and 8 are not letters of base32 and are read as the
+ * letters that look like them.
+ */
 const hashOf = (typed: string): string =>
   sha256Hex(
     typed
@@ -37,7 +40,7 @@ const hashOf = (typed: string): string =>
       .replaceAll('8', 'B'),
   );
 
-/** Puts these codes in the place of those that the member had; within a transaction. */
+/** Replaces the member's codes, within a transaction. */
 export async function replaceRecoveryCodes(
   tx: Connection,
   memberId: string,
@@ -54,7 +57,7 @@ export async function replaceRecoveryCodes(
   if (rows.length > 0) await insertRows(tx, [{ recovery_codes: rows }]);
 }
 
-/** Uses a code up: how many are left; null where it is none of the member's, or was used before. */
+/** Uses a code up and returns the number left; null if the member has no such code or it was used before. */
 export function spendRecoveryCode({ db, clock }: Deps, memberId: string, typed: string): Promise<number | null> {
   return db.commit.transact(async (tx) => {
     const spent = await tx.all(
@@ -67,7 +70,7 @@ export function spendRecoveryCode({ db, clock }: Deps, memberId: string, typed: 
   });
 }
 
-/** How many of a member's codes are good, and when they were made; null where there are none at all. */
+/** Returns how many of a member's codes are unused, and when they were made; null without any. */
 export async function recoveryCodesOf(
   { db }: Pick<Deps, 'db'>,
   memberId: string,

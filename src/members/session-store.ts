@@ -1,6 +1,6 @@
 /**
- * Sessions of the dashboard. The cookie holds 256 random bits; the database holds their hash, so that a copy of it opens
- * nothing. A session ends after 12 hours without a request, and after seven days in any case.
+ * Sessions of the dashboard. The cookie has 256 random bits; the database has their hash, so that a copy of it opens no
+ * session. A session ends after 12 hours without a request, and after seven days in any case.
  */
 import { randomBytes } from 'node:crypto';
 import { budgets, type UsedUp } from '../base/budgets.ts';
@@ -27,17 +27,17 @@ export interface Session {
 }
 
 const IDLE_MS = 12 * 3_600_000;
-/** However busy it is: a stolen cookie is of use for this long at most. */
+/** The longest life of a session: it limits the use of a stolen cookie. */
 const LIFE_MS = 7 * 24 * 3_600_000;
-/** Between password and code; then the password has to be given again. */
+/** Time between password and code; after it the password must be given again. */
 const CODE_MS = 10 * 60_000;
-/** The time of the last request is noted this exactly: a write a minute, not a write a page. */
-const NOTE_MS = 60_000;
+/** The time of the last request is written at most this often: one write a minute, not one a page. */
+const SEEN_WRITE_MS = 60_000;
 const WRONG = "result IN ('refused', 'code_refused')";
 const TOKEN_BYTES = 32;
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
-/** A new session, and the value of its cookie. */
+/** Opens a session; returns it with the value of its cookie. */
 export async function openSession(
   { db, clock }: SessionDeps,
   { memberId, stage, ip, userAgent }: Visitor & { memberId: string; stage: SessionRow['stage'] },
@@ -59,7 +59,10 @@ export async function openSession(
   return { token, row };
 }
 
-/** Null for a cookie that is unknown or whose session has ended. `isPoll`: a page asks by itself, which keeps no session open. */
+/**
+ * Returns the session of a cookie; null if it is unknown or has ended. `isPoll`: a request that a page sends by itself, which
+ * does not keep the session open.
+ */
 export async function findSession(
   { db, clock }: SessionDeps,
   token: string,
@@ -73,31 +76,32 @@ export async function findSession(
   if (row.created_at + LIFE_MS <= now) return null;
   const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
-  if (!isPoll && row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
+  if (!isPoll && row.stage === 'open' && row.seen_at + SEEN_WRITE_MS <= now)
+    await writeSeenAt({ db, clock }, hash, now);
   return { row, member };
 }
 
-async function note({ db }: SessionDeps, hash: string, now: number): Promise<void> {
+async function writeSeenAt({ db }: SessionDeps, hash: string, now: number): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('UPDATE sessions SET seen_at = ? WHERE token_hash = ?', [now, hash]);
   });
 }
 
-/** Which account the session looks at from now on. */
+/** Sets the account that the session shows. */
 export async function chooseAccount({ db }: SessionDeps, id: string, accountId: string): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('UPDATE sessions SET account_id = ? WHERE id = ?', [accountId, id]);
   });
 }
 
-/** Ends one session of a member, at once. */
+/** Ends one session of a member. */
 export async function closeSession({ db }: SessionDeps, memberId: string, id: string): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('DELETE FROM sessions WHERE member_id = ? AND id = ?', [memberId, id]);
   });
 }
 
-/** The open sessions of a member, the newest first. */
+/** Returns the open sessions of a member, newest first. */
 export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
   return await db.prepared.all<SessionRow>(
     "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? AND created_at > ? ORDER BY created_at DESC LIMIT 50",
@@ -105,14 +109,14 @@ export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): 
   );
 }
 
-/** Ends every session of a member but `keep`, within a transaction. */
+/** Ends every session of a member except `keep`, within a transaction. */
 export async function endSessions(tx: Connection, memberId: string, keep: string): Promise<void> {
   await tx.run('DELETE FROM sessions WHERE member_id = ? AND id <> ?', [memberId, keep]);
 }
 
 /**
- * Deletes up to `most` sessions and links that have ended, sign-ins from before `before`, and the oldest wrong tries beyond what
- * is kept of them; returns how many rows went.
+ * Deletes up to `most` sessions and links that have ended, sign-ins from before `before`, and the oldest failed sign-ins beyond
+ * their limit; returns the number of rows.
  */
 export function purgeSessions(
   { db, clock, usedUp = () => undefined }: SessionDeps & { usedUp?: UsedUp | undefined },

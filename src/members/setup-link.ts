@@ -1,6 +1,6 @@
 /**
- * Set-up links: good once and for 30 minutes. Without a member the link makes the first administrator; with one it sets a
- * new password and takes the second factor away, which is the way back in for who has lost both.
+ * Set-up links: valid once and for 30 minutes. Without a member the link makes the first administrator; with one it sets a new
+ * password and removes the second factor, for members who have lost both.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
@@ -23,7 +23,7 @@ export interface SetUpLink {
   expiresAt: number;
 }
 
-/** A new link; those made before for the same purpose end. */
+/** Makes a link; earlier ones for the same purpose end. */
 export async function makeSetUpLink({ db, clock }: LinkDeps, memberId: string | null): Promise<SetUpLink> {
   const token = randomBytes(TOKEN_BYTES).toString('base64url');
   const now = clock.now();
@@ -40,7 +40,7 @@ export async function makeSetUpLink({ db, clock }: LinkDeps, memberId: string | 
   return { token, expiresAt: row.expires_at };
 }
 
-/** The link while it is good, with its member; null otherwise. */
+/** Returns the member of a valid link, or null. */
 export async function findSetUpLink(
   { db, clock }: LinkDeps,
   token: string,
@@ -51,7 +51,7 @@ export async function findSetUpLink(
   );
   if (link === undefined) return null;
   if (link.member_id === null) {
-    // Who made the first administrator has shut the door behind them.
+    // Such a link is void once there is an administrator.
     const admins = await db.prepared.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
     return admins.length === 0 ? { member: null } : null;
   }
@@ -60,8 +60,8 @@ export async function findSetUpLink(
 }
 
 /**
- * Uses the link up: writes the password of its member, or with `make` the first administrator. All sessions of the member
- * end. Throws `invalid_state` where the link was used in the meantime.
+ * Uses the link up: sets the password of its member, or makes the first administrator from `make`. All sessions of the member
+ * end. Throws `invalid_state` if the link was used meanwhile.
  */
 export function spendSetUpLink(
   { db, clock }: LinkDeps,
@@ -73,10 +73,12 @@ export function spendSetUpLink(
       'DELETE FROM setup_links WHERE token_hash = ? AND expires_at > ? RETURNING *',
       [sha256Hex(token), clock.now()],
     );
-    if (link === undefined) throw new Problem('invalid_state', 'this link was used already, or its time is over');
+    if (link === undefined)
+      throw new Problem('invalid_state', 'This link was used already, or its time is over. Ask for a new one.');
     if (link.member_id === null) {
       const admins = await tx.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
-      if (make === null || admins.length > 0) throw new Problem('invalid_state', 'there is an administrator already');
+      if (make === null || admins.length > 0)
+        throw new Problem('invalid_state', 'There is already an administrator. Ask them for a link of your own.');
       const first = { ...make, password_hash: passwordHash };
       await insertRows(tx, [{ members: [first] }]);
       return first;
@@ -87,7 +89,7 @@ export function spendSetUpLink(
       'UPDATE members SET password_hash = ?, totp_sealed = NULL, totp_step = NULL WHERE id = ? RETURNING *',
       [passwordHash, link.member_id],
     );
-    if (member === undefined) throw new Problem('invalid_state', 'this member was removed');
+    if (member === undefined) throw new Problem('invalid_state', 'This member was removed.');
     return member;
   });
 }

@@ -1,7 +1,7 @@
 /**
- * Signing in: password, second factor, session. Every try that is looked at stands in the sign-in log, which is what they are
- * counted by (tries.ts). A password is looked at when its turn has come, and the limits are asked in that turn: tries side by
- * side count each other, and one that is not looked at counts for nothing.
+ * Signs members in: password, second factor, session. Every checked try is written to the sign-in log, by which tries are
+ * counted (tries.ts). A password is checked when its turn has come, and the limits are checked in that turn: concurrent tries
+ * count each other, and an unchecked try does not count.
  */
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -15,7 +15,7 @@ import type { Passwords } from './password.ts';
 import { spendRecoveryCode } from './recovery-codes.ts';
 import { closeSession, openSession, type Session, type Visitor } from './session-store.ts';
 import { stepOfCode } from './totp.ts';
-import { noteTry, sessionSource, sourceOf, waitFor, waitForCode } from './tries.ts';
+import { logTry, sessionSource, sourceOf, waitFor, waitForCode } from './tries.ts';
 
 export interface SignInDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -23,38 +23,38 @@ export interface SignInDeps {
   keyring: Keyring;
   passwords: Passwords;
   devices: KnownDevices;
-  /** Hears of each limit that is reached. */
+  /** Is called for each limit that is reached. */
   usedUp?: UsedUp;
 }
 
 export type SignIn =
-  /** `device`: the cookie of the browser, which is known for this login from now on. */
+  /** `device`: the cookie that makes the browser known for this login. */
   | { kind: 'in'; token: string; device: string; member: MemberRow; codesLeft: number | null }
-  /** The password was right, and a code is owed: the cookie of a session that is good for that alone. */
+  /** The password was right and a code is still needed: the cookie of a session that is valid for that only. */
   | { kind: 'code'; token: string }
   | Refused;
 
 export type Refused =
   | { kind: 'refused' }
-  /** Too many tries: nothing was looked at. */
+  /** Too many tries: nothing was checked. */
   | { kind: 'wait'; seconds: number };
 
-/** What is entered in the second step. */
+/** The input of the second step. */
 export interface Code {
   kind: 'app' | 'recovery';
   text: string;
 }
 
-/** A browser that asks; `device` is its cookie, '' where it has none. */
+/** The browser of a request; `device` is its cookie, '' without one. */
 export interface Browsing extends Visitor {
   device: string;
 }
 
-/** What TOTP secrets are sealed for. */
+/** The purpose that TOTP secrets are sealed for. */
 export const TOTP_PURPOSE = 'second factor';
 const LONGEST_EMAIL = 320;
 
-/** First step: address and password. */
+/** Takes the first step: address and password. */
 export async function signIn(
   deps: SignInDeps,
   { email, password }: { email: string; password: string },
@@ -70,7 +70,7 @@ export async function signIn(
   return { kind: 'code', token };
 }
 
-/** Second step, with the session of the first. */
+/** Takes the second step, with the session of the first. */
 export async function signInWithCode(
   deps: SignInDeps,
   session: Session,
@@ -93,7 +93,7 @@ export async function signInWithCode(
         const left = await spendRecoveryCode(deps, member.id, code.text);
         if (left !== null) return { kind: 'right', left };
       } else if (await takeCode(deps, member, code.text)) return { kind: 'right', left: null };
-      await noteTry(deps, member.email_key, source, visitor, 'code_refused');
+      await logTry(deps, member.email_key, source, visitor, 'code_refused');
       return { kind: 'refused' };
     },
   );
@@ -104,8 +104,8 @@ export async function signInWithCode(
 }
 
 /**
- * The password again, before the login itself is changed: a browser left open, or a stolen session, is not its owner. Wrong
- * ones count for this session alone, as at the sign-in.
+ * Checks the password again before the login itself is changed: a browser left open, or a stolen session, is not proof of the
+ * owner. Wrong passwords count for this session alone, as at the sign-in.
  */
 export async function provePassword(
   deps: SignInDeps,
@@ -127,7 +127,7 @@ async function proveAs(
     const seconds = await waitFor(deps, emailKey, source);
     return seconds > 0 ? { kind: 'wait', seconds } : null;
   };
-  // Asked before the turn as well: a source that is out of tries does not keep others waiting.
+  // Also checked before the turn: a source without tries left does not make others wait.
   const early = await wait();
   if (early !== null) return early;
   return await deps.passwords.inTurn(source, async ({ matches }) => {
@@ -136,18 +136,18 @@ async function proveAs(
     const member = await findMemberByEmail(deps, emailKey);
     const isRight = await matches(password, member?.password_hash ?? null);
     if (member !== null && isRight) return { kind: 'right', member };
-    await noteTry(deps, emailKey, source, visitor, 'refused');
+    await logTry(deps, emailKey, source, visitor, 'refused');
     return { kind: 'refused' };
   });
 }
 
-/** Whether the code is right and was not taken before; it is marked as used. */
+/** Returns true if the code is right and unused; marks it as used. */
 async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, code: string): Promise<boolean> {
   if (member.totp_sealed === null) return false;
   const secret = keyring.open(TOTP_PURPOSE, member.totp_sealed);
   const step = stepOfCode(secret, code, clock.now(), member.totp_step);
   if (step === null) return false;
-  // Two requests with the same code at the same moment: one of them finds the step taken.
+  // Of two requests with the same code at the same moment, one finds the step taken.
   const taken = await db.commit.transact((tx) =>
     tx.all('UPDATE members SET totp_step = ? WHERE id = ? AND (totp_step IS NULL OR totp_step < ?) RETURNING id', [
       step,
@@ -160,7 +160,7 @@ async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, c
 
 const visitorOf = ({ ip, userAgent }: Visitor): Visitor => ({ ip, userAgent });
 
-/** Opens a session for whoever has proved to be this member; the sign-in goes into the log. */
+/** Opens a session for a member who has proved their identity, and logs the sign-in. */
 async function letIn(
   deps: SignInDeps,
   member: MemberRow,
@@ -168,7 +168,7 @@ async function letIn(
   { result, codesLeft = null }: { result: SignInRow['result']; codesLeft?: number | null },
 ): Promise<Extract<SignIn, { kind: 'in' }>> {
   const source = sourceOf(visitor.ip, deps.devices.idFor(visitor.device, member.email_key));
-  await noteTry(deps, member.email_key, source, visitor, result);
+  await logTry(deps, member.email_key, source, visitor, result);
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET last_sign_in_at = ? WHERE id = ?', [deps.clock.now(), member.id]);
   });
@@ -176,7 +176,7 @@ async function letIn(
   return { kind: 'in', token, device: deps.devices.after(visitor.device, member.email_key), member, codesLeft };
 }
 
-/** Opens a session for whoever has just set a password through a set-up link. */
+/** Opens a session for a member who has just set a password through a set-up link. */
 export async function signInAfterSetUp(
   deps: SignInDeps,
   member: MemberRow,
@@ -185,7 +185,7 @@ export async function signInAfterSetUp(
   return await letIn(deps, member, visitor, { result: 'set_up' });
 }
 
-/** The last tries for a login, newest first: for its owner to look through. */
+/** Returns the last tries for a login, newest first, for its owner to check. */
 export async function signInsOf({ db }: Pick<SignInDeps, 'db'>, emailKey: string): Promise<SignInRow[]> {
   return await db.prepared.all<SignInRow>(
     'SELECT * FROM sign_ins WHERE email_key = ? ORDER BY at DESC, id DESC LIMIT 20',

@@ -1,56 +1,32 @@
-/** One-time codes by time (RFC 6238 over RFC 4226): six digits, 30 seconds, HMAC-SHA-1, which is what every app speaks. Pure. */
-import { createHmac, timingSafeEqual } from 'node:crypto';
+/** One-time codes by time (RFC 6238): six digits, 30 seconds, HMAC-SHA-1, which is what every app speaks. Pure. */
+import { Secret, TOTP } from 'otpauth';
 
-const STEP_MS = 30_000;
-const DIGITS = 6;
+const PERIOD_S = 30;
 /** Clocks of telephones are a little off: the step before and the step after are taken too (RFC 6238 section 5.2). */
 const DRIFT_STEPS = 1;
-const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
 /** Bytes of a secret: as many as the hash has (RFC 4226 section 4, R6). */
 export const TOTP_SECRET_BYTES = 20;
 
-/** The code of one time step. */
-export function codeAt(secret: Buffer, step: number, digits = DIGITS): string {
-  const counter = Buffer.alloc(8);
-  counter.writeBigUInt64BE(BigInt(step));
-  const mac = createHmac('sha1', secret).update(counter).digest();
-  const offset = (mac.at(-1) ?? 0) & 15;
-  const number = (mac.readUInt32BE(offset) & 0x7fff_ffff) % 10 ** digits;
-  return String(number).padStart(digits, '0');
-}
+const secretOf = (bytes: Buffer): Secret => new Secret({ buffer: Uint8Array.from(bytes).buffer });
 
-export const stepOf = (now: number): number => Math.floor(now / STEP_MS);
+/** Returns the code of one time step. */
+export const codeAt = (secret: Buffer, step: number, digits?: number): string =>
+  TOTP.generate({ secret: secretOf(secret), digits, timestamp: step * PERIOD_S * 1000 });
 
-/** The step that `code` belongs to, or null. A step up to `used`, the last one taken, is not taken again (section 5.2). */
+export const stepOf = (now: number): number => TOTP.counter({ period: PERIOD_S, timestamp: now });
+
+/** Returns the step that `code` belongs to, or null. A step up to `used`, the last one taken, is not taken again (section 5.2). */
 export function stepOfCode(secret: Buffer, code: string, now: number, used: number | null): number | null {
-  const typed = Buffer.from(code.replaceAll(/\s/g, ''));
-  for (let step = stepOf(now) - DRIFT_STEPS; step <= stepOf(now) + DRIFT_STEPS; step++) {
-    const right = Buffer.from(codeAt(secret, step));
-    if (step > (used ?? -1) && typed.length === right.length && timingSafeEqual(typed, right)) return step;
-  }
-  return null;
+  const token = code.replaceAll(/\s/g, '');
+  const delta = TOTP.validate({ secret: secretOf(secret), token, timestamp: now, window: DRIFT_STEPS });
+  const step = delta === null ? null : stepOf(now) + delta;
+  return step === null || step <= (used ?? -1) ? null : step;
 }
 
-/** RFC 4648 base32 without padding: how secrets are typed into an app. */
-export function base32(bytes: Buffer): string {
-  let text = '';
-  let value = 0;
-  let bits = 0;
-  for (const byte of bytes) {
-    value = (value << 8) | byte;
-    bits += 8;
-    while (bits >= 5) {
-      bits -= 5;
-      text += ALPHABET[(value >> bits) & 31] ?? '';
-    }
-    value &= 31;
-  }
-  return bits === 0 ? text : text + (ALPHABET[(value << (5 - bits)) & 31] ?? '');
-}
+/** Writes bytes in base32 without padding (RFC 4648): how secrets are typed into an app. */
+export const base32 = (bytes: Buffer): string => secretOf(bytes).base32;
 
-/** The address that authenticator apps open. */
-export function otpauthUrl(secret: Buffer, email: string, issuer: string): string {
-  const label = `${encodeURIComponent(issuer)}:${encodeURIComponent(email)}`;
-  return `otpauth://totp/${label}?secret=${base32(secret)}&issuer=${encodeURIComponent(issuer)}`;
-}
+/** Returns the address that authenticator apps open, and that their QR code holds. */
+export const otpauthUrl = (secret: Buffer, label: string, issuer: string): string =>
+  new TOTP({ secret: secretOf(secret), label, issuer, period: PERIOD_S }).toString();

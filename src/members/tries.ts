@@ -1,10 +1,10 @@
 /**
- * How often somebody may try: wrong passwords and codes, counted by the login and where the try comes from. The sign-in log is
- * what they are counted by: it survives a restart, and an address that belongs to nobody is treated like any other.
+ * Limits wrong passwords and codes, counted by the login and the source of the try. They are counted in the sign-in log, which
+ * survives a restart; an address without a login is treated like any other.
  *
- * A login is never locked as a whole, or whoever knows the address could lock its owner out. Each source has tries of its own: an
- * IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in which the
- * password is asked for again. When very many addresses try one login, each that is not known has one try left.
+ * A login is never locked as a whole, or any stranger with the address could lock its owner out. Each source has its own tries:
+ * an IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in which the
+ * password is asked again. When very many addresses try one login, each unknown one has one try left.
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -18,22 +18,22 @@ import type { Share } from './turns.ts';
 export interface TryDeps {
   db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
-  /** Hears of each limit that is reached. */
+  /** Is called for each limit that is reached. */
   usedUp?: UsedUp;
 }
 
-/** Where a try comes from. */
+/** The source of a try. */
 export type Source = Share;
 
 const SPAN_MS = 15 * 60_000;
-/** From this failure on the next try from the same source has to wait: 1 s, 2 s, 4 s, ... */
+/** After this many failures the next try from the same source must wait: 1 s, 2 s, 4 s, ... */
 const SLOW_AFTER = 3;
 const LONGEST_AGENT = 300;
 
 const DEVICE = 'device:';
 const SESSION = 'session:';
 
-/** `device`: the id of the device where it is known to this login. */
+/** Returns the source of a try. `device`: the id of the device if it is known for this login. */
 export const sourceOf = (ip: string, device: string | null): Source =>
   device === null ? { name: addressBucket(ip), isKnown: false } : { name: DEVICE + device, isKnown: true };
 
@@ -41,7 +41,7 @@ export const sessionSource = (sessionId: string): Source => ({ name: SESSION + s
 
 type Tried = Pick<SignInRow, 'at' | 'result'>;
 
-/** Seconds until this login may be tried again from this source; 0 for now. */
+/** Returns the seconds until this login may be tried again from this source; 0 for now. */
 export async function waitFor(
   { db, clock, usedUp = () => undefined }: TryDeps,
   emailKey: string,
@@ -49,7 +49,7 @@ export async function waitFor(
 ): Promise<number> {
   const now = clock.now();
   const span = [now - SPAN_MS, now] as const;
-  // Tries that a clock noted which has been set back since count neither against the login nor for it.
+  // Tries in the future are ignored: the clock was set back since.
   const mine = await db.prepared.all<Tried>(
     'SELECT at, result FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? AND source = ? ORDER BY at DESC, id DESC LIMIT ?',
     [emailKey, ...span, source.name, budgets.sign_in_login_network.most],
@@ -76,8 +76,9 @@ export async function waitFor(
 }
 
 /**
- * Seconds until a code of the second factor may be tried; 0 for now. Six digits can be guessed, and whoever gets this far has the
- * password: strangers have ten tries together. A known device and the recovery codes, which cannot be guessed, stay open.
+ * Returns the seconds until a code of the second factor may be tried; 0 for now. Six digits can be guessed, and the password
+ * was right: all strangers have ten tries in total. Known devices and recovery codes, which cannot be guessed, have no such
+ * limit.
  */
 export async function waitForCode(
   { db, clock, usedUp = () => undefined }: TryDeps,
@@ -95,7 +96,7 @@ export async function waitForCode(
 
 const FAILED = "result IN ('refused', 'code_refused')";
 
-/** When the `most`th last failure of strangers for this login was; null where there are fewer. */
+/** Returns the time of the `most`th last failure by strangers for this login; null if there are fewer. */
 async function failuresOfStrangers(
   db: TryDeps['db'],
   emailKey: string,
@@ -114,7 +115,7 @@ async function failuresOfStrangers(
 const secondsUntil = (untils: readonly number[], now: number): number =>
   Math.max(0, Math.ceil((Math.max(...untils) - now) / 1000));
 
-/** The failures after the last sign-in that went well, newest first. */
+/** Returns the failures since the last successful sign-in, newest first. */
 function sinceSuccess(tries: readonly Tried[]): Tried[] {
   const good = tries.findIndex(({ result }) => result !== 'refused' && result !== 'code_refused');
   return good < 0 ? [...tries] : tries.slice(0, good);
@@ -126,14 +127,14 @@ function pacedUntil(failures: readonly Tried[]): number {
   return last === undefined || slow < 0 ? 0 : last.at + 1000 * 2 ** slow;
 }
 
-/** With `most` failures in the span, it is free again when the oldest of them has left the span. */
+/** After `most` failures in the span, tries are allowed again when the oldest has left it. */
 function lockedUntil(failures: readonly Tried[], most: number): number {
   const oldest = failures[most - 1];
   return oldest === undefined ? 0 : oldest.at + SPAN_MS;
 }
 
-/** Writes a try that was looked at into the log. */
-export async function noteTry(
+/** Writes a checked try to the log. */
+export async function logTry(
   { db, clock }: TryDeps,
   emailKey: string,
   source: Source,

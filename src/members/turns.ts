@@ -1,20 +1,20 @@
 /**
- * Who is looked at next: one at a time, the shares (addresses, devices) in turn, and inside a share in the order of arrival.
- * Devices that are known go before strangers. So nobody can keep others waiting by asking often. Pure.
+ * Decides whose password is checked next: one at a time, the shares (addresses, devices) in turn, and within a share in order
+ * of arrival. Known devices come before strangers. So no client can make others wait by asking often. Pure.
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
 
-/** Whose turn it is to be. */
+/** The share that a turn belongs to. */
 export interface Share {
   name: string;
-  /** Comes with the cookie of a device that has signed in before, or with a session. */
+  /** True for a device that has signed in before, and for a session. */
   isKnown: boolean;
 }
 
 type Begin = () => void;
 
-/** Those of one class who wait, by share. A share whose turn is over goes to the end. */
+/** The waiting work of one class, by share. A share moves to the end after its turn. */
 class Waiting {
   private readonly shares = new Map<string, Begin[]>();
   private count = 0;
@@ -56,7 +56,7 @@ export class Turns {
     this.usedUp = usedUp;
   }
 
-  /** Does the work when its turn has come. Throws `service_unavailable` where too many wait already. */
+  /** Runs the work when its turn has come. Throws `service_unavailable` if too many wait already. */
   async take<T>(share: Share, work: () => Promise<T>): Promise<T> {
     if (this.isBusy) await this.wait(share);
     this.isBusy = true;

@@ -1,6 +1,6 @@
 /**
- * Works whatever became of notifiers and timers: finds what waits, gives up what is too old, notices a clock that was set, and tells of
- * lanes that stand still. At the start it takes back what an earlier run left in the middle.
+ * Works even where notifiers and timers failed: finds mail that waits, gives up mail that is too old, notices a clock that was set,
+ * and warns of lanes that make no progress. At the start it takes back attempts that an earlier run left unfinished.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -25,14 +25,14 @@ export interface SweeperDeps {
   random: () => number;
   /** Looks for due mail. */
   scan(): Promise<void>;
-  /** Lets held mail go whose hold has ended. */
-  letGo(): Promise<void>;
-  /** Whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
+  /** Frees mail whose hold has ended. */
+  freeHeldMail(): Promise<void>;
+  /** Tells whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
   someWaits(): boolean;
   lanes(): readonly LaneView[];
-  /** What holds mail on the way to this domain, and what it waits for. */
+  /** Returns what holds mail on the way to a domain, and what it waits for. */
   factsOf: LaneFactsOf;
-  /** The clock was set to another time, so many ms on: limits and rests go along. */
+  /** Moves the times of limits and rests by `ms`, by which the clock was set. */
   shift(ms: number): void;
   failed(error: unknown): void;
 }
@@ -40,22 +40,22 @@ export interface SweeperDeps {
 export interface SweeperOptions {
   epoch: number;
   retry: Pick<RetryRule, 'schedule'>;
-  /** Longer than the longest attempt: a lane that makes no progress for so long stands still. */
+  /** A lane that makes no progress for so long is stalled, in ms; longer than the longest attempt. */
   stalledMs: number;
 }
 
 export interface Sweeper {
-  /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
+  /** Takes back the claims of earlier runs: how far those attempts came is not known, so they are tried again by the schedule. */
   takeBack(): Promise<void>;
   /** Sweeps now, and again every 30 s. */
   start(): Promise<void>;
   stop(): void;
 }
 
-/** How often it looks; also how long mail waits that a route holds. */
+/** How often it sweeps, in ms; also how long mail waits that a route holds. */
 export const SWEEP_MS = 30_000;
 const BATCH = 500;
-/** Steps of a clock that is kept in time are far smaller. */
+/** A step of the clock that counts as a jump, in ms; the steps of a synchronized clock are far smaller. */
 const JUMP_MS = 60_000;
 /** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * 3_600_000;
@@ -64,106 +64,120 @@ const LONGEST_JITTER = 1.2;
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
 
-export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: SweeperOptions): Sweeper {
-  const { db, clock, log, recorder } = deps;
-  let timer: Timer | null = null;
-  let stopping = false;
-  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look; null before the first. */
-  let wallAhead: number | null = null;
+export const createSweeper = (deps: SweeperDeps, options: SweeperOptions): Sweeper =>
+  new PeriodicSweeper(deps, options);
 
-  async function takeBack(): Promise<void> {
+class PeriodicSweeper implements Sweeper {
+  private readonly deps: SweeperDeps;
+  private readonly options: SweeperOptions;
+  private timer: Timer | null = null;
+  private stopping = false;
+  /** How far the wall clock was ahead of the monotonic clock at the last sweep, in ms; null before the first. */
+  private wallAhead: number | null = null;
+
+  constructor(deps: SweeperDeps, options: SweeperOptions) {
+    this.deps = deps;
+    this.options = options;
+  }
+
+  async takeBack(): Promise<void> {
     for (;;) {
-      const rows = await db.prepared.all<{ id: string; claim_epoch: number; attempt_count: number }>(
+      const rows = await this.deps.db.prepared.all<{ id: string; claim_epoch: number; attempt_count: number }>(
         'SELECT id, claim_epoch, attempt_count FROM deliveries WHERE claim_epoch IS NOT NULL AND claim_epoch < ? LIMIT ?',
-        [epoch, BATCH],
+        [this.options.epoch, BATCH],
       );
       if (rows.length === 0) return;
-      const now = clock.now();
-      await recorder.record(
+      const now = this.deps.clock.now();
+      await this.deps.recorder.record(
         rows.map(({ id, claim_epoch, attempt_count }) => ({
           deliveryId: id,
           change: {
             kind: 'orphaned',
             epoch: claim_epoch,
-            retryAt: nextTryAt(retry, attempt_count, now, deps.random()),
+            retryAt: nextTryAt(this.options.retry, attempt_count, now, this.deps.random()),
           },
         })),
       );
-      log.warn(
+      this.deps.log.warn(
         { event: 'attempts_taken_back', count: rows.length },
         'attempts that an earlier run left unfinished are tried again',
       );
     }
   }
 
-  async function sweep(): Promise<void> {
+  async start(): Promise<void> {
     try {
-      await lookAtClock();
-      await deps.letGo();
-      await deps.scan();
-      await giveUpOld();
-      tellStalled();
+      await this.checkClock();
+      await this.deps.freeHeldMail();
+      await this.deps.scan();
+      await this.giveUpOld();
+      this.warnOfStalledLanes();
     } catch (error) {
-      deps.failed(error);
+      this.deps.failed(error);
     } finally {
-      if (!stopping) timer = clock.after(SWEEP_MS, () => void sweep(), { background: true });
+      if (!this.stopping) this.timer = this.deps.clock.after(SWEEP_MS, () => void this.start(), { background: true });
     }
+  }
+
+  stop(): void {
+    this.stopping = true;
+    this.timer?.cancel();
   }
 
   /**
-   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. What a clock that was set
-   * forward has made due or too old cannot be told from what time has.
+   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. Mail that is due or too old
+   * because the clock was set forward cannot be told from mail for which the time has passed.
    */
-  async function lookAtClock(): Promise<void> {
-    const ahead = clock.now() - clock.monotonic();
-    const isFirst = wallAhead === null;
-    const jumpedMs = wallAhead === null ? await setBackBefore() : ahead - wallAhead;
-    wallAhead = ahead;
+  private async checkClock(): Promise<void> {
+    const ahead = this.deps.clock.now() - this.deps.clock.monotonic();
+    const isFirst = this.wallAhead === null;
+    const jumpedMs = this.wallAhead === null ? await this.setBackBetweenRuns() : ahead - this.wallAhead;
+    this.wallAhead = ahead;
     if (Math.abs(jumpedMs) < JUMP_MS) return;
-    log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
-    // What was measured in this run is of one time.
-    if (!isFirst) deps.shift(jumpedMs);
-    if (jumpedMs < 0) await bringForward();
+    this.deps.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
+    // Times that were measured before the first sweep are of the new clock.
+    if (!isFirst) this.deps.shift(jumpedMs);
+    if (jumpedMs < 0) await this.bringForward();
   }
 
-  /** How far the clock is behind the newest of what an earlier run noted, as less than 0: it may have been set back between the runs. */
-  async function setBackBefore(): Promise<number> {
-    return Math.min(0, clock.now() - ((await latestEventTime(db.prepared)) ?? 0));
+  /** Returns how far the clock is behind the newest event, as a negative number: it may have been set back between two runs. */
+  private async setBackBetweenRuns(): Promise<number> {
+    return Math.min(0, this.deps.clock.now() - ((await latestEventTime(this.deps.db.prepared)) ?? 0));
   }
 
-  async function bringForward(): Promise<void> {
-    const longest = Math.max(...retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
+  private async bringForward(): Promise<void> {
+    const longest = Math.max(...this.options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
     let after = '';
     for (;;) {
-      const rows = await db.prepared.all<{ id: string }>(
+      const rows = await this.deps.db.prepared.all<{ id: string }>(
         `SELECT id FROM deliveries WHERE due_at > ? AND due_at < ? AND id > ? AND held_by IS NULL AND claim_epoch IS NULL
          AND status <> 'scheduled' ORDER BY id LIMIT ?`,
-        [clock.now() + longest, HELD_WITHOUT_END, after, BATCH],
+        [this.deps.clock.now() + longest, HELD_WITHOUT_END, after, BATCH],
       );
       if (rows.length === 0) return;
       after = rows.at(-1)?.id ?? after;
-      await recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })));
+      await this.deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })));
     }
   }
 
-  /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
-  async function giveUpOld(): Promise<void> {
-    const now = clock.now();
-    if (!deps.someWaits()) return;
-    const rows = await db.prepared.all<Aged>(
+  /** Claims look at the age themselves; this gives up mail whose lane is parked or held. */
+  private async giveUpOld(): Promise<void> {
+    const now = this.deps.clock.now();
+    if (!this.deps.someWaits()) return;
+    const rows = await this.deps.db.prepared.all<Aged>(
       `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
        FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT ?`,
       [now, now, BATCH],
     );
-    const occurrences = await Promise.all(rows.map((row) => agedOrHeld(row)));
-    if (occurrences.length > 0) await recorder.record(occurrences);
+    const occurrences = await Promise.all(rows.map((row) => this.agedOrHeld(row)));
+    if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
   }
 
-  /** Mail under an operator's hold that has not been marked yet: its time stands still. */
-  async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
-    const facts = deps.factsOf({ domain: mail.domain, account: mail.accountId });
-    const hold = facts.held ?? (await deps.holds.of(mail));
+  /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */
+  private async agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
+    const facts = this.deps.factsOf({ domain: mail.domain, account: mail.accountId });
+    const hold = facts.held ?? (await this.deps.holds.of(mail));
     const [wait] = facts.waits;
     if (hold === null)
       return {
@@ -174,22 +188,13 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
     return { deliveryId: id, change: { kind: 'held', by, since, until } };
   }
 
-  function tellStalled(): void {
-    for (const { name, waiting } of deps.lanes()) {
-      const report = deps.control.report(name);
+  private warnOfStalledLanes(): void {
+    for (const { name, waiting } of this.deps.lanes()) {
+      const report = this.deps.control.report(name);
       if (report === null || waiting === 0 || report.parkedUntil !== null) continue;
-      if (clock.now() - report.lastProgressAt > stalledMs) {
-        log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
+      if (this.deps.clock.now() - report.lastProgressAt > this.options.stalledMs) {
+        this.deps.log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
       }
     }
   }
-
-  return {
-    takeBack,
-    start: sweep,
-    stop() {
-      stopping = true;
-      timer?.cancel();
-    },
-  };
 }

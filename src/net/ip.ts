@@ -1,99 +1,92 @@
-/** IP addresses as numbers and ranges: which of them are reachable by anyone, and which only from inside. Pure. */
-import { BlockList, isIPv4, isIPv6 } from 'node:net';
+/** IP addresses in one spelling, their ranges, and which of them anyone can reach. Pure. */
+import { BlockList, isIP, isIPv4 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 
-/** The IANA special-purpose registries (RFC 6890 and updates): what is not globally reachable unicast. */
-const special4 = [
-  '0.0.0.0/8',
-  '10.0.0.0/8',
-  '100.64.0.0/10',
-  '127.0.0.0/8',
-  '169.254.0.0/16',
-  '172.16.0.0/12',
-  '192.0.0.0/24',
-  '192.0.2.0/24',
-  '192.88.99.0/24',
-  '192.168.0.0/16',
-  '198.18.0.0/15',
-  '198.51.100.0/24',
-  '203.0.113.0/24',
-  '224.0.0.0/3',
-];
-/** Inside 2000::/3 (global unicast); everything outside of it is special anyway. */
-const special6 = ['2001::/23', '2001:db8::/32', '3fff::/20'];
+/**
+ * Reads an address; IPv4-mapped IPv6 (`::ffff:10.0.0.1`) becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out.
+ * Null for other text. Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
+ */
+export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
+  return isIP(text) === 0 ? null : ipaddr.process(text.replace(/%.*$/, ''));
+}
 
-const blocked = new BlockList();
-for (const range of special4) addRange(range, 'ipv4');
-for (const range of special6) addRange(range, 'ipv6');
+/** Returns the one spelling of an address that is compared, shown and dialled (RFC 5952), or null for other text. */
+export function plainAddress(text: string): string | null {
+  return isIPv4(text) ? text : (readAddress(text)?.toString() ?? null);
+}
 
-function addRange(range: string, family: 'ipv4' | 'ipv6'): void {
-  const [network = '', bits = ''] = range.split('/');
-  blocked.addSubnet(network, Number(bits), family);
+/** Special in our eyes too: the library has no range for what lies outside of global unicast. */
+const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR('2000::/3');
+/** IPv4-compatible (RFC 4291), NAT64 (RFC 6052) and 6to4 (RFC 3056) addresses, and at which byte their IPv4 address begins. */
+const carriers = [
+  { range: ipaddr.IPv6.parseCIDR('::/96'), at: 12 },
+  { range: ipaddr.IPv6.parseCIDR('64:ff9b::/96'), at: 12 },
+  { range: ipaddr.IPv6.parseCIDR('2002::/16'), at: 2 },
+] as const;
+
+/** Returns the IPv4 address that an IPv6 address carries, or the address itself. */
+function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | ipaddr.IPv6 {
+  if (address instanceof ipaddr.IPv4) return address;
+  const carrier = carriers.find(({ range }) => address.match(range));
+  return carrier === undefined ? address : new ipaddr.IPv4(address.toByteArray().slice(carrier.at, carrier.at + 4));
 }
 
 /**
- * True for a global unicast address. IPv6 forms that carry an IPv4 address (mapped, 6to4, NAT64) count as that address:
- * otherwise `::ffff:127.0.0.1` would be a way in. Text that is no address is not public.
+ * Returns true for a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4
+ * address count as that address: otherwise `::ffff:127.0.0.1` would be a way in. Text that is not an address is not public.
  */
-export function isPublicAddress(ip: string): boolean {
-  if (isIPv4(ip)) return !blocked.check(ip, 'ipv4');
-  if (!isIPv6(ip)) return false;
-  const groups = expandIPv6(ip);
-  const inner = embeddedIPv4(groups);
-  if (inner !== null) return isPublicAddress(inner);
-  const isGlobalUnicast = ((groups[0] ?? 0) & 0xe000) === 0x2000;
-  return isGlobalUnicast && !blocked.check(ip.replace(/%.*$/, ''), 'ipv6');
+export function isPublicAddress(text: string): boolean {
+  const address = readAddress(text);
+  if (address === null) return false;
+  const inner = innerAddress(address);
+  return inner.range() === 'unicast' && (inner instanceof ipaddr.IPv4 || inner.match(GLOBAL_UNICAST));
 }
 
-/** The eight 16-bit groups of a valid IPv6 address; a zone (`%eth0`) is left out. */
-export function expandIPv6(ip: string): number[] {
-  const [head = '', tail] = ip.replace(/%.*$/, '').split('::');
-  const front = groupsOf(head);
-  if (tail === undefined) return front;
-  const back = groupsOf(tail);
-  return [...front, ...Array.from({ length: 8 - front.length - back.length }, () => 0), ...back];
+/** Builds the set of addresses that bare addresses and CIDR ranges describe. Throws on anything else. */
+export function addressList(ranges: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [address = '', bits] = range.split('/');
+    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
+    if (bits === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(bits), family);
+  }
+  return list;
 }
 
-function groupsOf(text: string): number[] {
-  if (text === '') return [];
-  return text.split(':').flatMap((part) => {
-    if (!part.includes('.')) return [Number.parseInt(part, 16)];
-    const [a = 0, b = 0, c = 0, d = 0] = part.split('.').map(Number);
-    return [(a << 8) | b, (c << 8) | d];
-  });
+/** Returns true where the address, in its plain form, is in the list. */
+export function isListed(list: BlockList, address: string): boolean {
+  return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
 }
 
-function embeddedIPv4(groups: readonly number[]): string | null {
-  const [first, second] = groups;
-  const zeros = (to: number): boolean => groups.slice(0, to).every((group) => group === 0);
-  if (zeros(5) && (groups[5] === 0xffff || groups[5] === 0)) return dotted(groups[6], groups[7]);
-  if (first === 0x64 && second === 0xff9b && groups.slice(2, 6).every((group) => group === 0))
-    return dotted(groups[6], groups[7]);
-  if (first === 0x2002) return dotted(groups[1], groups[2]);
-  return null;
-}
-
-function dotted(high = 0, low = 0): string {
-  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
-}
-
-/** What shares one rate-limit bucket: an IPv4 address, or the /64 that one IPv6 customer commonly has to himself. */
-export function addressBucket(address: string): string {
-  if (isIPv4(address)) return address;
-  return expandIPv6(address)
-    .slice(0, 4)
+/** Returns the first `groups` 16-bit groups of an IPv6 address, without a mark of their end. */
+export const prefixOf = (ip: string, groups: number): string =>
+  ipaddr.IPv6.parse(ip)
+    .parts.slice(0, groups)
     .map((group) => group.toString(16))
     .join(':');
+
+/** Returns what shares one rate-limit bucket: an IPv4 address, or the /64 that one IPv6 customer commonly has alone. */
+export function addressBucket(text: string): string {
+  const ip = plainAddress(text);
+  return ip === null || isIPv4(ip) ? (ip ?? text) : prefixOf(ip, 4);
 }
 
-/** The network that a stranger is counted with: the /24 of an IPv4 address (also where IPv6 carries it), the /64 of any other. */
-export function networkOf(address: string): string {
-  const inner = isIPv6(address) ? embeddedIPv4(expandIPv6(address)) : null;
-  const ip = inner ?? address;
-  return isIPv4(ip) ? `${ip.slice(0, ip.lastIndexOf('.'))}.0/24` : `${addressBucket(ip)}::/64`;
+/** Returns the network that a stranger is counted with: the /24 of an IPv4 address (also where IPv6 carries it), or a /64. */
+export function networkOf(text: string): string {
+  return rangeOf(text, 4);
 }
 
-/** What one customer of a provider usually has: the /24 of an IPv4 address, the /48 of any other, which is 65,536 networks of `networkOf`. */
-export function siteOf(address: string): string {
-  const network = networkOf(address);
-  return network.endsWith('::/64') ? `${network.split(':').slice(0, 3).join(':')}::/48` : network;
+/** Returns what one customer of a provider usually has: the /24 of an IPv4 address, or a /48, which is 65,536 networks. */
+export function siteOf(text: string): string {
+  return rangeOf(text, 3);
+}
+
+function rangeOf(text: string, groups: number): string {
+  const address = readAddress(text);
+  if (address === null) return text;
+  const inner = innerAddress(address);
+  return inner instanceof ipaddr.IPv6
+    ? `${prefixOf(inner.toString(), groups)}::/${String(16 * groups)}`
+    : `${inner.octets.slice(0, 3).join('.')}.0/24`;
 }

@@ -1,12 +1,13 @@
 /**
  * DNS look-ups with a deadline, a cache and a bound. Node's own resolver gives neither TTL nor AD bit for MX, hence our own
  * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
- * (who may ask now), dns-cache.
+ * (who may ask now).
  */
 import { getServers } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
-import { createDnsCache } from './dns-cache.ts';
 import { parseServerAddress } from './dns-exchange.ts';
 import { isAskable } from './dns-message.ts';
 import type { MxRecord, RecordOf, RecordType, TlsaRecord } from './dns-message.ts';
@@ -14,7 +15,6 @@ import { search } from './dns-search.ts';
 import type { Found, Search, Server, Trouble } from './dns-search.ts';
 import { createDnsSlots } from './dns-slots.ts';
 import type { Asking } from './dns-slots.ts';
-import { expandIPv6 } from './ip.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
 
@@ -98,9 +98,9 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
-  const cache = createDnsCache<DnsAnswer<RecordOf[RecordType]>>(maxEntries);
-  /** Names whose look-ups timed out. */
-  const silent = createDnsCache<true>(MOST_SILENT);
+  const cache = new LRUCache<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>({ max: maxEntries });
+  /** Names whose look-ups timed out, and until when they count as slow. */
+  const silent = new LRUCache<string, number>({ max: MOST_SILENT });
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
   const slots = createDnsSlots<Kept<RecordOf[RecordType]>>(
     { clock },
@@ -115,15 +115,17 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   ): Promise<DnsAnswer<RecordOf[T]>> {
     const name = rawName.toLowerCase().replace(/\.$/, '');
     const key = `${type} ${name}`;
-    const cached = options?.fresh === true ? null : cache.get(key, clock.monotonic());
-    // The key holds the type, so what lies under it is of that type; a Map cannot say so.
-    if (cached !== null) return Promise.resolve(aged(cached.value as DnsAnswer<RecordOf[T]>, cached.seconds));
+    const now = clock.monotonic();
+    const cached = options?.fresh === true ? undefined : cache.get(key);
+    // The key holds the type, so the answer under it is of that type; the cache cannot say so.
+    if (cached !== undefined && cached.until > now)
+      return Promise.resolve(aged(cached.answer as DnsAnswer<RecordOf[T]>, Math.ceil((cached.until - now) / 1000)));
     const flying = flights.get(key) as Promise<DnsAnswer<RecordOf[T]>> | undefined;
     if (flying !== undefined) return flying;
     // A name that cannot be written into a question cannot exist.
     if (!isAskable(name)) return Promise.resolve({ kind: 'no_domain', fresh: true });
     if (closed) return Promise.resolve(trouble('the resolver is closed'));
-    const isSlow = silent.get(name, clock.monotonic()) !== null;
+    const isSlow = (silent.get(name) ?? 0) > now;
     const asked = slots.run(() => followed(type, name), { kind: type, isSlow });
     if (asked === null) return Promise.resolve(trouble('too many DNS look-ups wait'));
     const flight = asked
@@ -135,8 +137,8 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
 
   function remembered<T>(name: string, key: string, { answer, seconds }: Kept<T>): DnsAnswer<T> {
     const now = clock.monotonic();
-    if (seconds > 0) cache.set(key, answer as DnsAnswer<RecordOf[RecordType]>, seconds, now);
-    if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, true, SILENT_MS / 1000, now);
+    if (seconds > 0) cache.set(key, { answer: answer as DnsAnswer<RecordOf[RecordType]>, until: now + seconds * 1000 });
+    if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, now + SILENT_MS);
     else silent.delete(name);
     return answer;
   }
@@ -193,8 +195,8 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
 export function reverseName(ip: string): string {
   if (isIPv4(ip)) return `${ip.split('.').reverse().join('.')}.in-addr.arpa`;
   if (!isIPv6(ip)) throw new Error(`"${ip}" is not an IP address`);
-  const digits = expandIPv6(ip)
-    .map((group) => group.toString(16).padStart(4, '0'))
+  const digits = ipaddr.IPv6.parse(ip)
+    .parts.map((group) => group.toString(16).padStart(4, '0'))
     .join('');
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
 }

@@ -14,10 +14,10 @@ export interface SafeUrl {
   host: string;
   isAddress: boolean;
   port: number;
+  /** Scheme, host and port. */
+  origin: string;
   /** What the request line carries. */
   path: string;
-  /** The Host header. */
-  authority: string;
 }
 
 export type UrlReading = { kind: 'ok'; url: SafeUrl } | { kind: 'bad'; why: string };
@@ -52,8 +52,8 @@ export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean })
       host,
       isAddress: isIP(host) !== 0,
       port,
+      origin: url.origin,
       path: `${url.pathname}${url.search}`,
-      authority: url.host,
     },
   };
 }

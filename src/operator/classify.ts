@@ -1,7 +1,7 @@
 /** What the program would make of a reply, for who asks from the shell: by the operator's rules and the shipped ones, without a server. */
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { createJudge, type Judgement, type Refusal } from '../messages/delivery/classify.ts';
-import { refusalOf } from '../messages/delivery/told-reply.ts';
+import { readRefusal } from '../messages/delivery/read-refusal.ts';
 
 /** One line of the answer. */
 export interface Classified extends Pick<Judgement, 'class' | 'reason' | 'rule' | 'suppress'> {
@@ -16,7 +16,7 @@ export function createLineClassifier(
 ): (line: string) => Classified {
   const judge = createJudge(readBounceRules(files));
   return (reply) => {
-    const { class: bounceClass, reason, rule, suppress } = judge({ ...refusalOf(reply, phase), mx });
+    const { class: bounceClass, reason, rule, suppress } = judge({ ...readRefusal(reply, phase), mx });
     return { reply, class: bounceClass, reason, rule, suppress };
   };
 }

@@ -101,7 +101,7 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
       const hold = mta.laneFacts({ domain, account: '', mark }).held;
       const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
       const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
-      const message = hold === null ? 'What held it has ended; it goes on within half a minute.' : sentence(hold.why);
+      const message = hold === null ? 'Its hold has ended; it will be sent within half a minute.' : sentence(hold.why);
       return {
         ...given,
         by,

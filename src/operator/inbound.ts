@@ -2,6 +2,8 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { DeliveryChange, Verdict } from '../messages/delivery/delivery.ts';
+import type { MailView } from '../mail/mail-view.ts';
+import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
@@ -29,6 +31,15 @@ export interface UnverifiedReport {
   recipient: string;
 }
 
+/** A mail that came back, for people. */
+export interface ShownReport {
+  object: 'shown_report';
+  id: string;
+  /** Null where it cannot be parsed: then `source` is the beginning of its source. */
+  view: MailView | null;
+  source: string | null;
+}
+
 interface Detail {
   feedback_type?: string | null;
   recipients?: readonly {
@@ -48,6 +59,7 @@ type Unverified = Pick<
   Pick<DeliveryRow, 'address'>;
 
 const MOST = 1000;
+const SHOWN_BYTES = 100_000;
 
 export const inboundOperations = {
   /** Takes half a minute at the most. Nobody's numbers change by it. */
@@ -70,6 +82,23 @@ export const inboundOperations = {
         [limit],
       );
       return { data: rows.map(recordOf) };
+    },
+  }),
+  /** A report as a mail program shows it, so that a person can judge whether to believe it. */
+  'inbound.show': onStore({
+    act: null,
+    args: z.strictObject({ id: z.string().max(100) }),
+    async run({ db, clock }, { id }): Promise<ShownReport> {
+      const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
+      if (row === undefined) throw new Problem('not_found', 'There is no report with this id.', { field: 'id' });
+      const viewer = createMailViewer({ clock });
+      try {
+        const view = await viewer.view(row.raw);
+        const source = view === null ? row.raw.toString('latin1', 0, SHOWN_BYTES) : null;
+        return { object: 'shown_report', id, view, source };
+      } finally {
+        await viewer.close();
+      }
     },
   }),
   /** Does what the report would have done with proof: the delivery's status, the suppression list, the event. */

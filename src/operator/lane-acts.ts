@@ -1,4 +1,5 @@
 /** What operators did to lanes, for the history of each; kept in memory like the engine's own changes of limits. */
+import { LRUCache } from 'lru-cache';
 import { rfc3339 } from '../base/rfc3339.ts';
 
 export interface LaneAct {
@@ -21,20 +22,12 @@ const MOST_ACTS = 100;
 const MOST_LANES = 1000;
 
 export function createLaneActs(): LaneActs {
-  const lanes = new Map<string, LaneAct[]>();
+  const lanes = new LRUCache<string, LaneAct[]>({ max: MOST_LANES });
   return {
     note(lane, act) {
-      const acts = [...(lanes.get(lane) ?? []), act].slice(-MOST_ACTS);
-      // The lane of the last act is the last to be forgotten.
-      lanes.delete(lane);
-      lanes.set(lane, acts);
-      if (lanes.size <= MOST_LANES) return;
-      for (const oldest of lanes.keys()) {
-        lanes.delete(oldest);
-        return;
-      }
+      lanes.set(lane, [...(lanes.get(lane) ?? []), act].slice(-MOST_ACTS));
     },
-    of: (lane) => lanes.get(lane) ?? [],
+    of: (lane) => lanes.peek(lane) ?? [],
   };
 }
 

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
-import { narrowed, storedDraft } from '../messages/request/stored-draft.ts';
+import { withRecipients, storedDraft } from '../messages/request/stored-draft.ts';
 import type { Value } from '../storage/connection.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
@@ -185,7 +185,10 @@ async function again(
   // Our own notices are about mail that has moved on since.
   if (message === undefined || message.null_sender === 1) return;
   try {
-    const draft = narrowed(await storedDraft(db, message, clock.now()), new Set(rows.map(({ address }) => address)));
+    const draft = withRecipients(
+      await storedDraft(db, message, clock.now()),
+      new Set(rows.map(({ address }) => address)),
+    );
     if (!result.dry_run) await sendAgain(deps, act, message, draft, rows);
     result.recipients += rows.length;
     result.messages++;
@@ -200,7 +203,7 @@ async function sendAgain(
   { accept, clock, db }: OperatorDeps,
   act: Act,
   message: MessageRow,
-  draft: ReturnType<typeof narrowed>,
+  draft: ReturnType<typeof withRecipients>,
   rows: readonly Bounced[],
 ): Promise<void> {
   const sender = {

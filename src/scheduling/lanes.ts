@@ -1,279 +1,151 @@
 /**
- * Due work in lanes. A lane is work under one set of limits; a slow lane never holds up another, because nothing is shared
- * between lanes but the total number of slots, and a lane that has none is served first: while one starves, no other lane
- * starts a worker, workers beyond a lane's first go home, and a first one after a turn of a few jobs.
+ * Due work in lanes. A lane is work under one set of limits; a slow lane never holds up another, because lanes share nothing
+ * but the total number of slots. A lane that has no slot is served first: while one starves, no other lane starts a worker,
+ * workers beyond a lane's first end, and a first one ends after a few jobs.
  *
- * The owner offers jobs to lanes by name. While a lane has jobs and free slots, `work` is started once a slot; it takes jobs
- * until the lane gives none. Inside a lane class 0 goes before class 1, which keeps every fifth turn; inside a class the
- * shares (accounts, say) take turns. Time, limits and work are handed in; lanes only wait, wake and are fair.
+ * The owner offers jobs to lanes by name. While a lane has jobs and free slots, `work` is started once for each slot; it takes jobs
+ * until the lane gives none (lane-queue.ts says which). Time, limits and work are handed in.
  */
+import { LaneQueue, type Lane, type LaneJob } from './lane-queue.ts';
 
-export interface LaneJob {
-  readonly id: string;
-  /** 0 goes before 1. */
-  readonly class: number;
-  /** Whose turn it is: jobs of one share do not push back those of another. */
-  readonly share: string;
-}
-
-/** A lane as its workers see it. */
-export interface Lane<Job extends LaneJob> {
-  readonly name: string;
-  /** The next job, or null: then the worker should end. Also null when another lane needs the slot more, or at a stop. */
-  take(): Job | null;
-  /** Like take(), for the job after the one in hand. Until `mine` says it is, an idle worker of the lane may still take it. */
-  takeAhead(): Job | null;
-  /**
-   * Makes a job taken ahead one's own. False when another worker has it by now, and when take() would send the worker home
-   * (the limit fell, a stop) or has something that goes first, be it one that a busy worker took ahead: then the job is back
-   * in the lane.
-   */
-  mine(job: Job): boolean;
-  /** Puts a job back to the front of its share. */
-  giveBack(job: Job): void;
-}
+export type { Lane, LaneJob } from './lane-queue.ts';
 
 export interface LaneView {
   name: string;
-  /** Jobs in memory, in no worker's hand. */
+  /** Jobs in memory that no worker has in hand. */
   waiting: number;
   /** Workers running. */
   slots: number;
 }
 
 export interface LanesOptions<Job extends LaneJob> {
-  /** Works through a lane until `take` gives null. Should not throw: the job in its hand is then its owner's to find again. */
+  /** Works through a lane until `take` returns null. Should not throw: the job in its hand is then its owner's to find again. */
   work(lane: Lane<Job>): Promise<void>;
-  /** How many workers the lane may have now; 0 parks it until `pump`. */
+  /** Returns how many workers the lane may have now; 0 parks it until `pump`. */
   slots(name: string): number;
-  /** Workers in all lanes together. */
+  /** Returns how many workers all lanes together may have. */
   maxSlots(): number;
-  /** A worker ended with an exception. */
+  /** Reports that a worker ended with an exception. */
   failed(name: string, error: unknown): void;
-  /** The lane has no jobs and no workers left. */
+  /** Reports that the lane has no jobs and no workers left. */
   empty?(name: string): void;
 }
 
-/** Every so many turns class 1 goes first. */
-const TURNS_A_RESERVE = 5;
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
-
-const isFirst = (job: LaneJob): boolean => job.class === 0;
-
-class OneLane<Job extends LaneJob> implements Lane<Job> {
-  readonly name: string;
-  slots = 0;
-  waiting = 0;
-  /** Jobs done while other lanes starved. */
-  overtime = 0;
-  private turn = 0;
-  private readonly classes: readonly [Map<string, Job[]>, Map<string, Job[]>] = [
-    new Map<string, Job[]>(),
-    new Map<string, Job[]>(),
-  ];
-  /** Jobs taken ahead, and whether class 1 had that turn by right. */
-  private readonly ahead = new Map<Job, boolean>();
-  private hasReserve = false;
-  private readonly mayTake: (lane: OneLane<Job>) => boolean;
-
-  constructor(name: string, mayTake: (lane: OneLane<Job>) => boolean) {
-    this.name = name;
-    this.mayTake = mayTake;
-  }
-
-  add(job: Job, front = false): void {
-    const shares = this.classes[job.class === 0 ? 0 : 1];
-    const jobs = shares.get(job.share);
-    if (jobs === undefined) shares.set(job.share, [job]);
-    else if (front) jobs.unshift(job);
-    else jobs.push(job);
-    this.waiting++;
-  }
-
-  take(): Job | null {
-    if (!this.mayTake(this)) return null;
-    return this.next(true) ?? this.steal(() => true);
-  }
-
-  takeAhead(): Job | null {
-    if (!this.mayTake(this)) return null;
-    const job = this.next(false);
-    if (job !== null) this.ahead.set(job, this.hasReserve);
-    return job;
-  }
-
-  mine(job: Job): boolean {
-    const byRight = this.ahead.get(job);
-    if (byRight === undefined) return false;
-    const isOvertaken = job.class !== 0 && !byRight && this.urgent;
-    if (!isOvertaken && this.mayTake(this)) return this.ahead.delete(job);
-    this.giveBack(job);
-    return false;
-  }
-
-  giveBack(job: Job): void {
-    this.ahead.delete(job);
-    this.add(job, true);
-  }
-
-  get idle(): boolean {
-    return this.slots === 0 && this.waiting === 0 && this.ahead.size === 0;
-  }
-
-  /** What workers that are gone had taken ahead is anybody's again. */
-  takeBackAhead(): void {
-    for (const job of this.ahead.keys()) this.giveBack(job);
-  }
-
-  /** Some job of class 0 is not begun: it waits, or a busy worker holds it for later, for as long as its mail takes. */
-  private get urgent(): boolean {
-    if (this.classes[0].size > 0) return true;
-    for (const job of this.ahead.keys()) if (isFirst(job)) return true;
-    return false;
-  }
-
-  /** `orStolen`: a job of class 0 that another worker holds for later goes before one of class 1. */
-  private next(orStolen: boolean): Job | null {
-    this.turn = (this.turn + 1) % TURNS_A_RESERVE;
-    const [first, second] = this.classes;
-    this.hasReserve = this.turn === 0 && second.size > 0;
-    if (this.hasReserve) return this.taken(nextOf(second));
-    const job = this.taken(nextOf(first)) ?? (orStolen ? this.steal(isFirst) : null);
-    return job ?? this.taken(nextOf(second));
-  }
-
-  private taken(job: Job | null): Job | null {
-    if (job !== null) this.waiting--;
-    return job;
-  }
-
-  /** A job that another worker holds for later goes to the one that is free now. */
-  private steal(which: (job: Job) => boolean): Job | null {
-    for (const job of this.ahead.keys()) {
-      if (!which(job)) continue;
-      this.ahead.delete(job);
-      return job;
-    }
-    return null;
-  }
-}
-
-/** The first job of the share whose turn it is; that share then goes to the end. */
-function nextOf<Job>(shares: Map<string, Job[]>): Job | null {
-  for (const [share, jobs] of shares) {
-    shares.delete(share);
-    const job = jobs.shift();
-    if (jobs.length > 0) shares.set(share, jobs);
-    if (job !== undefined) return job;
-  }
-  return null;
-}
 
 export interface Lanes<Job extends LaneJob> {
   offer(name: string, job: Job): void;
   /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void;
   views(): LaneView[];
-  /** Jobs of a lane that are in memory and in no worker's hand, and its workers. */
   view(name: string): LaneView;
-  /** Lanes that have jobs and no slot, because the slots of all lanes together are taken. */
+  /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
   starving(): number;
   /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void>;
 }
 
-export function createLanes<Job extends LaneJob>(options: LanesOptions<Job>): Lanes<Job> {
-  const lanes = new Map<string, OneLane<Job>>();
-  /** Lanes that have jobs and no slot because the total is reached, longest waiting first. */
-  const starving = new Set<OneLane<Job>>();
-  let total = 0;
-  let stopping = false;
-  let stopped: (() => void) | null = null;
+export const createLanes = <Job extends LaneJob>(options: LanesOptions<Job>): Lanes<Job> => new SharedLanes(options);
 
-  const mayTake = (lane: OneLane<Job>): boolean => {
-    if (stopping || lane.slots > options.slots(lane.name)) return false;
-    if (starving.size === 0) lane.overtime = 0;
-    else if (lane.slots > 1 || ++lane.overtime > JOBS_WHILE_OTHERS_STARVE) return false;
+class SharedLanes<Job extends LaneJob> implements Lanes<Job> {
+  private readonly options: LanesOptions<Job>;
+  private readonly lanes = new Map<string, LaneQueue<Job>>();
+  /** Lanes that have jobs and no slot because the total is reached, longest waiting first. */
+  private readonly starved = new Set<LaneQueue<Job>>();
+  private total = 0;
+  private isStopping = false;
+  private stopped: (() => void) | null = null;
+
+  constructor(options: LanesOptions<Job>) {
+    this.options = options;
+  }
+
+  offer(name: string, job: Job): void {
+    let lane = this.lanes.get(name);
+    if (lane === undefined) {
+      lane = new LaneQueue(name, this.mayTake);
+      this.lanes.set(name, lane);
+    }
+    lane.add(job);
+    this.startWorkers(lane);
+  }
+
+  pump(name: string): void {
+    const lane = this.lanes.get(name);
+    if (lane !== undefined) this.startWorkers(lane);
+  }
+
+  views(): LaneView[] {
+    return [...this.lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots }));
+  }
+
+  view(name: string): LaneView {
+    const { waiting, slots } = this.lanes.get(name) ?? { waiting: 0, slots: 0 };
+    return { name, waiting, slots };
+  }
+
+  starving(): number {
+    return this.starved.size;
+  }
+
+  stop(): Promise<void> {
+    this.isStopping = true;
+    if (this.total === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.stopped = resolve;
+    });
+  }
+
+  private readonly mayTake = (lane: LaneQueue<Job>): boolean => {
+    if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
+    if (this.starved.size === 0) lane.takenWhileOthersStarve = 0;
+    else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
     return true;
   };
 
-  function laneOf(name: string): OneLane<Job> {
-    let lane = lanes.get(name);
-    if (lane === undefined) {
-      lane = new OneLane(name, mayTake);
-      lanes.set(name, lane);
-    }
-    return lane;
-  }
-
-  function pump(lane: OneLane<Job>): void {
-    while (!stopping && lane.waiting > 0 && lane.slots < options.slots(lane.name)) {
-      // A worker that take() would send home at once must not be started.
-      if (starving.size > 0 && lane.slots > 0) return;
-      if (total >= options.maxSlots()) {
-        if (lane.slots === 0) starving.add(lane);
+  private startWorkers(lane: LaneQueue<Job>): void {
+    while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
+      // A worker for which take() would return null at once must not be started.
+      if (this.starved.size > 0 && lane.slots > 0) return;
+      if (this.total >= this.options.maxSlots()) {
+        if (lane.slots === 0) this.starved.add(lane);
         return;
       }
-      start(lane);
+      this.startWorker(lane);
     }
-    starving.delete(lane);
+    this.starved.delete(lane);
   }
 
-  function start(lane: OneLane<Job>): void {
-    starving.delete(lane);
-    if (lane.slots === 0) lane.overtime = 0;
+  private startWorker(lane: LaneQueue<Job>): void {
+    this.starved.delete(lane);
+    if (lane.slots === 0) lane.takenWhileOthersStarve = 0;
     lane.slots++;
-    total++;
-    void options.work(lane).then(
+    this.total++;
+    void this.options.work(lane).then(
       () => {
-        ended(lane);
+        this.workerEnded(lane);
       },
       (error: unknown) => {
-        options.failed(lane.name, error);
-        ended(lane);
+        this.options.failed(lane.name, error);
+        this.workerEnded(lane);
       },
     );
   }
 
-  function ended(lane: OneLane<Job>): void {
+  private workerEnded(lane: LaneQueue<Job>): void {
     lane.slots--;
-    total--;
-    if (lane.slots === 0) lane.takeBackAhead();
-    for (const waiting of starving) {
-      if (total >= options.maxSlots()) break;
-      pump(waiting);
+    this.total--;
+    if (lane.slots === 0) lane.giveBackPrefetched();
+    for (const starved of this.starved) {
+      if (this.total >= this.options.maxSlots()) break;
+      this.startWorkers(starved);
     }
-    pump(lane);
-    if (lane.idle) {
-      lanes.delete(lane.name);
-      options.empty?.(lane.name);
+    this.startWorkers(lane);
+    if (lane.isIdle) {
+      this.lanes.delete(lane.name);
+      this.options.empty?.(lane.name);
     }
-    if (total === 0) stopped?.();
+    if (this.total === 0) this.stopped?.();
   }
-
-  return {
-    offer(name, job) {
-      const lane = laneOf(name);
-      lane.add(job);
-      pump(lane);
-    },
-    pump(name) {
-      const lane = lanes.get(name);
-      if (lane !== undefined) pump(lane);
-    },
-    starving: () => starving.size,
-    view(name) {
-      const { waiting, slots } = lanes.get(name) ?? { waiting: 0, slots: 0 };
-      return { name, waiting, slots };
-    },
-    views: () => [...lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots })),
-    stop() {
-      stopping = true;
-      if (total === 0) return Promise.resolve();
-      return new Promise((resolve) => {
-        stopped = resolve;
-      });
-    },
-  };
 }

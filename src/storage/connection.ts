@@ -3,6 +3,7 @@
  * more than running them, and knex prepares anew each time. Everything else uses knex's builder on the reader pool.
  */
 import type { Knex } from 'knex';
+import { LRUCache } from 'lru-cache';
 import type { Database as Sqlite, Statement } from 'sqlite3';
 
 export type Value = string | number | null | Buffer;
@@ -23,7 +24,12 @@ const MOST_STATEMENTS = 200;
 export async function takeConnection(knex: Knex): Promise<Connection> {
   const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
   /** Promises, so that two callers of a new statement share it: one that is lost would keep the database from closing. */
-  const prepared = new Map<string, Promise<Statement>>();
+  const prepared = new LRUCache<string, Promise<Statement>>({
+    max: MOST_STATEMENTS,
+    dispose(made, _sql, reason) {
+      if (reason === 'evict') finalize(made);
+    },
+  });
 
   function statement(sql: string): Promise<Statement> {
     let known = prepared.get(sql);
@@ -31,7 +37,6 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
       known = prepare(sql);
       prepared.set(sql, known);
       known.catch(() => prepared.delete(sql));
-      if (prepared.size > MOST_STATEMENTS) dropOldest();
     }
     return known;
   }
@@ -45,16 +50,12 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
     });
   }
 
-  function dropOldest(): void {
-    for (const [sql, oldest] of prepared) {
-      prepared.delete(sql);
-      // Who was given it a moment ago uses it first: the library queues what is asked of one statement.
-      oldest.then(
-        (one) => one.finalize(),
-        () => undefined,
-      );
-      return;
-    }
+  /** An earlier borrower of the statement runs first: sqlite3 queues the calls of one statement. */
+  function finalize(made: Promise<Statement>): void {
+    made.then(
+      (one) => one.finalize(),
+      () => undefined,
+    );
   }
 
   return {

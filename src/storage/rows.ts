@@ -10,6 +10,11 @@ import { tables, type TableName, type Tables } from './tables.ts';
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
 
+/** Makes the rows that a change commits in its own transaction, from its result: an audit line, a stored answer. */
+export type RowsFor<Result> = (result: Result) => Rows;
+
+export const noRows = (): Rows => ({});
+
 const tableOrder = Object.keys(tables) as TableName[];
 
 /** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */

@@ -1,4 +1,4 @@
-/** The suppression list: addresses that are not mailed, for a whole account or for one of its streams. */
+/** The suppression list: addresses that get no mail from an account, or on one of its streams. */
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
@@ -7,7 +7,7 @@ import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
 export interface SuppressionDeps {
@@ -24,26 +24,26 @@ export interface NewSuppression {
   sourceMessageId?: string | null;
   note?: string | null;
   createdBy: string;
-  /** Milliseconds since the epoch, or null for an entry that does not end. */
+  /** Milliseconds since the epoch, or null for an entry without an end. */
   expiresAt?: number | null;
 }
 
 export const LONGEST_NOTE = 500;
 
-/** Why an address is on the list. */
+/** The entry that suppresses an address. */
 interface SuppressionHit {
   id: string;
   reason: SuppressionReason;
 }
 
-/** Which of these addresses must not be mailed on this stream, and why. */
+/** Returns which of these addresses must not get mail on this stream, and why. */
 export type FindSuppressed = (
   accountId: string,
   stream: string,
   addressKeys: readonly string[],
 ) => Promise<Map<string, SuppressionHit>>;
 
-/** Looks in batches: what many requests ask at the same time is one statement. */
+/** Makes a look-up that answers questions of many requests with one statement. */
 export function createSuppressionLookUp({
   db,
   clock,
@@ -69,7 +69,7 @@ export function createSuppressionLookUp({
 
 const QUESTIONS_AT_ONCE = 500;
 
-/** `questions` are JSON arrays of account, address key and scope. An entry for the whole account goes before one for a stream. */
+/** Looks up `questions`: JSON arrays of account, address key and scope. An entry for the account wins over one for a stream. */
 async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
   const hits = await db.all<SuppressionHit & { place: number }>(
     `SELECT q.key AS place, s.id, s.reason FROM jsonb_each(?) AS q
@@ -77,54 +77,54 @@ async function lookUp(db: Connection, now: number, questions: readonly string[])
      WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
     [`[${questions.join(',')}]`, now],
   );
-  // `account` sorts before `stream:…`, so it comes last here and wins where both are there.
+  // `account` sorts before `stream:…`, so it comes last here and wins.
   return new Map(hits.map(({ place, id, reason }) => [questions[place] ?? '', { id, reason }]));
 }
 
-/** What became of one entry. `existing`: the address was on the list already, and its old record stays. */
+/** The result for one entry. `created` is false if the address was already on the list; then the old row stays. */
 export interface Added {
   row: SuppressionRow;
   created: boolean;
 }
 
 /**
- * Adds entries in one transaction, with the rows that `together` makes of the result. Of entries for the same address and
- * scope the first counts. Throws `invalid_address` and `field_too_long`.
+ * Adds entries in one transaction. Of several for the same address and scope the first counts. Throws `invalid_address` and
+ * `field_too_long`.
  */
 export async function addSuppressions(
   deps: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
   entries: readonly NewSuppression[],
-  together: (added: readonly Added[]) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<readonly Added[]> = noRows,
 ): Promise<readonly Added[]> {
   const now = deps.clock.now();
   const wanted = entries.map((entry) => suppressionRow(entry, now));
   return deps.db.commit.transact(async (tx) => {
-    const places = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
+    const keys = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
     const found = await tx.all<SuppressionRow>(
       `SELECT s.* FROM json_each(?) AS w JOIN suppressions s
        ON s.account_id = w.value->>0 AND s.address_key = w.value->>1 AND s.scope = w.value->>2`,
-      [places],
+      [keys],
     );
-    const standing = new Map<string, SuppressionRow>();
-    for (const row of found) if (row.expires_at === null || row.expires_at > now) standing.set(placeOf(row), row);
+    const inForce = new Map<string, SuppressionRow>();
+    for (const row of found) if (row.expires_at === null || row.expires_at > now) inForce.set(scopeKey(row), row);
     const fresh: SuppressionRow[] = [];
     const added = wanted.map((row): Added => {
-      const old = standing.get(placeOf(row));
+      const old = inForce.get(scopeKey(row));
       if (old !== undefined) return { row: old, created: false };
-      standing.set(placeOf(row), row);
+      inForce.set(scopeKey(row), row);
       fresh.push(row);
       return { row, created: true };
     });
-    // What has ended gives way: the table's conflict rule replaces it.
-    await insertRows(tx, [{ suppressions: fresh }, together(added)]);
+    // An entry that has ended is replaced by the table's conflict rule.
+    await insertRows(tx, [{ suppressions: fresh }, alsoInTransaction(added)]);
     return added;
   });
 }
 
-const placeOf = ({ account_id, address_key, scope }: SuppressionRow): string =>
+const scopeKey = ({ account_id, address_key, scope }: SuppressionRow): string =>
   JSON.stringify([account_id, address_key, scope]);
 
-/** Adds one entry, or returns the one that is there already. */
+/** Adds one entry, or returns the one that exists. */
 export async function addSuppression(
   deps: Parameters<typeof addSuppressions>[0],
   entry: NewSuppression,
@@ -135,13 +135,13 @@ export async function addSuppression(
 }
 
 /**
- * Removes the entries of an address, in one scope where a stream or `null` (the account) is given, else in all; returns
- * them. Throws `invalid_state` for a complaint without `force`: whoever complained must ask for mail again.
+ * Removes the entries of an address, in one scope if `stream` is given (null is the account), else in all; returns them. Throws
+ * `invalid_state` for a complaint without `force`: the recipient should ask for mail again first.
  */
 export async function removeSuppressions(
   { db }: Pick<SuppressionDeps, 'db'>,
   entry: { accountId: string; email: string; stream?: string | null; force?: boolean },
-  together: (removed: readonly SuppressionRow[]) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<readonly SuppressionRow[]> = noRows,
 ): Promise<SuppressionRow[]> {
   const key = soughtAddress(entry.email);
   return db.commit.transact(async (tx) => {
@@ -149,15 +149,18 @@ export async function removeSuppressions(
       ({ scope }) => entry.stream === undefined || scope === scopeOf(entry.stream),
     );
     if (entry.force !== true && rows.some(({ reason }) => reason === 'complaint')) {
-      throw new Problem('invalid_state', 'An entry made by a complaint is removed only with `force`.');
+      throw new Problem(
+        'invalid_state',
+        'The recipient complained about mail of this account. Set `force` to remove the entry all the same.',
+      );
     }
     for (const { id } of rows) await tx.run('DELETE FROM suppressions WHERE id = ?', [id]);
-    await insertRows(tx, [together(rows)]);
+    await insertRows(tx, [alsoInTransaction(rows)]);
     return rows;
   });
 }
 
-/** Removes the entry by which somebody unsubscribed from a stream; one made for another reason stays. */
+/** Removes the entry of an unsubscription from a stream; an entry with another reason stays. */
 export async function removeUnsubscription(
   { db }: { db: Pick<Database, 'commit'> },
   { accountId, email, stream }: { accountId: string; email: string; stream: string },
@@ -170,7 +173,7 @@ export async function removeUnsubscription(
   );
 }
 
-/** The entries of an address that hold now: the account's before those of streams. */
+/** Returns the entries of an address in force, that of the account first. */
 export async function suppressionsOf(
   { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'prepared'> },
   { accountId, email }: { accountId: string; email: string },
@@ -179,7 +182,7 @@ export async function suppressionsOf(
   return rows.filter(({ expires_at }) => expires_at === null || expires_at > clock.now());
 }
 
-/** Deletes entries that ended before now, at most `most`; returns how many. They count as absent from that moment on anyway. */
+/** Deletes at most `most` entries that have ended; returns their number. They had no effect any more. */
 export async function removeEnded(
   { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
   most: number,
@@ -202,7 +205,7 @@ export interface SuppressionFilter {
   createdBefore?: number | undefined;
 }
 
-/** One page, newest first, without those that have ended; from an entry on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, without ended entries; from an entry on (its id, exclusive), forwards or backwards. */
 export async function pageOfSuppressions(
   { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
   filter: SuppressionFilter,

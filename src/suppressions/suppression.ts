@@ -1,4 +1,4 @@
-/** A suppression as it is shown: by the API and on the command line. */
+/** The suppression record of the API and the command line. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 

@@ -1,68 +1,46 @@
-/** Templates that were read, kept for the next mail: a bulk send needs the same one a thousand times. */
+/** Keeps compiled templates for the next mail: a bulk send needs the same one a thousand times. */
+import { LRUCache } from 'lru-cache';
 import type { Compilation, Part } from './mixed/index.ts';
 
 export type Compile = (source: string, part: Part) => Compilation;
 
 export interface CompiledCache {
   compile: Compile;
-  /** Templates that are kept. */
+  /** Number of sources in the cache. */
   readonly size: number;
-  /** Of their sources. */
+  /** Characters of these sources; one that is used for two parts counts twice. */
   readonly characters: number;
 }
 
-interface Kept {
-  part: Part;
-  source: string;
-  compilation: Compilation;
-}
+type Compilations = Partial<Record<Part, Compilation>>;
 
-/** Trees take some ten times the memory of their source. */
+/** Characters of all sources; a tree takes about ten times the memory of its source. */
 const MOST_CHARACTERS = 2 * 1024 * 1024;
 const MOST_TEMPLATES = 500;
 
-/** Does what `compile` does, once for each source, as long as it is among those that were used last. */
+/** Returns a `compile` that remembers the sources used last. */
 export function createCompiledCache(compile: Compile): CompiledCache {
-  const byPart = new Map<Part, Map<string, Kept>>();
-  /** Used longest ago first. */
-  const order = new Set<Kept>();
-  let characters = 0;
-
-  function forgetOldest(): void {
-    for (const oldest of order) {
-      if (order.size <= MOST_TEMPLATES && characters <= MOST_CHARACTERS) return;
-      byPart.get(oldest.part)?.delete(oldest.source);
-      order.delete(oldest);
-      characters -= oldest.source.length;
-    }
-  }
-
+  // The source itself is the key: the engine keeps its hash.
+  const cache = new LRUCache<string, Compilations>({
+    max: MOST_TEMPLATES,
+    maxSize: MOST_CHARACTERS,
+    sizeCalculation: (parts, source) => Math.max(1, source.length * Object.keys(parts).length),
+  });
   return {
     compile(source, part) {
-      // By the text itself: the engine keeps its hash with it.
-      const ofPart = byPart.get(part) ?? new Map<string, Kept>();
-      byPart.set(part, ofPart);
-      const known = ofPart.get(source);
-      if (known !== undefined) {
-        order.delete(known);
-        order.add(known);
-        return known.compilation;
-      }
+      const parts = cache.get(source);
+      const before = parts?.[part];
+      if (before !== undefined) return before;
       const compilation = compile(source, part);
-      // What only took too long here may be read elsewhere, or later.
-      if (!compilation.ok && compilation.slow) return compilation;
-      const kept = { part, source, compilation };
-      ofPart.set(source, kept);
-      order.add(kept);
-      characters += source.length;
-      forgetOldest();
+      // A source that was only too slow may be compiled elsewhere, or later.
+      if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
       return compilation;
     },
     get size() {
-      return order.size;
+      return cache.size;
     },
     get characters() {
-      return characters;
+      return cache.calculatedSize;
     },
   };
 }

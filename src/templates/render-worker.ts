@@ -1,4 +1,4 @@
-/** The thread that reads and renders what takes long. Started by `renderer.ts`. */
+/** The thread that compiles and renders slow templates; started by `renderer.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { announceReady } from '../base/thread.ts';
@@ -10,7 +10,7 @@ const monotonic = (): number => systemClock.monotonic();
 const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));
 
 function answer({ parts, variables }: RenderJob): PartResult[] {
-  // Read first: the time that rendering may take does not count it.
+  // Compiled first: the time limit of rendering does not include it.
   const read = readParts(parts, cache.compile);
   if (variables === null || read === null) return read ?? parts.map(tooSlow);
   const done = renderParts(parts, { ...variables, monotonic, limitMs: RENDER_LIMIT_MS }, cache.compile);

@@ -1,6 +1,6 @@
 /**
- * Renders the parts of a mail: where we are, as long as that takes no time to speak of, else from the start in a thread, which is
- * ended when the limit is over. Whatever a template does, other mail waits for it no longer than a few milliseconds.
+ * Renders the parts of a mail: on the main loop if that takes almost no time, else from the start in a thread, which is ended
+ * at the time limit. Whatever a template does, other mail waits for it a few milliseconds at most.
  */
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -16,7 +16,7 @@ import {
   type TemplateFault,
 } from './mixed/index.ts';
 
-/** A part by its member's name: `subject`, `html`, `text`. */
+/** A part, named by its member: `subject`, `html`, `text`. */
 export interface PartSource {
   name: string;
   part: Part;
@@ -31,35 +31,35 @@ export type PartResult =
 
 export interface RenderJob {
   parts: readonly PartSource[];
-  /** Null where the parts are only read. */
+  /** Null if the parts are only compiled. */
   variables: Variables | null;
 }
 
 export interface Renderer {
   /**
-   * One result for each part, in their order. Never rejects for what a template or its data do; with the `Problem`
-   * `service_unavailable` where too many wait already.
+   * Returns one result for each part, in their order. Faults of a template or its data are results; rejects with
+   * `service_unavailable` if too many jobs wait.
    */
   render(parts: readonly PartSource[], variables: Variables): Promise<PartResult[]>;
-  /** Only reads the parts; their output is empty. */
+  /** Only compiles the parts; their output is empty. */
   read(parts: readonly PartSource[]): Promise<PartResult[]>;
   close(): Promise<void>;
 }
 
-/** On the main loop, for all parts of a mail together, reading and rendering each. */
+/** Time on the main loop for all parts of a mail, for compiling and rendering each. */
 const HERE_MS = 10;
-/** Looking through this much source takes a few milliseconds; more is read in the thread. */
+/** Characters of source that are compiled on the main loop, in a few milliseconds; more goes to the thread. */
 const HERE_SOURCE = 128 * 1024;
-/** A filter does that much within a few milliseconds: it cannot be stopped within. */
+/** Weight that a filter handles within a few milliseconds; it cannot be stopped half-way. */
 const HERE_WEIGHT = 64 * 1024;
 const THREADS = 2;
 const MOST_WAITING = 200;
 const IDLE_MS = 60_000;
-/** The largest source takes half a second where the machine has nothing else to do. */
+/** Time limit for compiling; the largest source takes half a second on an idle machine. */
 export const READ_LIMIT_MS = 1500;
-/** The thread holds its limits itself: this ends what does not let it. */
+/** Time limit of a job: the thread keeps its own limits, and this ends one that cannot. */
 const JOB_MS = READ_LIMIT_MS + 2 * RENDER_LIMIT_MS;
-/** A cold thread starts within a second. */
+/** Time for a thread to start; a cold one takes up to a second. */
 const START_MS = 2000;
 
 export function createRenderer(deps: { clock: Clock }): Renderer {
@@ -93,19 +93,23 @@ export function createRenderer(deps: { clock: Clock }): Renderer {
   };
 }
 
-/** What became of a job that the thread did not do. */
+/** Returns the results of a job that the thread did not do. */
 function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
   if (!(error instanceof ThreadRefusal)) throw error;
   switch (error.why) {
     case 'slow':
       return parts.map(tooSlow);
     case 'full':
-      throw new Problem('service_unavailable', 'Too many templates at once that take long.', { retryAfter: 1 });
+      throw new Problem('service_unavailable', 'Too many slow templates are being rendered. Try again.', {
+        retryAfter: 1,
+      });
     case 'closed':
-      throw new Problem('service_unavailable', 'The service is stopping.');
+      throw new Problem('service_unavailable', 'The service is stopping. Try again.');
     case 'died':
       if ((error.cause as NodeJS.ErrnoException | undefined)?.code !== 'ERR_WORKER_OUT_OF_MEMORY') throw error;
-      return parts.map(({ name }) => faulty(name, 'it needs too much memory'));
+      return parts.map(({ name }) =>
+        faulty(name, 'Rendering needs too much memory. Make the template or its data smaller.'),
+      );
   }
 }
 
@@ -117,9 +121,9 @@ const faulty = (name: string, message: string): PartResult => ({
 });
 
 export const tooSlow = ({ name }: PartSource): PartResult =>
-  faulty(name, `it takes longer than ${String(RENDER_LIMIT_MS)} ms`);
+  faulty(name, `Rendering takes longer than ${String(RENDER_LIMIT_MS)} ms. Make the template or its data smaller.`);
 
-/** What is wrong with the parts, or null where reading them took too long. */
+/** Compiles the parts; returns null if that took too long. */
 export function readParts(parts: readonly PartSource[], read: Compile): PartResult[] | null {
   const results: PartResult[] = [];
   for (const { name, part, source } of parts) {
@@ -131,7 +135,7 @@ export function readParts(parts: readonly PartSource[], read: Compile): PartResu
   return results;
 }
 
-/** The results: fewer than parts where the time was over before the last was done. */
+/** Renders the parts; returns fewer results than parts if the time was over. */
 export function renderParts(parts: readonly PartSource[], options: RenderOptions, read: Compile): PartResult[] {
   const results: PartResult[] = [];
   const until = options.monotonic() + (options.limitMs ?? RENDER_LIMIT_MS);

@@ -1,10 +1,10 @@
-/** Templates and their versions. A change makes a new version; what was published stays what it was. */
+/** Templates and their versions. A change makes a new version; a published version never changes. */
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
@@ -12,7 +12,7 @@ export interface TemplateDeps {
   clock: Clock;
 }
 
-/** A variable that a template says it needs. */
+/** A variable that a template declares. */
 export interface DeclaredVariable {
   name: string;
   type: 'string' | 'number' | 'boolean' | 'object' | 'array';
@@ -20,7 +20,7 @@ export interface DeclaredVariable {
   default: unknown;
 }
 
-/** What a version says. */
+/** The content of a version. */
 export interface TemplateBody {
   subject: string | null;
   from: string | null;
@@ -39,42 +39,39 @@ export interface Template {
   body: TemplateBody;
 }
 
-/** Rows that are committed together with the change, made from its result. */
-export type TogetherWith = (template: Template) => Rows;
-
-/** Throws `already_exists` where the account has another template of this alias. */
+/** Adds a template. Throws `already_exists` if the account has another template with this alias. */
 export async function createTemplate(
   { db, clock }: TemplateDeps,
-  wish: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean },
-  together: TogetherWith = () => ({}),
+  input: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean },
+  alsoInTransaction: RowsFor<Template> = noRows,
 ): Promise<Template> {
   const now = clock.now();
   const row: TemplateRow = {
     id: newId('tpl', now),
-    account_id: wish.accountId,
-    alias: wish.alias,
-    name: wish.name,
+    account_id: input.accountId,
+    alias: input.alias,
+    name: input.name,
     latest_version: 1,
-    published_version: wish.publish ? 1 : null,
+    published_version: input.publish ? 1 : null,
     created_at: now,
     updated_at: now,
-    published_at: wish.publish ? now : null,
+    published_at: input.publish ? now : null,
   };
-  const template = { row, version: 1, body: wish.body };
+  const template = { row, version: 1, body: input.body };
   return db.commit.transact(async (tx) => {
     await refuseTaken(tx, row);
     await insertRows(tx, [
-      { templates: [row], template_versions: [versionRow(row.id, 1, wish.body, now)] },
-      together(template),
+      { templates: [row], template_versions: [versionRow(row.id, 1, input.body, now)] },
+      alsoInTransaction(template),
     ]);
     return template;
   });
 }
 
-/** Changes what is given; `change` makes the new body from the latest. Throws `not_found` and `already_exists`. */
+/** Changes the given properties; `change` makes the new body from the latest. Throws `not_found` and `already_exists`. */
 export async function changeTemplate(
   { db, clock }: TemplateDeps,
-  wish: {
+  input: {
     accountId: string;
     idOrAlias: string;
     alias?: string | null;
@@ -82,22 +79,22 @@ export async function changeTemplate(
     change: ((body: TemplateBody) => TemplateBody) | null;
     publish: boolean;
   },
-  together: TogetherWith = () => ({}),
+  alsoInTransaction: RowsFor<Template> = noRows,
 ): Promise<Template> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
-    const before = await load(tx, wish.accountId, wish.idOrAlias);
+    const before = await load(tx, input.accountId, input.idOrAlias);
     const latest = await loadVersion(tx, before, before.latest_version);
-    const body = wish.change === null ? latest.body : wish.change(latest.body);
-    const version = wish.change === null ? before.latest_version : before.latest_version + 1;
+    const body = input.change === null ? latest.body : input.change(latest.body);
+    const version = input.change === null ? before.latest_version : before.latest_version + 1;
     const row: TemplateRow = {
       ...before,
-      alias: wish.alias === undefined ? before.alias : wish.alias,
-      name: wish.name ?? before.name,
+      alias: input.alias === undefined ? before.alias : input.alias,
+      name: input.name ?? before.name,
       latest_version: version,
-      published_version: wish.publish ? version : before.published_version,
+      published_version: input.publish ? version : before.published_version,
       updated_at: now,
-      published_at: wish.publish && before.published_version !== version ? now : before.published_at,
+      published_at: input.publish && before.published_version !== version ? now : before.published_at,
     };
     await refuseTaken(tx, row);
     await tx.run(
@@ -105,27 +102,27 @@ export async function changeTemplate(
       [row.alias, row.name, row.latest_version, row.published_version, row.updated_at, row.published_at, row.id],
     );
     const template = { row, version, body };
-    const fresh = wish.change === null ? [] : [versionRow(row.id, version, body, now)];
-    await insertRows(tx, [{ template_versions: fresh }, together(template)]);
+    const fresh = input.change === null ? [] : [versionRow(row.id, version, body, now)];
+    await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction(template)]);
     return template;
   });
 }
 
-/** Mail that was accepted with it is not touched: it was rendered then. Throws `not_found`. */
+/** Deletes a template. Accepted mail is not affected: it was rendered then. Throws `not_found`. */
 export async function deleteTemplate(
   { db }: Pick<TemplateDeps, 'db'>,
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const row = await load(tx, accountId, idOrAlias);
     await tx.run('DELETE FROM template_versions WHERE template_id = ?', [row.id]);
     await tx.run('DELETE FROM templates WHERE id = ?', [row.id]);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
-/** The latest version, or the one asked for. Throws `not_found`. */
+/** Returns the latest version, or the one asked for. Throws `not_found`. */
 export async function findTemplate(
   { db }: { db: Pick<Database, 'prepared'> },
   { accountId, idOrAlias, version }: { accountId: string; idOrAlias: string; version?: number | undefined },
@@ -134,7 +131,7 @@ export async function findTemplate(
   return loadVersion(db.prepared, row, version ?? row.latest_version);
 }
 
-/** What a send uses: the version it names, else the published one; null where there is none. */
+/** Returns the version that a send uses: the one it names, else the published one; null without one. */
 export async function templateToSend(
   { db }: { db: Pick<Database, 'prepared'> },
   { accountId, idOrAlias, version }: { accountId: string; idOrAlias: string; version: number | null },
@@ -146,7 +143,7 @@ export async function templateToSend(
   return found === null ? null : { row, version: wanted, body: bodyOf(found) };
 }
 
-/** Newest first, the latest version of each, its `html` and `text` null. */
+/** Returns one page, newest first: the latest version of each template, with null as `html` and `text`. */
 export async function pageOfTemplates(
   { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
@@ -159,7 +156,7 @@ export async function pageOfTemplates(
   if (hasMore) rows.length = limit;
   if (before !== undefined) rows.reverse();
   const wanted = rows.map(({ id, latest_version }) => [id, latest_version]);
-  // Without the bodies: a page of a hundred could have 100 MB of them.
+  // Without the bodies, of which a page of a hundred could have 100 MB.
   const columns = tables.template_versions.names.filter((column) => column !== 'html' && column !== 'text');
   const versions: TemplateVersionRow[] =
     wanted.length === 0
@@ -178,7 +175,7 @@ export async function pageOfTemplates(
 
 const MOST_VERSIONS_SHOWN = 100;
 
-/** Newest first, the last hundred. Throws `not_found`. */
+/** Returns the last hundred versions, newest first. Throws `not_found`. */
 export async function versionsOf(
   { db }: { db: Pick<Database, 'prepared' | 'reader'> },
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
@@ -194,7 +191,7 @@ export async function versionsOf(
 }
 
 async function lookUp(tx: Connection, accountId: string, idOrAlias: string): Promise<TemplateRow | null> {
-  // No alias looks like an id: the API refuses such.
+  // An alias never looks like an id: the API refuses that.
   const column = isId('tpl', idOrAlias) ? 'id' : 'alias';
   const [row] = await tx.all<TemplateRow>(`SELECT * FROM templates WHERE account_id = ? AND ${column} = ?`, [
     accountId,

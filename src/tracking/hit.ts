@@ -6,9 +6,9 @@
  * A scanner follows all links of a mail at once. So the first click on a mail with several links waits for two seconds: if
  * all the others come within them, it was a machine. What waits is written when the program stops.
  */
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIPv4 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
-import { expandIPv6 } from '../net/ip.ts';
+import { plainAddress, prefixOf } from '../net/ip.ts';
 import type { DeliveryChange, Hit } from '../messages/delivery/delivery.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
@@ -163,10 +163,9 @@ function hitOf({ clock, privacy }: HitDeps, { ip, userAgent }: Visitor, bot: Hit
   };
 }
 
-/** The network of an address: /24, for IPv6 /48, so that a household is not told from its neighbours. Null for no address. */
+/** Returns the network of an address, /24 or /48 for IPv6, which does not tell a household from its neighbours. Null for other text. */
 export function truncated(ip: string): string | null {
-  if (isIPv4(ip)) return ip.replace(/\d+$/, '0');
-  if (!isIPv6(ip)) return null;
-  const groups = expandIPv6(ip).slice(0, 3);
-  return `${groups.map((group) => group.toString(16)).join(':')}::`;
+  const plain = plainAddress(ip);
+  if (plain === null) return null;
+  return isIPv4(plain) ? plain.replace(/\d+$/, '0') : `${prefixOf(plain, 3)}::`;
 }

@@ -19,7 +19,7 @@ import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
 import { createCallRecorder, noteWarned, type Owed } from './call-store.ts';
 import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
-import { createFanOut } from './fan-out.ts';
+import { FanOut } from './fan-out.ts';
 import type { CallJob, Feed } from './feed.ts';
 import { nextTryAt, PROBE_EVERY_MS, verdictOn } from './retry.ts';
 import { sampleEvent } from './sample-event.ts';
@@ -82,7 +82,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
     },
   });
-  const fanOut = createFanOut({
+  const fanOut = new FanOut({
     ...deps,
     offer: (job) => {
       lanes.offer(job.feed.id, job);

@@ -12,7 +12,11 @@ import type { Endpoint } from './endpoint.ts';
 import { PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } from './retry.ts';
 
 /** Events in memory for one endpoint at most, new ones and retries each. */
-export const HELD = 50;
+export const MOST_IN_HAND = 50;
+/** Events that one read of the log returns at most. */
+export const EVENTS_AT_ONCE = 200;
+/** Wait after a read that failed. */
+export const FAULT_DELAY_MS = 1000;
 
 /** A call to be made. */
 export interface CallJob extends LaneJob {
@@ -96,7 +100,7 @@ export class Feed {
 
   /** Whether a new event may be taken now. */
   takesFresh(now: number): boolean {
-    if (!this.active || this.endpoint === null || this.fresh.size >= HELD || this.waitsForRetry) return false;
+    if (!this.active || this.endpoint === null || this.fresh.size >= MOST_IN_HAND || this.waitsForRetry) return false;
     // A probe that is further away than probes ever are was noted by a clock that has been set back.
     const isProbeDue = now >= this.nextProbeAt || now < this.nextProbeAt - PROBE_EVERY_MS;
     return !this.struggling || (this.fresh.size === 0 && isProbeDue);
@@ -105,7 +109,7 @@ export class Feed {
   /** When it is to be looked at again if nothing happens before: for the next retry, or the next probe of one that struggles. */
   get nextLookAt(): number | null {
     // With its hands full it is looked at when a call ends.
-    const retryAt = this.again.size <= HELD / 2 ? this.nextRetryAt : null;
+    const retryAt = this.again.size <= MOST_IN_HAND / 2 ? this.nextRetryAt : null;
     const isProbed = this.struggling && !this.inStep && this.fresh.size === 0 && !this.waitsForRetry;
     const at = Math.min(retryAt ?? Infinity, isProbed ? this.nextProbeAt : Infinity);
     return at === Infinity ? null : at;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { addressBucket } from '../../src/net/ip.ts';
-import { clientAddress, isWithin, networks } from '../../src/api/client-address.ts';
+import { addressBucket, addressList, isListed } from '../../src/net/ip.ts';
+import { clientAddress } from '../../src/api/client-address.ts';
 
 describe('clientAddress', () => {
   const proxies = ['10.0.0.0/8', '2001:db8:ffff::/48', '127.0.0.1'];
@@ -27,12 +27,12 @@ describe('clientAddress', () => {
   ];
   for (const [remote, forwarded, address, why] of rows) {
     it(`${why}: ${address}`, () => {
-      assert.equal(clientAddress(remote, forwarded, networks(proxies)), address);
+      assert.equal(clientAddress(remote, forwarded, addressList(proxies)), address);
     });
   }
 
   it('gives an address, whatever the header', () => {
-    const trusted = networks(['0.0.0.0/1', '128.0.0.0/1']);
+    const trusted = addressList(['0.0.0.0/1', '128.0.0.0/1']);
     const soup = fc
       .array(fc.constantFrom('1.2.3.4', '::1', '[', ']', ':', ',', ' ', '%', '300.1.1.1', 'x'))
       .map((parts) => parts.join(''));
@@ -44,7 +44,7 @@ describe('clientAddress', () => {
   });
 });
 
-describe('networks', () => {
+describe('addressList', () => {
   const rows: [ranges: string[], address: string, within: boolean][] = [
     [['192.0.2.1'], '192.0.2.1', true],
     [['192.0.2.1'], '192.0.2.2', false],
@@ -56,7 +56,7 @@ describe('networks', () => {
   ];
   for (const [ranges, address, within] of rows) {
     it(`[${ranges.join(', ')}] ${within ? 'has' : 'has not'} ${address}`, () => {
-      assert.equal(isWithin(networks(ranges), address), within);
+      assert.equal(isListed(addressList(ranges), address), within);
     });
   }
 });

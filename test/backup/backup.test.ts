@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
-import { createBackup, type BackupWish, type Made } from '../../src/backup/create.ts';
+import { createBackup, type BackupOptions, type Made } from '../../src/backup/create.ts';
 import { Manifest, sumsText } from '../../src/backup/manifest.ts';
 import { restoreBackup, type Restored } from '../../src/backup/restore.ts';
 import { verifyBackup } from '../../src/backup/verify.ts';
@@ -35,7 +35,7 @@ describe('backup', () => {
   let good: string;
   const clock = new FakeClock();
   const deps = { clock, version: '1.2.3' };
-  const wish = (changes: Partial<BackupWish> = {}): BackupWish => ({
+  const wish = (changes: Partial<BackupOptions> = {}): BackupOptions => ({
     database: path.join(temp.folder, 'posthorn.db'),
     dataDir: temp.folder,
     dir: path.join(folder, 'backups'),
@@ -44,7 +44,7 @@ describe('backup', () => {
     passphrase: PASSPHRASE,
     ...changes,
   });
-  const make = async (changes: Partial<BackupWish> = {}): Promise<Extract<Made, { kind: 'made' }>> => {
+  const make = async (changes: Partial<BackupOptions> = {}): Promise<Extract<Made, { kind: 'made' }>> => {
     const made = await createBackup(deps, wish(changes));
     assert.equal(made.kind, 'made', JSON.stringify(made));
     return made;

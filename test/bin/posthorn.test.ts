@@ -72,7 +72,7 @@ describe('bin/posthorn.cjs', () => {
   });
 
   it('really has eight threads in the pool, unless the environment names another number', function () {
-    if (process.platform !== 'linux') this.skip();
+    if (process.platform !== 'linux') this.skip('Linux only');
     build(COUNT_THREADS);
     const threads = (env: Record<string, string>): number => Number(launch(env).stdout);
     const alone = threads({ UV_THREADPOOL_SIZE: '1' }) - 1;

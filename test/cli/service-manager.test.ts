@@ -46,8 +46,7 @@ describe('service manager', () => {
   before(function () {
     const missing = missingForNotify();
     if (missing === null) return;
-    console.log(`skipped: for sd_notify the packages are missing (apt-get install ${missing})`);
-    this.skip();
+    this.skip(`tools for sd_notify are not installed (apt-get install ${missing})`);
   });
   beforeEach(async () => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'ph-sd-'));

@@ -16,6 +16,11 @@ const rows: readonly Row[] = [
   ['listMessageAttempts', '/v1/messages/{id}/attempts', (m) => m.messages.attempts('{id}')],
   ['listMessageReports', '/v1/messages/{id}/reports', (m) => m.messages.reports('{id}')],
   ['getMessageReport', '/v1/messages/{id}/reports/{report_id}', (m) => m.messages.rawReport('{id}', '{report_id}')],
+  [
+    'getMessageReportContent',
+    '/v1/messages/{id}/reports/{report_id}/content',
+    (m) => m.messages.reportContent('{id}', '{report_id}'),
+  ],
   ['explainMessage', '/v1/messages/{id}/why', (m) => m.messages.why('{id}')],
   ['getMessageContent', '/v1/messages/{id}/content', (m) => m.messages.content('{id}')],
   ['cancelMessage', '/v1/messages/{id}/cancel', (m) => m.messages.cancel('{id}')],

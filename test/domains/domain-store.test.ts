@@ -6,7 +6,8 @@ import { Problem, type ProblemCode } from '../../src/base/problem.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
-import { addDomain, findDomain, listDomains, removeRetiredKeys, rotateDkim } from '../../src/domains/domain-store.ts';
+import { removeRetiredKeys, rotateDkim } from '../../src/domains/dkim-rotation.ts';
+import { addDomain, findDomain, listDomains } from '../../src/domains/domain-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 

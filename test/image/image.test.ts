@@ -78,10 +78,7 @@ function copyLikeTheImage(dockerfile: string, folder: string): void {
 describe('the program as the image has it', () => {
   it('runs', async function () {
     const missing = whyNotBuilt(root);
-    if (missing !== null) {
-      console.log(`skipped: ${missing}`);
-      this.skip();
-    }
+    if (missing !== null) this.skip(missing);
     this.timeout(60_000);
     const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-image-'));
     try {

@@ -2,13 +2,9 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { makeSelfSigned } from '../../src/config/self-signed.ts';
-import {
-  createListener,
-  HeldMail,
-  type Handlers,
-  type Listener,
-  type ListenerLimits,
-} from '../../src/inbound/listener.ts';
+import { createListener, type Handlers, type Listener } from '../../src/inbound/listener.ts';
+import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
+import { HeldMail } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 

@@ -179,7 +179,7 @@ describe('journey: backup', () => {
     );
     const inPlace = await ran(['backup', 'restore', record.backup], env);
     assert.equal(inPlace.code, 73);
-    assert.match(inPlace.notes, /posthorn\.db is there already/);
+    assert.match(inPlace.notes, /posthorn\.db already exists/);
 
     const moved = await ran(['backup', 'restore', record.backup], {
       ...env,

@@ -174,6 +174,7 @@ describe('dashboard: set-up and sign-in', () => {
     const browser = await signedIn(app.url, app.operator);
     await browser.open('/profile/second-factor');
     const secret = secretIn(browser.last.html);
+    assert.match(browser.last.html, /<img src="data:image\/svg\+xml,[^"]+" alt="QR code of the key below"/);
     const offer = browser.field('offer');
     const wrong = await browser.submit('/profile/second-factor', { offer, code: '000000', password_now: PASSWORD });
     assert.match(wrong.html, /This code is wrong/);

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { simpleParser } from 'mailparser';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
@@ -88,7 +88,7 @@ describe('journey: hostile input', function () {
 
   it('takes no JSON of the parsing test suite for anything but a 400', async function () {
     const folder = corpus('json-testsuite');
-    if (folder === null) return this.skip();
+    if (folder === null) return this.skip(NO_CORPORA);
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.json'));
     assert.ok(files.length > 100);
     for (const name of files) {
@@ -105,7 +105,7 @@ describe('journey: hostile input', function () {
 
   it('answers naughty strings in every field with 202 or 400', async function () {
     const file = corpus('naughty-strings/blns.json');
-    if (file === null) return this.skip();
+    if (file === null) return this.skip(NO_CORPORA);
     const strings = JSON.parse(readFileSync(file, 'utf8')) as string[];
     for (const [place, payload] of Object.entries(places)) {
       const answers = await Promise.all(strings.map((text) => post({ ...MAIL, ...payload(text) })));

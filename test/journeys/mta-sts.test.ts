@@ -185,7 +185,7 @@ describe('journey: MTA-STS', () => {
       web.close();
       await new Promise<void>((resolve) =>
         web.listen(0, '::', resolve).once('error', () => {
-          this.skip();
+          this.skip('this machine has no IPv6');
         }),
       );
       await start({ certificate: otherCertificate }, { zones: { ...zonesFor('dest.test'), ...RECORD, ...addresses } });

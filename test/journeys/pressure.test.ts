@@ -218,7 +218,7 @@ describe('journey: pressure', () => {
       app.clock.advance(MINUTE);
       while (lines('no_descriptors').length === 0) await turns(5);
     });
-    if (!isDone) return this.skip();
+    if (!isDone) return this.skip('the limit of open files cannot be lowered here');
     // What was claimed is given back.
     while ((await app.message(id)).recipients[0]?.attempt_count !== 0) await turns(5);
     await passing(id, 1000);
@@ -251,7 +251,7 @@ describe('journey: pressure', () => {
       const isDone = await withoutDescriptors(async () => {
         for (const [port, hello] of doors) answers.push(await connecting(port, hello));
       });
-      if (!isDone) return this.skip();
+      if (!isDone) return this.skip('the limit of open files cannot be lowered here');
       assert.deepEqual(answers, ['nothing', 'nothing']);
       for (const [port, hello] of doors) assert.match(await connecting(port, hello), /^(?:HTTP\/1\.1 200|220 )/);
       const { id } = await app.send();

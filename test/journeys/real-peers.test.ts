@@ -14,7 +14,7 @@ import { attachedMail, isMailType } from '../../src/mail/attached-mail.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
 import { configFor, newFolder } from '../support/harness/app.ts';
 import { server as certificate, testCa } from '../support/harness/certificate.ts';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 import { readCorpusMails } from '../support/harness/corpus-mails.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import { oddMails } from '../support/harness/odd-mails.ts';
@@ -68,11 +68,8 @@ describe('journey: real peers', function () {
 
   before(async function () {
     const absent = missing('postfix', 'opendkim');
-    if (absent.length > 0 || process.getuid?.() !== 0) {
-      const cure = absent.length > 0 ? 'apt-get install postfix opendkim' : 'run as root, as Postfix needs it';
-      console.log(`      skipped: no real peers (${absent.length > 0 ? absent.join(', ') : 'not root'}): ${cure}`);
-      this.skip();
-    }
+    if (absent.length > 0) this.skip('Postfix and OpenDKIM are not installed (apt-get install postfix opendkim)');
+    if (process.getuid?.() !== 0) this.skip('Postfix runs as root only');
     const port = await freePort();
     await startUs(port);
     const verifier = await startVerifier(MX, texts);
@@ -120,7 +117,7 @@ describe('journey: real peers', function () {
 
   it('delivers what the html and multipart mails of the corpus say', async function () {
     const folder = corpus('mime');
-    if (folder === null) this.skip();
+    if (folder === null) this.skip(NO_CORPORA);
     const { mails, unusable } = await readCorpusMails(folder);
     const { sent, refused } = await sendAll(mails);
     await arrival(sent);

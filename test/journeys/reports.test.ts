@@ -5,6 +5,8 @@ import net from 'node:net';
 import { simpleParser } from 'mailparser';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 import { arf, dsn, sendByHand as send } from '../support/harness/mail-back.ts';
 
 interface ReportRow {
@@ -119,8 +121,69 @@ describe('journey: reports', () => {
       account: 'other',
       body: { name: 'x', scopes: ['message:read', 'message:content'] },
     });
-    for (const path of ['', `/${first?.id ?? ''}`])
+    for (const path of ['', `/${first?.id ?? ''}`, `/${first?.id ?? ''}/content`])
       assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);
+  });
+
+  it('shows people what a report says: in the API, on the page and by the command', async () => {
+    const { id, returnPath } = await delivered();
+    await send(port(), '', returnPath, dsn('ana@dest.test'));
+    const html = '<p onclick="alert(1)">I am away.</p><script>alert(1)</script>';
+    await send(
+      port(),
+      'ana@dest.test',
+      returnPath,
+      `From: =?utf-8?q?An=C3=A4?= <ana@dest.test>\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/html\r\n\r\n${html}\r\n--x\r\nContent-Type: image/png; name=a.png\r\nContent-Transfer-Encoding: base64\r\n\r\nAAAA\r\n--x--\r\n`,
+    );
+    await read(2);
+    const { body: list } = await app.get<{ data: { id: string }[] }>(`/v1/messages/${id}/reports`);
+    const [bounce, answer] = list.data.map((report) => report.id);
+    const browser = await signedIn(app.url, app.operator);
+    const here = `/messages/${id}/reports/`;
+    const contentOf = async (report = ''): Promise<Record<string, unknown>> =>
+      (await app.get(`/v1${here}${report}/content`)).body;
+    assert.match(String((await contentOf(bounce))['text']), /Final-Recipient: rfc822; ana@dest\.test/);
+    assert.deepEqual(await contentOf(answer), {
+      object: 'report_content',
+      report_id: answer,
+      subject: 'Out of office',
+      from: '"Anä" <ana@dest.test>',
+      to: '',
+      cc: '',
+      date: '2026-01-31T09:30:00.000Z',
+      text: null,
+      html,
+      attachments: [
+        { filename: 'a.png', content_type: 'image/png', content_id: null, disposition: 'attachment', size: 3 },
+      ],
+    });
+    assert.ok((await browser.open(`/messages/${id}`)).html.includes(`href="${here}${answer ?? ''}/read"`));
+    const page = await browser.open(`${here}${answer ?? ''}/read`);
+    assert.deepEqual(htmlFaults(page.html), []);
+    assert.match(page.html, /<iframe src="[^"]+\/html" sandbox /);
+    assert.ok(page.html.includes('a.png') && !page.html.includes('I am away'), page.html);
+    const frame = await browser.open(`${here}${answer ?? ''}/html`);
+    assert.equal(frame.html, html);
+    assert.match(frame.headers.get('content-security-policy') ?? '', /default-src 'none';.*sandbox/);
+    const shown = await app.operator.call('inbound.show', { id: answer ?? '' });
+    assert.deepEqual([shown.view?.subject, shown.source], ['Out of office', null]);
+    await assert.rejects(app.operator.call('inbound.show', { id: 'rep_0' }), /no report/);
+  });
+
+  it('shows the source of a report that cannot be parsed', async () => {
+    const { id, returnPath } = await delivered();
+    const parts = '--x\r\n\r\nhi\r\n'.repeat(1001);
+    await send(port(), '', returnPath, `Content-Type: multipart/mixed; boundary=x\r\n\r\n${parts}--x--\r\n`);
+    await read(1);
+    const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages/${id}/reports`);
+    const report = body.data[0]?.id ?? '';
+    assert.equal((await app.get(`/v1/messages/${id}/reports/${report}/content`)).status, 409);
+    const browser = await signedIn(app.url, app.operator);
+    assert.match(
+      (await browser.open(`/messages/${id}/reports/${report}/read`)).html,
+      /could not be parsed.*boundary(?:=|&#x3D;)x/s,
+    );
+    assert.match((await app.operator.call('inbound.show', { id: report })).source ?? '', /boundary=x/);
   });
 
   it('formats findings 1, 2 and 4: a warning changes nothing, a rejection bounces, and the event has the code of the report', async () => {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { plainAuth, smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
 
@@ -156,7 +156,7 @@ describe('journey: SMTP security', function () {
 
   it('relays nothing: the list of the corpus', async function () {
     const folder = corpus('security');
-    if (folder === null) this.skip();
+    if (folder === null) this.skip(NO_CORPORA);
     await begin();
     const list = JSON.parse(readFileSync(`${folder}/open-relay.json`, 'utf8')) as RelayList;
     const fill = (text: string): string =>

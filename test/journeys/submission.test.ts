@@ -7,6 +7,7 @@ import { createTransport } from 'nodemailer';
 import { simpleParser } from 'mailparser';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
+import { signedIn } from '../support/harness/browser.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 
 interface SmtpError extends Error {
@@ -137,6 +138,33 @@ describe('journey: submission', () => {
       body.data.map(({ status }) => status),
       [250, 250],
     );
+  });
+
+  it('shows people what a submitted mail says, with its files', async () => {
+    await begin();
+    const html = '<p>Good day. <img src="cid:logo"></p>';
+    const files = [
+      { filename: 'logo.png', content: Buffer.alloc(9), cid: 'logo' },
+      { filename: 'a.pdf', content: Buffer.alloc(100_000) },
+    ];
+    const id = idOf((await transport().sendMail({ ...mail, html, attachments: files })).response);
+    const { body } = await app.get(`/v1/messages/${id}/content`);
+    assert.deepEqual([body['stored'], body['html'], String(body['text']).trimEnd()], ['mail', html, 'Good day.\n.\nä']);
+    assert.deepEqual(
+      (body['attachments'] as { filename: string; content_id: string | null; size: number }[]).map((file) => [
+        file.filename,
+        file.content_id,
+        file.size,
+      ]),
+      [
+        ['logo.png', 'logo', 9],
+        ['a.pdf', null, 100_000],
+      ],
+    );
+    const browser = await signedIn(app.url, app.operator);
+    const page = (await browser.open(`/messages/${id}`)).html;
+    assert.ok(page.includes(`<iframe src="/messages/${id}/html" sandbox`) && page.includes('a.pdf'), page);
+    assert.equal((await browser.open(`/messages/${id}/html`)).html, html);
   });
 
   it('sends a submitted mail again as it came, with a name of its own', async () => {

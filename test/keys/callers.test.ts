@@ -102,7 +102,7 @@ describe('keys/callers', () => {
   it('keeps an unchanged caller and its lists, whatever happens beside', async () => {
     const before = callerOf(await callers.authenticate(key));
     clock.advance(5000);
-    callers.noteUse(row.id, '192.0.2.1', 'GET /v1/keys');
+    callers.recordUse(row.id, '192.0.2.1', 'GET /v1/keys');
     clock.advance(5000);
     assert.equal(callerOf(await callers.authenticate(key)), before);
     await setPlan(deps(), { accountId: row.account_id, plan: 'starter' });
@@ -113,7 +113,7 @@ describe('keys/callers', () => {
 
   it('notes the last use, in one write for all uses of two seconds', async () => {
     const groups = temp.db.commit.stats.units;
-    for (let i = 0; i < 100; i++) callers.noteUse(row.id, `192.0.2.${String(i)}`, 'POST /v1/messages');
+    for (let i = 0; i < 100; i++) callers.recordUse(row.id, `192.0.2.${String(i)}`, 'POST /v1/messages');
     assert.equal(temp.db.commit.stats.units, groups);
     const used = clock.now();
     clock.advance(2000);
@@ -135,7 +135,7 @@ describe('keys/callers', () => {
       return toKeyRecord(await findKey(deps(), { accountId: null, id: row.id }), clock.now()).requests_24h;
     };
     for (let hour = 0; hour < 30; hour++) {
-      callers.noteUse(row.id, '::1', 'SMTP');
+      callers.recordUse(row.id, '::1', 'SMTP');
       assert.equal(await counted(), Math.min(24, hour + 1), String(hour));
       clock.advance(HOUR - 2000);
     }
@@ -146,7 +146,7 @@ describe('keys/callers', () => {
   });
 
   it('writes what waits when it is closed', async () => {
-    callers.noteUse(row.id, '::1', 'SMTP');
+    callers.recordUse(row.id, '::1', 'SMTP');
     await callers.close();
     assert.equal((await findKey(deps(), { accountId: null, id: row.id })).last_used_ip, '::1');
     assert.equal(clock.nextAt(), null);
@@ -164,9 +164,9 @@ describe('keys/callers', () => {
       clock,
       report: (error) => void reported.push(error),
     });
-    own.noteUse(row.id, '::1', 'SMTP');
+    own.recordUse(row.id, '::1', 'SMTP');
     clock.advance(2000);
-    own.noteUse(row.id, '::2', 'SMTP');
+    own.recordUse(row.id, '::2', 'SMTP');
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(reported.length, 1);
     broken = false;

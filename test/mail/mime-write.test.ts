@@ -5,7 +5,7 @@ import { simpleParser } from 'mailparser';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { encodeContent, encodedSize } from '../../src/mail/mime-write.ts';
 import type { Attachment, EncodedContent, MimeContent } from '../../src/mail/mime-write.ts';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 
 const attachment = (change: Partial<Attachment> = {}): Attachment => ({
   filename: 'file.bin',
@@ -276,7 +276,7 @@ describe('mail/mime-write', () => {
 
   it('writes again what was read from strange mail', async function () {
     const path = corpus('mime/mailparser/nested.eml');
-    if (path === null) return this.skip();
+    if (path === null) return this.skip(NO_CORPORA);
     const found = await simpleParser(readFileSync(path));
     const html = typeof found.html === 'string' ? found.html : null;
     const encoded = await encodeContent(content({ html, text: found.text ?? null }), 's');

@@ -75,7 +75,7 @@ describe('members/totp', () => {
   it('gives apps an address with everything escaped', () => {
     assert.equal(
       otpauthUrl(Buffer.from('foobar'), 'a+b&c@example.net', 'Post horn'),
-      'otpauth://totp/Post%20horn:a%2Bb%26c%40example.net?secret=MZXW6YTBOI&issuer=Post%20horn',
+      'otpauth://totp/Post%20horn:a%2Bb%26c%40example.net?issuer=Post%20horn&secret=MZXW6YTBOI&algorithm=SHA1&digits=6&period=30',
     );
   });
 });

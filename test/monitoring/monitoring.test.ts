@@ -103,8 +103,7 @@ describe('monitoring', () => {
   describe('by promtool', () => {
     before(function () {
       if (spawnSync('promtool', ['--version']).status === 0) return;
-      console.log('skipped: promtool is not installed (apt-get install prometheus)');
-      this.skip();
+      this.skip('promtool is not installed (apt-get install prometheus)');
     });
     for (const args of [
       ['check', 'rules', 'config/monitoring/alerts.yaml'],

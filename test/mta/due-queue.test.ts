@@ -5,7 +5,6 @@ import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, deliveryRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
-import { cpuNow } from '../support/harness/cpu-now.ts';
 
 describe('mta/due-queue', () => {
   let temp: TempDatabase;
@@ -97,50 +96,6 @@ describe('mta/due-queue', () => {
     await finish(offered);
     await idle();
     assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
-  });
-
-  const hintOf = ({ id, due_at: dueAt }: DeliveryRow): void => {
-    windows.hint([{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: dueAt ?? 0, id }]);
-  };
-
-  it('offers a new row that is hinted at by name without reading it, once', async () => {
-    const [row] = await add({});
-    assert.ok(row);
-    hintOf(row);
-    hintOf(row);
-    assert.deepEqual(ids(), [row.id]);
-    assert.deepEqual(statements, []);
-    await windows.scan();
-    await idle();
-    assert.deepEqual(ids(), [row.id]);
-    await finish(offered);
-    await idle();
-    assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
-  });
-
-  it('reads the group where it may hold more than the row that is hinted at by name', async () => {
-    const waiting = await add(...Array.from({ length: 100 }, (_, n) => ({ due_at: NOW - 200 + n })));
-    hint();
-    await idle();
-    assert.equal(offered.length, 64);
-    const [row] = await add({ due_at: NOW - 1 });
-    assert.ok(row);
-    hintOf(row);
-    assert.equal(offered.length, 64, 'it comes after those that wait longer');
-    await finish(offered.splice(0));
-    await idle();
-    assert.deepEqual(ids(), [...waiting.slice(64).map(({ id }) => id), row.id]);
-  });
-
-  it('waits for a row that is hinted at by name until it is due', async () => {
-    const [row] = await add({ due_at: NOW + HOUR });
-    assert.ok(row);
-    hintOf(row);
-    await idle();
-    assert.deepEqual(ids(), []);
-    clock.advance(HOUR);
-    await idle();
-    assert.deepEqual(ids(), [row.id]);
   });
 
   it('offers nothing twice while it is in memory, however often it is hinted at', async () => {
@@ -426,9 +381,7 @@ describe('mta/due-queue', () => {
 
     it('is drained completely, each once, with a bounded number in memory', async () => {
       await fill(ROWS, DOMAINS);
-      const started = cpuNow();
       await windows.scan();
-      assert.ok(cpuNow() - started < 2000, `the scan took ${Math.round(cpuNow() - started)} ms`);
       const seen = new Set<string>();
       let twice = 0;
       let most = 0;

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { createTlsMemory } from '../../src/mta/connection/dial.ts';
 import { createPool, type Pool } from '../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../src/mta/connection/tls.ts';
-import { deliver, reach, type DeliverDeps } from '../../src/mta/attempt/deliver.ts';
+import { deliver } from '../../src/mta/attempt/deliver.ts';
+import { connectToSite, type SourceContext } from '../../src/mta/attempt/reach.ts';
 import type { AttemptFrame } from '../../src/mta/attempt/outcome.ts';
 import type { Ready } from '../../src/mta/prepare/prepare.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
@@ -27,7 +28,7 @@ describe('mta/deliver: the other address family', () => {
 
   async function send(isFirstAttempt: boolean, families: readonly (4 | 6)[] = [6, 4]): Promise<Outcome> {
     const data = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
-    const deps: DeliverDeps = {
+    const deps: SourceContext = {
       clock,
       pool,
       timeouts,
@@ -55,9 +56,9 @@ describe('mta/deliver: the other address family', () => {
       testOutcome: null,
     };
     const frame = (endedAt: number): AttemptFrame => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false });
-    const reached = await reach(deps, site, mail);
+    const reached = await connectToSite(deps, site, mail);
     assert.ok(reached.kind === 'reached');
-    const tried = await deliver(deps, site, mail, reached.way, frame, isFirstAttempt);
+    const tried = await deliver(deps, site, mail, reached.connection, frame, isFirstAttempt);
     assert.ok(tried.kind === 'tried');
     return tried.outcome;
   }

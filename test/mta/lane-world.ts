@@ -5,7 +5,7 @@
 import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
 import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import {
   createPool,
@@ -16,7 +16,7 @@ import {
 } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
-import { hostKey } from '../../src/mta/attempt/deliver.ts';
+import { hostKey } from '../../src/mta/names.ts';
 import { createLaneControl } from '../../src/mta/lanes/lane-control.ts';
 import type { LaneControl } from '../../src/mta/lanes/lane-state.ts';
 import { partOf } from '../../src/mta/attempt/attempt.ts';
@@ -24,8 +24,9 @@ import { createPlacing, type Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
-import { workLane, type WorkerDeps } from '../../src/mta/worker.ts';
+import { createWorker, type WorkerDeps } from '../../src/mta/worker.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf } from '../support/harness/outcomes.ts';
 
@@ -86,7 +87,7 @@ export class LaneWorld {
         lanesWaiting: (host) => [...this.control.lanesWanting(host), ...this.aside.lanesWaiting(host)],
         wake: (lane, host, room) => {
           this.aside.wake(lane, host, room);
-          this.control.called(lane);
+          this.control.wake(lane);
         },
       },
       { ...defaultPoolLimits, maxPerHost },
@@ -94,9 +95,9 @@ export class LaneWorld {
     this.aside = createAside({ clock }, (lane, jobs) => {
       for (const job of jobs) this.lanes.offer(lane, job);
     });
-    const worker = this.workerDeps();
+    const work = createWorker(this.workerDeps());
     this.lanes = createLanes<Job>({
-      work: (lane) => workLane(worker, lane),
+      work,
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => 1000,
       failed: (_, error) => this.errors.push(error),
@@ -132,7 +133,7 @@ export class LaneWorld {
       control: this.control,
       pool: this.pool,
       aside: this.aside,
-      windows: {
+      dueQueue: {
         done: (job, dueAt) => {
           if (dueAt !== null) this.later(job, dueAt);
         },
@@ -169,7 +170,7 @@ export class LaneWorld {
         domain,
         class: 0,
         account: ACCOUNT,
-        held: 1,
+        buffered: 1,
         cursor: null,
         dirty: false,
         nextDueAt: null,
@@ -188,14 +189,14 @@ export class LaneWorld {
   async run(ms: number, isEnough: () => boolean = () => false): Promise<void> {
     const end = this.clock.now() + ms;
     for (;;) {
-      await turns();
+      await settleEventLoop();
       if (isEnough()) return;
       const next = this.clock.nextAt();
       if (next === null || next > end) break;
       this.clock.advance(next - this.clock.now());
     }
     this.clock.advance(end - this.clock.now());
-    await turns();
+    await settleEventLoop();
   }
 
   private later(job: Job, at: number): void {
@@ -223,7 +224,7 @@ export class LaneWorld {
           }));
         },
       },
-      windows: {
+      dueQueue: {
         done: (job, dueAt) => {
           if (dueAt !== null) this.later(job, dueAt);
         },
@@ -231,14 +232,14 @@ export class LaneWorld {
       mayGo: (lane, job) => this.placing.mayGo(lane, job),
       prepare: async () => {
         this.prepared++;
-        await turn();
-        return { kind: 'making', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
+        await new Promise((resolve) => setImmediate(resolve));
+        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
       },
-      elsewhere: (job) => {
+      requeue: (job) => {
         this.placing.place(job);
       },
       putAside: (lane, job, found) => this.placing.putAside(lane, job, found),
-      passageNow: (job) => {
+      findIdlePassage: (job) => {
         const site = this.siteOf(job);
         for (const { name } of site.hosts) {
           const taken = this.take(this.requestFor(site, name));
@@ -247,9 +248,9 @@ export class LaneWorld {
         }
         return null;
       },
-      passage: (job) => this.reach(this.siteOf(job)),
-      leave: (found) => {
-        if (found.kind === 'connected') found.way.lease.giveBack();
+      findPassage: (job) => this.findPassage(this.siteOf(job)),
+      releasePassage: (found) => {
+        if (found.kind === 'connected') found.connection.lease.giveBack();
       },
       attempt: async (job, _, __, found) => {
         const site = this.siteOf(job);
@@ -261,7 +262,7 @@ export class LaneWorld {
           const outcome = { ...deferred(this.clock.now() + 60_000), facts };
           return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
         }
-        const { lease, host } = found.way;
+        const { lease, host } = found.connection;
         const isOver = await (lease.session as unknown as SimulatedSession).carry();
         lease.giveBack();
         if (isOver) {
@@ -297,12 +298,12 @@ export class LaneWorld {
   }
 
   private connected(site: Site, name: string, lease: Lease): Passage {
-    const way = { at: 0, host: { name, port: 25, addresses: [] }, need: undefined as never, lease };
-    return { kind: 'connected', startedAt: this.clock.now(), destination: site, way };
+    const connection = { at: 0, host: { name, port: 25, addresses: [] }, need: undefined as never, lease };
+    return { kind: 'connected', startedAt: this.clock.now(), destination: site, connection };
   }
 
-  /** As `reach` does it: host after host. */
-  private async reach(site: Site): Promise<Passage | NoPassage> {
+  /** Tries host after host, as `connectToSite` does. */
+  private async findPassage(site: Site): Promise<Passage | NoPassage> {
     const waits = [];
     let hasFailed = false;
     for (const { name } of site.hosts) {
@@ -322,7 +323,7 @@ export class LaneWorld {
         if (wait === null) hasFailed = true;
         else {
           waits.push(wait);
-          this.control.refused(site.name, opened.text);
+          this.control.noteRefusedConnection(site.name, opened.text);
         }
       }
     }
@@ -402,8 +403,3 @@ const ready = {
   test: false,
   testOutcome: null,
 } as const;
-
-const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
-async function turns(): Promise<void> {
-  for (let at = 0; at < 6; at++) await turn();
-}

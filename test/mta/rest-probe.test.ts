@@ -38,7 +38,7 @@ class Lane {
       },
       { lane: { initial: 2, max: 10 }, rules: [], innerSlots: 1 },
     );
-    this.control.meet('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
+    this.control.register('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
   }
 
   /** One mail is tried and gets this answer; false where it may not go. */

@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
-import { createLanes, type Lane, type Lanes } from '../../src/scheduling/lanes.ts';
+import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Prepared } from '../../src/mta/prepare/prepare.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
-import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
+import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 import { accepted, deferred } from '../support/harness/outcomes.ts';
 
@@ -32,9 +33,6 @@ const complaint: DeliveryChange = {
   source: 'arf',
   arrivalDate: null,
   userAgent: null,
-};
-const settled = async (): Promise<void> => {
-  for (let turn = 0; turn < 60; turn++) await new Promise((resolve) => setImmediate(resolve));
 };
 
 /** A lane of one worker over a queue kept in memory, with every part of it in the test's hand. */
@@ -69,7 +67,7 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    const windows: DueQueue = {
+    const dueQueue: DueQueue = {
       scan: () => Promise.resolve(),
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
@@ -81,19 +79,19 @@ class Bench {
     const deps: WorkerDeps = {
       clock: this.clock,
       recorder: { record: (occurrences) => this.record(occurrences) },
-      windows,
+      dueQueue,
       epoch: EPOCH,
       leaseMs: HOUR,
       prepare: async (job) => {
         const prepared = await this.prepare(job.id);
-        return { kind: 'making', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
+        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
       },
-      elsewhere: (job) => this.moved.push(job.id),
+      requeue: (job) => this.moved.push(job.id),
       mayGo: (_, job) => this.mayGo(job.id),
       putAside: (_, job, found) => this.putAside(job.id, found),
-      passageNow: (job) => this.passageNow(job.id),
-      passage: (job) => this.passage(job.id),
-      leave: () => this.left++,
+      findIdlePassage: (job) => this.passageNow(job.id),
+      findPassage: (job) => this.passage(job.id),
+      releasePassage: () => this.left++,
       attempt: (job, mail, number) => {
         this.kinds.push(mail.kind);
         this.attempts.push(`${job.id}#${number}`);
@@ -102,7 +100,7 @@ class Bench {
       failed: (error) => this.failures.push(error),
     };
     this.lanes = createLanes<Job>({
-      work: (lane: Lane<Job>) => workLane(deps, lane),
+      work: createWorker(deps),
       slots: () => this.slots,
       maxSlots: () => 10,
       failed: (_, error) => this.laneFailures.push(error),
@@ -116,7 +114,7 @@ class Bench {
         domain: 'dest.test',
         class: 0,
         account: ACCOUNT,
-        held: 1,
+        buffered: 1,
         cursor: null,
         dirty: false,
         nextDueAt: null,
@@ -155,7 +153,7 @@ describe('mta/worker', () => {
 
   it('claims before it tries, and writes the outcome with the next claim in one transaction', async () => {
     bench.offer('a', 'b', 'c');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [
       ['a:claimed'],
       ['a:outcome', 'b:claimed'],
@@ -175,22 +173,22 @@ describe('mta/worker', () => {
     const signing = new Map<string, () => void>();
     bench.sign = (id, mail) => new Promise((resolve) => signing.set(id, () => resolve(mail)));
     bench.offer('a', 'b');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [['a:claimed']]);
     assert.deepEqual(bench.attempts, []);
     signing.get('a')?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.attempts, ['a#1']);
     assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'b:claimed']]);
     signing.get('b')?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units.at(-1), ['b:outcome']);
   });
 
   it('lets a mail wait that could not be signed because storage failed', async () => {
     bench.sign = () => Promise.reject(new Error('no disk'));
     bench.offer('a');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.kinds, ['unsigned']);
     assert.match(String(bench.failures[0]), /no disk/);
   });
@@ -207,7 +205,7 @@ describe('mta/worker', () => {
       return { kind: 'done', outcome: accepted(), followUps: [] };
     };
     bench.offer('a', 'b', 'c', 'd');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [
       ['a:claimed'],
       ['a:outcome', 'b:claimed'],
@@ -222,10 +220,10 @@ describe('mta/worker', () => {
     bench.prepare = (id) =>
       id === 'a' ? Promise.resolve(ready) : new Promise((resolve) => (release = () => resolve(ready)));
     bench.offer('a', 'b');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']], 'b is still being composed');
     release?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units.slice(2), [['b:claimed'], ['b:outcome']]);
   });
 
@@ -244,17 +242,17 @@ describe('mta/worker', () => {
         answer = () => resolve({ kind: 'done', outcome: accepted(), followUps: [] });
       });
     bench.offer('a', 'b');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(prepared, ['a']);
     connect?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(prepared, ['a', 'b']);
     answer?.();
-    await settled();
+    await settleEventLoop();
     connect?.();
-    await settled();
+    await settleEventLoop();
     answer?.();
-    await settled();
+    await settleEventLoop();
     assert.equal(bench.statusOf('b'), 'delivered');
   });
 
@@ -271,14 +269,14 @@ describe('mta/worker', () => {
         answers.set(id, () => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
       });
     bench.offer('a', 'b', 'c');
-    await settled();
+    await settleEventLoop();
     answers.get('b')?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1'], 'c did not wait for a');
     assert.deepEqual(composed, ['a', 'b', 'c'], 'and was not composed again');
     answers.get('a')?.();
     answers.get('c')?.();
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.attempts.length, 3);
     assert.equal(bench.statusOf('c'), 'delivered');
   });
@@ -286,7 +284,7 @@ describe('mta/worker', () => {
   it('writes what follows an outcome with it', async () => {
     bench.attempt = () => Promise.resolve({ kind: 'done', outcome: accepted(), followUps: [complaint] });
     bench.offer('a');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'a:complained']]);
     assert.equal(bench.statusOf('a'), 'complained');
   });
@@ -294,7 +292,7 @@ describe('mta/worker', () => {
   it('gives a claim back untried, and says when it falls due', async () => {
     bench.attempt = () => Promise.resolve({ kind: 'untried', dueAt: NOW + 2000 });
     bench.offer('a');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.units, [['a:claimed'], ['a:released']]);
     assert.deepEqual(bench.done, [['a', NOW + 2000]]);
     assert.equal(bench.states.get('a')?.attemptCount, 0);
@@ -303,7 +301,7 @@ describe('mta/worker', () => {
   it('says when a deferred mail falls due', async () => {
     bench.attempt = () => Promise.resolve({ kind: 'done', outcome: deferred(NOW + 60_000), followUps: [] });
     bench.offer('a');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.done, [['a', NOW + 60_000]]);
   });
 
@@ -315,7 +313,7 @@ describe('mta/worker', () => {
     );
     bench.states.set('old', deliveryState({ giveUpAt: NOW }));
     bench.offer('canceled', 'elsewhere', 'old', 'fine');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.attempts, ['fine#1']);
     assert.deepEqual(bench.done, [
       ['canceled', null],
@@ -332,7 +330,7 @@ describe('mta/worker', () => {
     it('at a claim: nothing is tried, the mail is looked at again', async () => {
       bench.storageErrors = [broken];
       bench.offer('a');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.attempts, bench.done, bench.failures], [[], [['a', NOW + 1000]], [broken]]);
       assert.equal(bench.statusOf('a'), 'queued');
     });
@@ -340,13 +338,13 @@ describe('mta/worker', () => {
     it('at an outcome: what the world said is written as soon as it can be', async () => {
       bench.storageErrors = [undefined, broken, broken];
       bench.offer('a');
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.statusOf('a'), 'sent');
       bench.clock.advance(1000);
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.statusOf('a'), 'sent');
       bench.clock.advance(1000);
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.statusOf('a'), 'delivered');
       assert.deepEqual(bench.attempts, ['a#1'], 'and the mail is sent once');
       assert.equal(bench.failures.length, 2);
@@ -355,7 +353,7 @@ describe('mta/worker', () => {
     it('at an outcome together with a claim: the outcome is written alone, the claim later', async () => {
       bench.storageErrors = [undefined, broken];
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.statusOf('a'), 'delivered');
       assert.equal(bench.statusOf('b'), 'queued');
       assert.deepEqual(bench.done, [
@@ -368,14 +366,14 @@ describe('mta/worker', () => {
     it('because it is closed: the worker ends, and the claim is for the next start to take back', async () => {
       bench.storageErrors = [undefined, new StorageClosed('closed')];
       bench.offer('a');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.statusOf('a'), bench.lanes.views(), bench.clock.nextAt()], ['sent', [], null]);
     });
 
     it('while a mail is loaded: it waits like one that cannot be signed', async () => {
       bench.prepare = () => Promise.reject(broken);
       bench.offer('a');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.kinds, bench.failures], [['unsigned'], [broken]]);
     });
   });
@@ -385,7 +383,7 @@ describe('mta/worker', () => {
     const good = bench.attempt;
     bench.attempt = (id, number) => (id === 'bad' ? Promise.reject(bug) : good(id, number));
     bench.offer('bad', 'fine');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual(bench.laneFailures, [bug]);
     assert.deepEqual(bench.done, [
       ['bad', NOW + HOUR],
@@ -395,7 +393,7 @@ describe('mta/worker', () => {
     bench.clock.advance(HOUR);
     bench.attempt = good;
     bench.offer('bad');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual([bench.statusOf('bad'), bench.attempts.at(-1)], ['delivered', 'bad#2']);
   });
 
@@ -406,7 +404,7 @@ describe('mta/worker', () => {
         answers.push(() => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
       });
     bench.offer('a', 'b', 'c');
-    await settled();
+    await settleEventLoop();
     const stopped = bench.lanes.stop();
     answers[0]?.();
     await stopped;
@@ -430,13 +428,13 @@ describe('mta/worker', () => {
         return wait;
       };
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([asked, bench.units, bench.attempts, bench.done], [1, [], [], []]);
       assert.deepEqual(bench.lanes.view('dest.test'), { name: 'dest.test', waiting: 2, slots: 0 });
       bench.passage = () => Promise.resolve(inner);
       bench.slots = 1;
       bench.lanes.pump('dest.test');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(bench.attempts, ['a#1', 'b#1'], 'in their order');
     });
 
@@ -446,15 +444,15 @@ describe('mta/worker', () => {
       bench.passage = () => Promise.resolve(wait);
       bench.putAside = (id) => aside.push(id) > 0;
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([aside, bench.attempts, bench.units[0]], [['a'], ['b#1'], ['b:claimed']]);
     });
 
     it('a mail whose way has changed is placed afresh', async () => {
       bench.passageNow = (id) => (id === 'a' ? null : inner);
-      bench.passage = () => Promise.resolve({ kind: 'elsewhere' });
+      bench.passage = () => Promise.resolve({ kind: 'moved' });
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.moved, bench.attempts], [['a'], ['b#1']]);
     });
 
@@ -466,7 +464,7 @@ describe('mta/worker', () => {
       };
       bench.mayGo = (id) => id !== 'a';
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([composed, bench.attempts], [['b'], ['b#1']]);
     });
 
@@ -475,10 +473,10 @@ describe('mta/worker', () => {
       let connect: (() => void) | undefined;
       bench.passage = () => new Promise((resolve) => (connect = () => resolve(inner)));
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']]);
       connect?.();
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(bench.units.slice(2), [['b:claimed'], ['b:outcome']]);
     });
 
@@ -489,7 +487,7 @@ describe('mta/worker', () => {
       bench.passage = () => Promise.reject(bug);
       bench.putAside = (_, none) => found.push(none.kind) > 0;
       bench.offer('a', 'b');
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([found, bench.failures, bench.attempts], [['exhausted'], [bug], ['b#1']]);
     });
   });
@@ -497,7 +495,7 @@ describe('mta/worker', () => {
   it('gives the connection back where the claim is not had', async () => {
     bench.states.set('canceled', deliveryState({ status: 'canceled', dueAt: null }));
     bench.offer('canceled', 'fine');
-    await settled();
+    await settleEventLoop();
     assert.deepEqual([bench.left, bench.attempts], [1, ['fine#1']]);
   });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { expandIPv6, isPublicAddress, siteOf } from '../../src/net/ip.ts';
+import { isPublicAddress, plainAddress, siteOf } from '../../src/net/ip.ts';
 
 const rows: [string, boolean, string][] = [
   ['8.8.8.8', true, 'ordinary'],
@@ -37,12 +37,19 @@ describe('base/ip', () => {
       assert.equal(isPublicAddress(ip), isPublic);
     });
 
-  it('expands IPv6 to eight groups', () => {
-    assert.deepEqual(expandIPv6('2001:db8::1'), [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);
-    assert.deepEqual(expandIPv6('::'), [0, 0, 0, 0, 0, 0, 0, 0]);
-    assert.deepEqual(expandIPv6('1:2:3:4:5:6:7:8'), [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert.deepEqual(expandIPv6('::ffff:192.0.2.1'), [0, 0, 0, 0, 0, 0xffff, 0xc000, 0x201]);
-  });
+  for (const [text, plain] of [
+    ['2001:DB8:0:0::1', '2001:db8::1'],
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['::ffff:c000:201', '192.0.2.1'],
+    ['fe80::1%eth0', 'fe80::1'],
+    ['0177.0.0.1', null],
+    ['0x7f.1', null],
+    ['2130706433', null],
+    ['', null],
+  ] as const)
+    it(`${text} is written ${plain ?? 'not at all'}`, () => {
+      assert.equal(plainAddress(text), plain);
+    });
 
   for (const [ip, site] of [
     ['192.0.2.77', '192.0.2.0/24'],

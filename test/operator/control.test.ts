@@ -221,7 +221,7 @@ describe('operator: without a control socket', () => {
   });
 
   it('opens the database once for calls at the same time, so that the program can end', async function () {
-    if (!existsSync('/proc/self/fd')) this.skip();
+    if (!existsSync('/proc/self/fd')) this.skip('there is no /proc');
     const first = reachOperator(configOf(folder));
     await first.call('accounts.add', { name: 'Acme' });
     await first.close();
@@ -250,7 +250,7 @@ describe('operator: without a control socket', () => {
   });
 
   it("keeps root from making files beside another user's", async function () {
-    if (process.getuid?.() !== 0) this.skip();
+    if (process.getuid?.() !== 0) this.skip('root only');
     mkdirSync(folder, { recursive: true });
     const file = path.join(folder, 'posthorn.db');
     writeFileSync(file, '');

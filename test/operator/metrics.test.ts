@@ -86,10 +86,8 @@ describe('metrics', () => {
   });
 
   it('pass promtool', async function () {
-    if (spawnSync('promtool', ['--version']).status !== 0) {
-      console.log('skipped: promtool is not installed (apt-get install prometheus)');
-      this.skip();
-    }
+    if (spawnSync('promtool', ['--version']).status !== 0)
+      this.skip('promtool is not installed (apt-get install prometheus)');
     const test = await startTestApp({ settings: { metrics: { port: 0 } } });
     await test.send({ to: 'deferred@simulator.posthorn.test' });
     await test.settled();

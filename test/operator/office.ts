@@ -141,6 +141,7 @@ export class Office {
       trackingTarget: null,
       domainGraceMs: domains.grace,
       // Nothing here asks for these.
+      mailViewer: {} as never,
       renderer: {} as never,
       track: {} as never,
       testWebhook: {} as never,

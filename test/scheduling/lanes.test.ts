@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createLanes, type Lane, type LaneJob, type Lanes } from '../../src/scheduling/lanes.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 
 interface Job extends LaneJob {
   readonly to: string;
@@ -9,10 +10,6 @@ interface Job extends LaneJob {
 const job = (id: string, share = 'a', order = 0): Job => ({ id, class: order, share, to: id });
 const many = (count: number, prefix: string, share = 'a', order = 0): Job[] =>
   Array.from({ length: count }, (_, at) => job(`${prefix}${at}`, share, order));
-/** Lets everything that can go on go on. */
-const settled = async (): Promise<void> => {
-  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-};
 
 /** Lanes whose jobs end when the test says so. */
 class Bench {
@@ -43,12 +40,12 @@ class Bench {
   async finish(most = Infinity): Promise<string[]> {
     const from = this.done.length;
     for (let count = 0; count < most; count++) {
-      await settled();
+      await settleEventLoop();
       const [next] = this.inHand;
       if (next === undefined) break;
       next[1]();
     }
-    await settled();
+    await settleEventLoop();
     return this.done.slice(from);
   }
 
@@ -121,7 +118,7 @@ describe('base/lanes', () => {
       bench.limits.set('x', 2);
       bench.offer('x', many(20, 'j'));
       for (let round = 0; round < 5; round++) {
-        await settled();
+        await settleEventLoop();
         assert.equal(bench.inHand.size, 2);
         await bench.finish(1);
       }
@@ -149,7 +146,7 @@ describe('base/lanes', () => {
     it('of 0 park the lane until it is looked at again', async () => {
       bench.limits.set('x', 0);
       bench.offer('x', many(3, 'j'));
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.inHand.size, bench.slotsOf('x')], [0, 0]);
       bench.limits.set('x', 1);
       bench.lanes.pump('x');
@@ -158,7 +155,7 @@ describe('base/lanes', () => {
 
     it('park a lane that is at work as well', async () => {
       bench.offer('x', many(3, 'j'));
-      await settled();
+      await settleEventLoop();
       bench.limits.set('x', 0);
       assert.deepEqual(await bench.finish(), ['j0']);
       assert.deepEqual(bench.lanes.views(), [{ name: 'x', waiting: 2, slots: 0 }]);
@@ -172,13 +169,13 @@ describe('base/lanes', () => {
   describe('between lanes', () => {
     it('a lane that hangs holds up no other', async () => {
       bench.offer('hangs', [job('stuck')]);
-      await settled();
+      await settleEventLoop();
       bench.offer('x', many(10, 'j'));
       for (let count = 0; count < 10; count++) {
-        await settled();
+        await settleEventLoop();
         bench.inHand.get(`j${count}`)?.();
       }
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.done.length, 10);
       await bench.finish();
     });
@@ -224,7 +221,7 @@ describe('base/lanes', () => {
         bench.offer(name, many(20, name));
       }
       for (let round = 0; round < 60; round++) {
-        await settled();
+        await settleEventLoop();
         assert.ok(bench.inHand.size <= 5);
         await bench.finish(1);
       }
@@ -253,11 +250,11 @@ describe('base/lanes', () => {
       lanes.offer('x', job('2'));
       const { lane, end } = workers[0]!;
       assert.equal(lane.take()?.id, '1');
-      const ahead = lane.takeAhead()!;
+      const ahead = lane.prefetch()!;
       assert.equal(ahead.id, '2');
-      assert.deepEqual([lane.mine(ahead), lane.mine(ahead), lane.take()], [true, false, null]);
+      assert.deepEqual([lane.own(ahead), lane.own(ahead), lane.take()], [true, false, null]);
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('loses what it took ahead to one that is free', async () => {
@@ -265,12 +262,12 @@ describe('base/lanes', () => {
       for (const id of ['1', '2', '3']) lanes.offer('x', job(id));
       const [first, second] = workers;
       assert.equal(first!.lane.take()?.id, '1');
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       assert.equal(second!.lane.take()?.id, '3');
       assert.equal(second!.lane.take(), ahead, 'stolen');
-      assert.equal(first!.lane.mine(ahead), false);
+      assert.equal(first!.lane.own(ahead), false);
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
     });
 
@@ -280,16 +277,16 @@ describe('base/lanes', () => {
       const [first, second] = workers;
       first!.lane.take();
       second!.lane.take();
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       limits.slots = 1;
-      assert.equal(first!.lane.mine(ahead), false);
+      assert.equal(first!.lane.own(ahead), false);
       assert.equal(first!.lane.take(), null);
       first!.end();
-      await settled();
+      await settleEventLoop();
       assert.equal(second!.lane.take(), ahead, 'and it is the next one');
       second!.lane.take();
       second!.end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('gives up a job of class 1 that it took ahead for one of class 0, but not where class 1 had the turn', async () => {
@@ -297,17 +294,17 @@ describe('base/lanes', () => {
       for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
       const { lane, end } = workers[0]!;
       lane.take();
-      const ahead = lane.takeAhead()!;
+      const ahead = lane.prefetch()!;
       lanes.offer('x', job('urgent'));
-      assert.equal(lane.mine(ahead), false);
+      assert.equal(lane.own(ahead), false);
       assert.equal(lane.take()?.id, 'urgent');
       assert.equal(lane.take(), ahead, 'it is the next one of its class');
-      const byRight = lane.takeAhead()!;
+      const byRight = lane.prefetch()!;
       lanes.offer('x', job('later'));
-      assert.equal(lane.mine(byRight), true, 'the fifth turn is its own');
+      assert.equal(lane.own(byRight), true, 'the fifth turn is its own');
       for (let left = 0; left < 5; left++) lane.take();
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('gives up a job of class 1 for one of class 0 that a busy worker took ahead', async () => {
@@ -316,18 +313,18 @@ describe('base/lanes', () => {
       const [first, second] = workers;
       first!.lane.take();
       second!.lane.take();
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       lanes.offer('x', job('urgent'));
-      const held = second!.lane.takeAhead()!;
+      const held = second!.lane.prefetch()!;
       assert.equal(held.id, 'urgent');
-      assert.equal(first!.lane.mine(ahead), false, 'the second is still busy');
+      assert.equal(first!.lane.own(ahead), false, 'the second is still busy');
       // The fifth turn would be that of class 1.
       assert.equal(first!.lane.take(), ahead);
       assert.equal(first!.lane.take(), held);
-      assert.equal(second!.lane.mine(held), false);
+      assert.equal(second!.lane.own(held), false);
       assert.equal(second!.lane.take()?.id, '4');
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
     });
 
@@ -339,12 +336,12 @@ describe('base/lanes', () => {
       second!.lane.take();
       lanes.offer('x', job('urgent'));
       lanes.offer('x', job('3', 'a', 1));
-      const held = first!.lane.takeAhead()!;
+      const held = first!.lane.prefetch()!;
       assert.equal(held.id, 'urgent');
-      assert.equal(second!.lane.takeAhead()?.id, '3');
-      assert.equal(first!.lane.mine(held), true);
+      assert.equal(second!.lane.prefetch()?.id, '3');
+      assert.equal(first!.lane.own(held), true);
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('can put a job back to the front', async () => {
@@ -355,7 +352,7 @@ describe('base/lanes', () => {
       lane.giveBack(taken);
       assert.deepEqual([lane.take(), lane.take()?.id], [taken, '2']);
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('that ends with an exception is reported and replaced, and what it took ahead is not lost', async () => {
@@ -363,14 +360,14 @@ describe('base/lanes', () => {
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const { lane, fail } = workers[0]!;
       lane.take();
-      lane.takeAhead();
+      lane.prefetch();
       fail(new Error('a bug'));
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(failures.map(String), ['Error: a bug']);
       assert.equal(workers.length, 2);
       assert.equal(workers[1]!.lane.take()?.id, '2');
       workers[1]!.end();
-      await settled();
+      await settleEventLoop();
     });
   });
 
@@ -378,10 +375,10 @@ describe('base/lanes', () => {
     it('waits for the jobs in hand and hands out no other', async () => {
       bench.limits.set('x', 3);
       bench.offer('x', many(10, 'j'));
-      await settled();
+      await settleEventLoop();
       let isStopped = false;
       const stopped = bench.lanes.stop().then(() => (isStopped = true));
-      await settled();
+      await settleEventLoop();
       assert.equal(isStopped, false);
       bench.offer('x', [job('late')]);
       assert.deepEqual((await bench.finish()).sort(), ['j0', 'j1', 'j2']);
@@ -391,7 +388,7 @@ describe('base/lanes', () => {
     it('is done at once where nothing is under way', async () => {
       await bench.lanes.stop();
       bench.offer('x', [job('late')]);
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.inHand.size, 0);
     });
 
@@ -411,9 +408,9 @@ describe('base/lanes', () => {
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const [lane] = seen;
       lane?.take();
-      const ahead = lane?.takeAhead();
+      const ahead = lane?.prefetch();
       const stopped = lanes.stop();
-      assert.equal(ahead != null && lane?.mine(ahead), false);
+      assert.equal(ahead != null && lane?.own(ahead), false);
       for (const end of ends) end();
       await stopped;
     });
@@ -456,11 +453,11 @@ describe('base/lanes', () => {
           const work = async (lane: Lane<Job>): Promise<void> => {
             let current = lane.take();
             while (current !== null) {
-              const ahead = roll() < 5 ? lane.takeAhead() : null;
+              const ahead = roll() < 5 ? lane.prefetch() : null;
               for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
               if (roll() === 0) lane.giveBack(current);
               else done.push(current.id);
-              current = ahead !== null && lane.mine(ahead) ? ahead : lane.take();
+              current = ahead !== null && lane.own(ahead) ? ahead : lane.take();
             }
           };
           const lanes = createLanes<Job>({
@@ -485,7 +482,7 @@ describe('base/lanes', () => {
           most = 6;
           for (let round = 0; round < 3; round++) {
             for (const name of names) lanes.pump(name);
-            await settled();
+            await settleEventLoop();
           }
           assert.deepEqual(
             done.map(Number).sort((a, b) => a - b),

@@ -2,14 +2,9 @@
 import { newId } from '../../src/base/id.ts';
 import { addToStats } from '../../src/events/stats.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
-import {
-  beginUpdate,
-  count,
-  applyDecision,
-  type PendingUpdate,
-  type RowsToWrite,
-  type Loaded,
-} from '../../src/messages/delivery/record.ts';
+import { applyDecision, type RowsToWrite } from '../../src/messages/delivery/apply-decision.ts';
+import { beginUpdate, type LoadedDelivery, type PendingUpdate } from '../../src/messages/delivery/pending-update.ts';
+import { addToCounters } from '../../src/messages/store/counters.ts';
 import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } from '../../src/storage/tables.ts';
 import type { Person } from './people.ts';
 import { GIVE_UP_MS, type Turn } from './story.ts';
@@ -76,7 +71,7 @@ function accepted(
   { row }: PendingUpdate,
   gathered: RowsToWrite,
 ): void {
-  count(gathered.counters, row.account_id, at, 'none', row.status);
+  addToCounters(gathered.counters, row.account_id, at, 'none', row.status);
   if (suppression === null || row.status !== 'suppressed') return;
   const detail = { reason: suppression.reason, suppression_id: suppression.id };
   const event: EventRow = {
@@ -105,7 +100,7 @@ function accepted(
   addToStats(gathered.stats, facts, ['suppressed']);
 }
 
-const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryRow): Loaded => ({
+const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryRow): LoadedDelivery => ({
   ...row,
   notice_to: null,
   opens: 0,

@@ -3,7 +3,7 @@
  * and webhooks leave behind, with books that balance. Nothing is sent; mail that still waits is for domains that do not exist.
  */
 import { newId } from '../../src/base/id.ts';
-import type { RowsToWrite } from '../../src/messages/delivery/record.ts';
+import type { RowsToWrite } from '../../src/messages/delivery/apply-decision.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';

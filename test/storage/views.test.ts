@@ -65,10 +65,8 @@ describe('storage/views', () => {
 
 describe('the views of a running server', () => {
   it('show what happened, to sqlite3 -readonly', async function () {
-    if (spawnSync('sqlite3', ['--version']).status !== 0) {
-      console.log('skipped: sqlite3 is not installed (apt-get install sqlite3)');
-      this.skip();
-    }
+    if (spawnSync('sqlite3', ['--version']).status !== 0)
+      this.skip('sqlite3 is not installed (apt-get install sqlite3)');
     const test = await startTestApp();
     const ask = <Row>(sql: string): Row[] => {
       const { stdout, stderr } = spawnSync('sqlite3', ['-readonly', '-json', `${test.folder}/posthorn.db`, sql], {

@@ -59,10 +59,7 @@ describe('systemd/install.sh', function () {
 
   before(function () {
     const missing = whatIsMissing();
-    if (missing !== null) {
-      console.log(`skipped: ${missing}`);
-      this.skip();
-    }
+    if (missing !== null) this.skip(missing);
     root = mkdtempSync(path.join(os.tmpdir(), 'ph-root-'));
     chmodSync(root, 0o755);
     for (const folder of ['etc', 'var/lib', 'var/backups', 'opt'])

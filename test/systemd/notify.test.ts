@@ -13,8 +13,7 @@ describe('posthorn serve under systemd', () => {
   before(function () {
     const missing = missingForNotify();
     if (missing === null) return;
-    console.log(`skipped: for sd_notify the packages are missing (apt-get install ${missing})`);
-    this.skip();
+    this.skip(`tools for sd_notify are not installed (apt-get install ${missing})`);
   });
 
   it('says READY, WATCHDOG and STOPPING, in this order, and ends with 0', async () => {

@@ -21,10 +21,8 @@ describe('units', () => {
   /** Units with the Node.js of this machine: systemd-analyze looks whether the program is there. */
   let here = '';
   before(function () {
-    if (spawnSync('systemd-analyze', ['--version']).status !== 0) {
-      console.log('skipped: systemd-analyze is not installed (apt-get install systemd)');
-      this.skip();
-    }
+    if (spawnSync('systemd-analyze', ['--version']).status !== 0)
+      this.skip('systemd-analyze is not installed (apt-get install systemd)');
     here = mkdtempSync(path.join(os.tmpdir(), 'ph-units-'));
     for (const name of names)
       writeFileSync(path.join(here, name), unit(name).replaceAll('/usr/bin/node', process.execPath));

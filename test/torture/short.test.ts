@@ -17,7 +17,7 @@ describe('torture (short)', () => {
   });
 
   it('loses nothing over 150 losses of power', async function () {
-    if (spawnSync('strace', ['-V']).status !== 0) this.skip();
+    if (spawnSync('strace', ['-V']).status !== 0) this.skip('strace is not installed (apt-get install strace)');
     this.timeout(180_000);
     const script = path.join(root, 'test/torture/power.ts');
     const args = [

@@ -38,7 +38,6 @@ const answered = (status: number, headers: Record<string, string> = {}, body: st
   status,
   headers,
   body: Buffer.from(body),
-  ip: '192.0.2.1',
 });
 
 describe('webhooks/call', () => {

@@ -87,7 +87,7 @@ describe('webhooks/dispatcher', () => {
           status,
           headers: {},
           body: Buffer.alloc(0),
-          ip: '192.0.2.1',
+          
         }));
         return Promise.race([answer, closed]);
       },

@@ -21,6 +21,7 @@ interface MessageList {
 }
 
 interface Content {
+  stored: 'parts' | 'mail' | 'nothing';
   html: string | null;
   text: string | null;
   attachments: { filename: string; content_type: string; disposition: string; size: number }[];
@@ -34,6 +35,8 @@ export function messagePages(): Page[] {
     get(`${WHERE}/:id/request`, request),
     get(`${WHERE}/:id/source`, source),
     get(`${WHERE}/:id/reports/:report_id`, report),
+    get(`${WHERE}/:id/reports/:report_id/read`, readReport),
+    get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
     adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
       await visit.operate('inbound.confirm', { id: visit.params['report_id'] ?? '' });
       return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
@@ -124,16 +127,16 @@ async function details(visit: Visit): Promise<Shown> {
     suppressionsOf(visit, message),
     visit.ask<{ data: ReportSeen[] }>('listMessageReports', { params }),
   ]);
-  const hasContent = content.html !== null || content.text !== null || content.attachments.length > 0;
   const wanted = query.get('part');
-  const part = wanted ?? (content.html === null ? 'text' : 'html');
+  const part = wanted ?? firstPart(content);
   return view('message', message.subject, {
     message: { ...message, recipients: message.recipients.map((one) => withNext(one, why.recipients)) },
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     timeline: timelineOf(message, reports.data, `${WHERE}/${idOf(visit)}`),
     why: why.recipients.filter(({ reason }) => reason !== 'finished'),
     content,
-    hasContent,
+    hasContent: content.stored !== 'nothing',
+    isSubmitted: content.stored === 'mail',
     part,
     text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
     source: part === 'source' ? await sourceText(visit) : null,
@@ -149,6 +152,12 @@ async function details(visit: Visit): Promise<Shown> {
 }
 
 const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
+
+/** A submitted mail that cannot be parsed has neither html nor text: its source is what there is to show. */
+function firstPart({ html, text, stored }: Content): string {
+  if (html !== null) return 'html';
+  return text === null && stored === 'mail' ? 'source' : 'text';
+}
 
 /** The request that the message came with: one of a key stands in the request log, one of a person under the actions. */
 async function request(visit: Visit): Promise<Shown> {
@@ -214,9 +223,49 @@ async function source(visit: Visit): Promise<Shown> {
   return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${idOf(visit)}.eml` };
 }
 
-/** A mail that came back: from anybody, so it is a file and never shown. */
+/** The source of a mail that came back, as a file. */
 async function report(visit: Visit): Promise<Shown> {
+  return {
+    kind: 'file',
+    body: await reportBytes(visit),
+    type: 'message/rfc822',
+    name: `${visit.params['report_id'] ?? 'report'}.eml`,
+  };
+}
+
+async function reportBytes(visit: Visit): Promise<Buffer> {
   const { body } = await visit.fetch('getMessageReport', { params: visit.params });
-  const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-  return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${visit.params['report_id'] ?? 'report'}.eml` };
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+}
+
+interface ReportContent {
+  subject: string;
+  html: string | null;
+  text: string | null;
+}
+
+/** Shows a mail that came back: as a mail program would, or its source where it cannot be parsed. */
+async function readReport(visit: Visit): Promise<Shown> {
+  const content = await reportContent(visit);
+  return view('report', 'A mail that came back', {
+    content,
+    text: content?.text?.slice(0, SHOWN_CHARACTERS),
+    source: content === null ? (await reportBytes(visit)).toString('latin1', 0, SHOWN_CHARACTERS) : null,
+    message: `${WHERE}/${idOf(visit)}`,
+    here: `${WHERE}/${idOf(visit)}/reports/${visit.params['report_id'] ?? ''}`,
+  });
+}
+
+async function reportHtml(visit: Visit): Promise<Shown> {
+  const content = await reportContent(visit);
+  return { kind: 'file', body: content?.html ?? '', type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
+}
+
+async function reportContent(visit: Visit): Promise<ReportContent | null> {
+  try {
+    return await visit.ask<ReportContent>('getMessageReportContent', { params: visit.params });
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'invalid_state') return null;
+    throw error;
+  }
 }

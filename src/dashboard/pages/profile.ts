@@ -1,5 +1,6 @@
 /** One's own login: password, second factor, recovery codes, open sessions, the last sign-ins. */
 import { randomBytes } from 'node:crypto';
+import { renderSVG } from 'uqr';
 import { Problem } from '../../base/problem.ts';
 import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
 import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
@@ -95,10 +96,12 @@ function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Probl
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
   const purpose = OFFER_PURPOSE + member.id;
   const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : keyring.open(purpose, form.get('offer') ?? '');
+  const link = otpauthUrl(secret, member.email, 'Posthorn');
   const data = {
     offer: keyring.seal(purpose, secret),
     secret: base32(secret).replaceAll(/(.{4})(?=.)/g, '$1 '),
-    link: otpauthUrl(secret, member.email, 'Posthorn'),
+    link,
+    qr: `data:image/svg+xml,${encodeURIComponent(renderSVG(link, { border: 4 }))}`,
     fault,
   };
   return view('second-factor', 'Second factor', data, fault?.status ?? 200);

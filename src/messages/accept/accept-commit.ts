@@ -1,4 +1,4 @@
-/** Makes an acceptance durable: room in the quota and on the disk, one transaction, then the notifiers. */
+/** Makes an acceptance durable: checks quota and disk, commits one transaction, then notifies the engine. */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { Problem } from '../../base/problem.ts';
@@ -13,13 +13,11 @@ import type { OwnMailRows } from './own-mail.ts';
 export interface AcceptCommitDeps {
   commit: Committer;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  /**
-   * Takes room for so many mails in what the plan allows; the returned function gives it back. Throws `quota_exceeded`.
-   */
+  /** Takes so many mails from the plan's quota; the returned function gives them back. Throws `quota_exceeded`. */
   takeQuota?: (accountId: string, plan: string, mails: number) => Promise<() => void>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;
-  /** Lets so many acceptances be written at once. */
+  /** Limits how many acceptances are written at once. */
   intake?: Gate;
 }
 
@@ -27,7 +25,7 @@ export async function commitPlan(
   deps: AcceptCommitDeps,
   sender: Sender,
   plan: Plan,
-  together: Rows,
+  alsoInTransaction: Rows,
   notice: OwnMailRows | null = null,
 ): Promise<void> {
   const {
@@ -60,12 +58,13 @@ export async function commitPlan(
     counters: [...counters.values()],
     ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
   };
-  if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
-  const giveBack = await takeQuota(deps, sender, deliveries);
+  if (Object.keys(alsoInTransaction).some((table) => table in own))
+    throw new Error('the further rows contain a table of the message itself');
+  const returnQuota = await takeQuota(deps, sender, deliveries);
   try {
-    await store(deps, { ...withNotice(own, notice), ...together }, bytes);
+    await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
   } catch (error) {
-    giveBack();
+    returnQuota();
     throw error;
   }
   deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
@@ -83,21 +82,21 @@ const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
         counters: [...(own.counters ?? []), ...notice.counters],
       };
 
-const nothing = (): void => undefined;
+const noop = (): void => undefined;
 
-/** What is suppressed is not mailed, so it does not count. */
+/** Suppressed recipients get no mail, so they do not count. */
 function takeQuota(
   { takeQuota: take }: AcceptCommitDeps,
   { accountId, plan }: Sender,
   deliveries: readonly DeliveryRow[],
 ): Promise<() => void> | (() => void) {
-  if (take === undefined || plan === undefined) return nothing;
+  if (take === undefined || plan === undefined) return noop;
   return take(accountId, plan, deliveries.filter(({ status }) => status !== 'suppressed').length);
 }
 
-/** Waiting seconds for a client whose mail found no room or no database. */
+/** `Retry-After` in seconds when the disk or the database does not accept mail. */
 const RETRY_AFTER_S = 10;
-/** For a client that came at a time of too many others. */
+/** `Retry-After` in seconds when too many requests came at once. */
 const OVERLOAD_RETRY_AFTER_S = 1;
 
 async function store(deps: AcceptCommitDeps, rows: Rows, bytes: number): Promise<void> {
@@ -105,17 +104,17 @@ async function store(deps: AcceptCommitDeps, rows: Rows, bytes: number): Promise
     throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
       retryAfter: RETRY_AFTER_S,
     });
-  // Without a limit intake would take turns of the writer and of the loop that deliveries need.
+  // Without a limit, acceptances would take time of the writer and the event loop from deliveries.
   const leave = await deps.intake?.enter();
   if (leave === null)
-    throw new Problem('service_unavailable', 'Too much mail came at once. Try again.', {
+    throw new Problem('service_unavailable', 'Too many requests came at once. Try again.', {
       retryAfter: OVERLOAD_RETRY_AFTER_S,
     });
   try {
     await deps.commit.insert(rows, bytes);
   } catch (error) {
     if (!isStorageTrouble(error)) throw error;
-    throw new Problem('service_unavailable', 'The mail could not be stored now. Try again.', {
+    throw new Problem('service_unavailable', 'The message could not be stored now. Try again.', {
       retryAfter: RETRY_AFTER_S,
       cause: error,
     });

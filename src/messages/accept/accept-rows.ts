@@ -1,4 +1,4 @@
-/** The rows of an acceptance: bodies, messages, deliveries, what they are found by, the books and the numbers. */
+/** Makes the rows of an acceptance: contents, messages, deliveries, search rows, counters and statistics. */
 import { newId } from '../../base/id.ts';
 import { addToStats } from '../../events/stats.ts';
 import { addressKey, type Mailbox } from '../../mail/address.ts';
@@ -25,11 +25,11 @@ import {
   type Stream,
   type Suppressed,
 } from './may-send.ts';
-import { count } from '../delivery/record.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
+import { addToCounters } from '../store/counters.ts';
 import { tlsWishOf } from '../request/tls-wish.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
@@ -40,7 +40,7 @@ export interface AcceptRowsDeps {
   simulatorDomain: string;
 }
 
-/** The rows of one acceptance. */
+/** The rows of one acceptance, while it is built. */
 export interface Plan {
   batches: BatchRow[];
   contents: ContentRow[];
@@ -77,6 +77,7 @@ export const newPlan = (bodies: BodyStore): Plan => ({
   bytes: 0,
 });
 
+/** One checked draft with what was looked up for it. */
 interface NewMessage {
   sender: Sender;
   draft: MessageDraft;
@@ -87,6 +88,7 @@ interface NewMessage {
   batchId: string | null;
 }
 
+/** Adds a message with its deliveries to the plan. */
 export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { draft, now, sender } = message;
   const row = messageRow(deps, plan, message);
@@ -159,24 +161,24 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
   };
 }
 
-/** Null is off. Throws `header_not_allowed` where the caller writes himself what this would write. */
+/** Returns how the recipient can unsubscribe; null is off. Throws `header_not_allowed` if the caller sets the same header. */
 export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscribe | null {
-  const wish = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
-  if (wish === false) return null;
+  const unsubscribe = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
+  if (unsubscribe === false) return null;
   refuseListHeaders(draft.headers);
-  return wish;
+  return unsubscribe;
 }
 
-/** Entries that share their content share one row of it. */
+/** Adds the content once for all entries that share it; returns its id. */
 function addContent(
   plan: Plan,
-  { content, source: whole, renderedFrom: source }: MessageDraft,
+  { content, source: submitted, renderedFrom: source }: MessageDraft,
   accountId: string,
   now: number,
 ): string {
-  const raw = whole?.bytes ?? null;
-  const known = plan.contentIds.get(content);
-  if (known !== undefined) return known;
+  const raw = submitted?.bytes ?? null;
+  const added = plan.contentIds.get(content);
+  if (added !== undefined) return added;
   const id = newId('cnt', now);
   const { html, text, autoText, attachments } = content;
   const body = plan.bodies.store({ html, text }, source);
@@ -247,7 +249,7 @@ function deliveryRow(
 
 function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
   plan.deliveries.push(delivery);
-  count(plan.counters, delivery.account_id, now, 'none', delivery.status);
+  addToCounters(plan.counters, delivery.account_id, now, 'none', delivery.status);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {
     plan.events.push({
@@ -277,9 +279,9 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
   if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
 }
 
-function addHint(plan: Plan, { id, domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
   const key = `${domain} ${String(order)} ${accountId}`;
-  const known = plan.hints.get(key);
-  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt, id });
-  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, known.dueAt) });
+  const first = plan.hints.get(key);
+  if (first === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt });
+  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, first.dueAt) });
 }

@@ -1,16 +1,16 @@
 /**
- * Takes a checked send request. Then one transaction stores content, messages, deliveries, the books' entries and whatever the
- * caller must have committed with them (idempotency record, audit line). When the promise resolves, the mail is durable and its
- * delivery has been rung for.
+ * Accepts a checked send request. One transaction stores content, messages, deliveries, counters and the rows that the caller
+ * commits with them (idempotency record, audit line). When the promise resolves, the mail is durable and the engine is
+ * notified.
  *
- * The order of the steps: sender (domain verified, allowed for the key), stream, suppression list (may-send.ts), rows
- * (accept-rows.ts), commit and notifier (accept-commit.ts).
+ * The steps: sender (domain verified, allowed for the key), stream and suppression list (may-send.ts), rows (accept-rows.ts),
+ * commit and notifier (accept-commit.ts).
  */
 import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import { yieldToEventLoop } from '../../base/slices.ts';
-import type { Rows } from '../../storage/rows.ts';
+import type { RowsFor } from '../../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../../storage/tables.ts';
 import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
 import { addMessage, newPlan, unsubscribeOf, type AcceptRowsDeps, type Plan } from './accept-rows.ts';
@@ -21,10 +21,10 @@ import {
   checkStream,
   DEFAULT_STREAM,
   isSimulated,
+  problemOfEntry,
   refuseSuppressed,
   suppressedByStream,
   suppressedOf,
-  within,
   type MaySendDeps,
   type Sender,
   type Stream,
@@ -38,14 +38,11 @@ import type { TrackingRule } from '../request/tracking-rule.ts';
 
 export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDeps {
   clock: Clock;
-  /** How senders by SMTP are told of recipients who are not mailed; without it they are not. */
+  /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
 }
 
-/** Rows of other tables that must be committed together with the mail, made once the answer is known. */
-export type Together<Answer> = (answer: Answer) => Rows;
-
-/** What an answer to a bulk send says of one entry. */
+/** One entry in the answer to a bulk send. */
 export interface BatchEntry {
   index: number;
   to: string | null;
@@ -63,12 +60,12 @@ export interface BatchRecord {
   data: BatchEntry[];
 }
 
-/** Accepts one message. Throws Problem where the caller may not send it. */
+/** Accepts one message. Throws a Problem if the sender may not send it. */
 export async function acceptSingle(
   deps: AcceptDeps,
   sender: Sender,
   draft: MessageDraft,
-  together: Together<MessageRecord>,
+  alsoInTransaction: RowsFor<MessageRecord>,
 ): Promise<MessageRecord> {
   const now = deps.clock.now();
   const simulated = isSimulated(deps, sender, draft);
@@ -80,11 +77,11 @@ export async function acceptSingle(
   const plan = newPlan(createBodyStore([], now));
   const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
   const record = messageRecord(message);
-  await commitPlan(deps, sender, plan, together(record), suppressionNotice(deps, plan, message, now));
+  await commitPlan(deps, sender, plan, alsoInTransaction(record), suppressionNotice(deps, plan, message, now));
   return record;
 }
 
-/** Tells who submitted it of the recipients on the suppression list; null where there are none, or nobody is to be told. */
+/** Returns the notice about suppressed recipients for a sender by SMTP; null if none is needed. */
 function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): OwnMailRows | null {
   const { notice_to: noticeTo } = message;
   if (deps.notices === undefined || noticeTo === null) return null;
@@ -99,12 +96,12 @@ function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, no
   return notice === null ? null : ownMailRows(notice, now, deps.notices.retry);
 }
 
-/** Accepts a bulk send: each entry is a message of its own. Throws Problem where the whole request is refused. */
+/** Accepts a bulk send: each entry is a message of its own. Throws a Problem if the whole request is refused. */
 export async function acceptBulk(
   deps: AcceptDeps,
   sender: Sender,
   bulk: BulkDraft,
-  together: Together<BatchRecord>,
+  alsoInTransaction: RowsFor<BatchRecord>,
 ): Promise<BatchRecord> {
   const now = deps.clock.now();
   const batchId = newId('bat', now);
@@ -138,9 +135,13 @@ export async function acceptBulk(
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;
   if (accepted === 0) {
-    throw new Problem('no_valid_recipients', `Every entry was refused; the first: ${first?.message ?? 'no entries.'}`, {
-      field: 'recipients',
-    });
+    throw new Problem(
+      'no_valid_recipients',
+      `Every entry was refused, the first because: ${first?.message ?? 'there are no entries.'}`,
+      {
+        field: 'recipients',
+      },
+    );
   }
   const row: BatchRow = {
     id: batchId,
@@ -159,13 +160,13 @@ export async function acceptBulk(
     created_at: new Date(now).toISOString(),
     data,
   };
-  await commitPlan(deps, sender, plan, together(record));
+  await commitPlan(deps, sender, plan, alsoInTransaction(record));
   return record;
 }
 
-/** Building an entry costs about 15 us; other requests get their turn in between. */
+/** Entries between two turns of the event loop; building one takes about 15 us. */
 const ENTRIES_AT_A_TIME = 50;
-/** Telling what a rendered body has in common with its source takes up to a millisecond. */
+/** The same for rendered bodies: comparing one with its source takes up to a millisecond. */
 const RENDERED_AT_A_TIME = 5;
 
 interface NewEntry {
@@ -175,10 +176,10 @@ interface NewEntry {
   now: number;
   batchId: string;
   streams: ReadonlyMap<string, Stream>;
-  /** By sending domain. */
+  /** Tracking rules by sending domain. */
   rules: ReadonlyMap<string, TrackingRule>;
   suppressed: ReadonlyMap<string, Suppressed>;
-  /** What is wrong with its own sender or stream. */
+  /** The fault of its own sender or stream, or null. */
   fault: Problem | null;
 }
 
@@ -202,7 +203,7 @@ function addEntry(
     refuseSuppressed(draft, hits);
     unsubscribeOf(draft, stream);
   } catch (error) {
-    if (error instanceof Problem) return rejected(index, draft.to.address, within(error, index), sender);
+    if (error instanceof Problem) return rejected(index, draft.to.address, problemOfEntry(error, index), sender);
     throw error;
   }
   const row = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed: hits, now, batchId });

@@ -1,6 +1,6 @@
 /**
- * May this sender send this? The sender's domain (verified, and allowed for the key), the stream, the suppression list. Of a bulk send
- * each different sender, stream and domain is looked up once.
+ * Checks whether a sender may send a draft: the sender's domain (verified, and allowed for the key), the stream, the
+ * suppression list. A bulk send looks up each different sender, stream and domain once.
  */
 import { Problem } from '../../base/problem.ts';
 import { capital } from '../../domains/lost-records.ts';
@@ -10,14 +10,14 @@ import type { BulkDraft, MessageDraft } from '../request/send-request.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 
 export interface MaySendDeps {
-  /** The stream with this slug, or null. */
+  /** Returns the stream with this slug, or null. */
   findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number; type?: string } | null>;
-  /** What is tracked where the send says nothing, and where links lead to. */
+  /** Returns the tracking of mail that does not set it, and the address that links lead to. */
   trackingRule(accountId: string, domain: string): Promise<TrackingRule>;
   isVerified(accountId: string, domain: string): Promise<boolean>;
-  /** Why a domain of the account that was verified once is not any more, or null. */
+  /** Returns why a domain that was verified before is refused now, or null. */
   whyRefused?(accountId: string, domain: string): Promise<string | null>;
-  /** Which of these addresses must not be mailed on this stream. */
+  /** Returns which of these addresses must not get mail of this stream. */
   findSuppressed(
     accountId: string,
     stream: string,
@@ -26,7 +26,7 @@ export interface MaySendDeps {
   simulatorDomain: string;
 }
 
-/** Who sends, as far as it matters here. */
+/** The sender of a request. */
 export interface Sender {
   accountId: string;
   keyId: string | null;
@@ -35,24 +35,25 @@ export interface Sender {
   plan?: string;
   /** The operator has paused the account's sending. */
   paused?: boolean;
-  /** Sending domains the key is restricted to; empty means all of the account. */
+  /** Sending domains that the key is restricted to; empty means all of the account. */
   domains: readonly string[];
   requestId: string | null;
 }
 
-/** Stream of mail that names none. */
+/** The stream of mail that names none. */
 export const DEFAULT_STREAM = 'transactional';
 
 type Simulator = Pick<MaySendDeps, 'simulatorDomain'>;
 
 export const isSimulatedAddress = (deps: Simulator, { domain }: Mailbox): boolean => domain === deps.simulatorDomain;
 
-/** Whether no recipient of it is ever dialled. */
+/** Returns true if no recipient is ever dialled. */
 export function isSimulated(deps: Simulator, sender: Sender, draft: MessageDraft): boolean {
   if (sender.mode === 'test' || draft.test !== null) return true;
   return everyRecipient(draft).every(({ mailbox }) => isSimulatedAddress(deps, mailbox));
 }
 
+/** Returns all recipients, each address once. */
 export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[] {
   const seen = new Set<string>();
   const all = draft.source?.recipients ?? [
@@ -60,13 +61,14 @@ export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'
     ...draft.cc.map((mailbox) => ({ type: 'cc' as const, mailbox })),
     ...draft.bcc.map((mailbox) => ({ type: 'bcc' as const, mailbox })),
   ];
-  // An address that stands in two fields gets one copy, for the first of them.
+  // An address in two fields gets one copy, for the first of them.
   return all.filter(({ mailbox }) => {
     const key = addressKey(mailbox.address);
     return seen.has(key) ? false : seen.add(key);
   });
 }
 
+/** Throws the problem if the sender may not send from the draft's domain. */
 export async function checkSender(
   deps: MaySendDeps,
   sender: Sender,
@@ -101,13 +103,14 @@ export interface Stream {
   isBroadcast: boolean;
 }
 
+/** Returns the draft's stream. Throws `unknown_stream` or `sending_paused`. */
 export async function checkStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
     throw new Problem(
       'unknown_stream',
-      `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or one that you have made.`,
+      `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or a stream that you have created.`,
       { field: 'stream' },
     );
   if (stream.paused === 1)
@@ -117,17 +120,17 @@ export async function checkStream(deps: MaySendDeps, sender: Sender, draft: Mess
   return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-/** What was found out about the entries of a bulk send. */
+/** The results of checking the entries of a bulk send. */
 export interface CheckedEntries {
   streams: Map<string, Stream>;
   rules: Map<string, TrackingRule>;
-  /** Entries whose own `from` or `stream` is at fault, by their index. */
+  /** Faults in an entry's own `from` or `stream`, by its index. */
   faulty: Map<number, Problem>;
 }
 
 /**
- * Sender, stream and tracking of all entries, each different one looked up once. A fault in what the entries share refuses the
- * whole request; one in what an entry has of its own is that entry's.
+ * Checks sender, stream and tracking of all entries, each different one once. A fault in a shared member refuses the whole
+ * request; a fault in an entry's own member refuses that entry.
  */
 export async function checkAll(
   deps: MaySendDeps,
@@ -143,16 +146,16 @@ export async function checkAll(
     const simulated = isSimulated(deps, sender, draft);
     const from = `${domain} ${String(simulated)}`;
     const slug = draft.stream ?? DEFAULT_STREAM;
-    if (!senders.has(from)) senders.set(from, await faultOf(checkSender(deps, sender, draft, simulated)));
+    if (!senders.has(from)) senders.set(from, await problemFrom(checkSender(deps, sender, draft, simulated)));
     if (!streams.has(slug) && !refused.has(slug)) {
-      const stream = await resultOf(checkStream(deps, sender, draft));
+      const stream = await resultOrProblem(checkStream(deps, sender, draft));
       if (stream instanceof Problem) refused.set(slug, stream);
       else streams.set(slug, stream);
     }
     const fault = senders.get(from) ?? refused.get(slug);
     if (fault != null) {
       if (!isOwn(entry, fault)) throw fault;
-      faulty.set(entry.index, within(fault, entry.index));
+      faulty.set(entry.index, problemOfEntry(fault, entry.index));
       continue;
     }
     if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
@@ -162,11 +165,11 @@ export async function checkAll(
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
-/** Whether the fault is in a member that the entry gives itself. */
+/** Returns true if the fault is in a member that the entry itself sets. */
 const isOwn = ({ own }: GoodEntry, { field }: Problem): boolean => field !== null && own?.includes(field) === true;
 
-/** What was looked up, or the problem that refuses it. */
-async function resultOf<T>(checking: Promise<T>): Promise<T | Problem> {
+/** Returns the result, or the problem that was thrown. */
+async function resultOrProblem<T>(checking: Promise<T>): Promise<T | Problem> {
   try {
     return await checking;
   } catch (error) {
@@ -175,13 +178,15 @@ async function resultOf<T>(checking: Promise<T>): Promise<T | Problem> {
   }
 }
 
-async function faultOf(checking: Promise<void>): Promise<Problem | null> {
-  const result = await resultOf(checking);
+async function problemFrom(checking: Promise<void>): Promise<Problem | null> {
+  const result = await resultOrProblem(checking);
   return result instanceof Problem ? result : null;
 }
 
+/** Suppressed addresses by their key. */
 export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
 
+/** Returns which recipients of these drafts are suppressed on the stream; simulated ones never are. */
 export function suppressedOf(
   deps: MaySendDeps,
   sender: Sender,
@@ -211,6 +216,7 @@ export async function suppressedByStream(
   return found;
 }
 
+/** Throws `recipient_suppressed` if the draft asks for that and a recipient is suppressed. */
 export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
   if (draft.onSuppressed !== 'reject') return;
   const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
@@ -225,12 +231,12 @@ export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): v
   );
 }
 
-/** A single copy may have been given as a string, so only of several the place is told. */
+/** Returns the field of a recipient. A single copy may have been given as a string, so it has no index. */
 function fieldOf(draft: MessageDraft, { type, mailbox }: ReturnType<typeof everyRecipient>[number]): string {
   const place = type === 'to' || draft[type].length < 2 ? -1 : draft[type].indexOf(mailbox);
   return place === -1 ? type : `${type}[${String(place)}]`;
 }
 
-/** The same problem with its field named from the top of the request. */
-export const within = (problem: Problem, index: number): Problem =>
+/** Returns the problem with its field named from the top of a bulk request. */
+export const problemOfEntry = (problem: Problem, index: number): Problem =>
   new Problem(problem.code, problem.message, { field: `recipients[${String(index)}].${problem.field ?? 'to'}` });

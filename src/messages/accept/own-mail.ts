@@ -1,6 +1,7 @@
 /**
- * A mail of our own, as the rows it comes to: it goes the way of any other mail, in an account of its own, with the null
- * sender, so that nothing ever answers it (RFC 5321 section 4.5.5). The rows are committed together with what causes it.
+ * Makes the rows of a mail that this server sends itself: it is delivered like any other, in an account of its own, with the
+ * null sender, so that no system answers it (RFC 5321 section 4.5.5). The rows are committed with the change that causes the
+ * mail.
  */
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { newId } from '../../base/id.ts';
@@ -10,10 +11,11 @@ import type { Rows } from '../../storage/rows.ts';
 import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
+import { dayOf } from '../store/counters.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 
 export interface OwnMail {
-  /** The message's id; a raw mail names it in its header. */
+  /** The message's id; the header of a raw mail contains it already. */
   id: string;
   from: Mailbox;
   to: Mailbox;
@@ -25,16 +27,16 @@ export interface OwnMail {
         headers: readonly (readonly [string, string])[];
         attachments: readonly Attachment[];
       }
-    /** Header and body as they are sent, line ends CRLF. */
+    /** Header and body as they are sent, with CRLF line ends. */
     | { kind: 'raw'; bytes: Buffer };
-  /** It must have TLS all the way (RFC 8689). */
+  /** The mail must have TLS on all hops (RFC 8689). */
   requireTls?: boolean;
 }
 
-/** Due at once. `Required` of the tables it touches, so that a caller can put the rows of several mails together. */
+/** The rows, due at once. All tables are present, so that a caller can join the rows of several mails. */
 export type OwnMailRows = Required<Pick<Rows, 'contents' | 'attachments' | 'messages' | 'deliveries' | 'counters'>>;
 
-/** `isSimulated`: it goes to the simulator and leaves nothing outside. */
+/** Makes the rows. `isSimulated`: the mail goes to the simulator and never leaves this server. */
 export function ownMailRows(
   mail: OwnMail,
   now: number,
@@ -66,7 +68,7 @@ export function ownMailRows(
     counters: [
       {
         account_id: OWN_ACCOUNT,
-        day: new Date(now).toISOString().slice(0, 10),
+        day: dayOf(now),
         from_status: 'none',
         to_status: 'queued',
         n: 1,

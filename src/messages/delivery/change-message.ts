@@ -1,15 +1,15 @@
 /**
- * What may still be done to mail that was accepted: cancel it, or move its time. Both go through record() like everything else
- * that changes a delivery; mail that is on the wire, or past it, cannot be called back.
+ * Cancels accepted mail or moves its time of sending. Both go through record(), like every change of a delivery; mail that is
+ * being sent, or was sent, cannot be changed.
  */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { Rows } from '../../storage/rows.ts';
+import { noRows, type RowsFor } from '../../storage/rows.ts';
 import type { DeliveryRow, DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import type { DueHint } from './due-hint.ts';
-import { isWaiting } from './decide.ts';
+import { isWaiting } from './decision.ts';
 import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 
@@ -24,60 +24,59 @@ export interface ChangeDeps {
 const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
   db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
 
-/** The rows that are committed with a change, made of what it has left: of the message, or of the messages of a batch by status. */
-type Together<Changed> = (changed: Changed) => Rows;
-
-/** Writes them where the change was one. */
+/** Adds the rows only if something changed. */
 const withMessage =
-  (messageId: string, together: Together<MessageRow>): RowsAfter =>
+  (messageId: string, alsoInTransaction: RowsFor<MessageRow>): RowsAfter =>
   async (tx, recorded) => {
     if (!recorded.some(({ applied }) => applied)) return {};
     const [row] = await tx.all<MessageRow>('SELECT * FROM messages WHERE id = ?', [messageId]);
-    return row === undefined ? {} : together(row);
+    return row === undefined ? {} : alsoInTransaction(row);
   };
 
-/** Cancels every recipient that still waits. Throws `invalid_state` where none does, or one is being sent right now. */
+/** Cancels every recipient that still waits. Throws `invalid_state` if none does, or one is being sent now. */
 export async function cancelMessage(
   deps: ChangeDeps,
   messageId: string,
-  together: Together<MessageRow> = nothingMore,
+  alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
   const waiting = (await deliveriesOf(deps, messageId)).filter(({ status }) => isWaiting(status));
-  const changed = await cancel(deps, waiting, withMessage(messageId, together));
+  const changed = await cancel(deps, waiting, withMessage(messageId, alsoInTransaction));
   if (changed === 0)
     throw new Problem(
       'invalid_state',
-      waiting.length === 0 ? 'the message is finished' : 'the message is being sent now',
+      waiting.length === 0
+        ? 'The message is finished: it cannot be canceled any more.'
+        : 'The message is being sent now: it cannot be canceled any more.',
     );
 }
 
-const nothingMore = (): Rows => ({});
-
-/** How many messages of a batch there are in each status. */
+/** The number of a batch's messages in each status. */
 export type StatusCounts = readonly { status: DeliveryStatus; n: number }[];
 
 export const batchCounts = (db: Connection, batchId: string): Promise<StatusCounts> =>
   db.all('SELECT status, COUNT(*) AS n FROM messages WHERE batch_id = ? GROUP BY status', [batchId]);
 
-/** Cancels what still waits of a batch; returns how many recipients that were. */
+/** Cancels all recipients of a batch that still wait; returns their number. */
 export async function cancelBatch(
   deps: ChangeDeps,
   batchId: string,
-  together: Together<StatusCounts> = nothingMore,
+  alsoInTransaction: RowsFor<StatusCounts> = noRows,
 ): Promise<number> {
   const rows = await waitingOf(deps, batchId);
   let canceled = 0;
   for (let at = 0; at < rows.length; at += AT_ONCE) {
     const before = canceled;
-    // The last commit carries the answer: who was cut off before it finds something left to cancel when asking again.
+    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks
+    // again.
     const isLast = at + AT_ONCE >= rows.length;
     canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
-      isLast && before + countOf(recorded) > 0 ? together(await batchCounts(tx, batchId)) : {},
+      isLast && before + countOf(recorded) > 0 ? alsoInTransaction(await batchCounts(tx, batchId)) : {},
     );
   }
   return canceled;
 }
 
+/** Deliveries that are read, and canceled in one transaction. */
 const AT_ONCE = 200;
 
 async function waitingOf({ db }: Pick<ChangeDeps, 'db'>, batchId: string): Promise<Pick<DeliveryRow, 'id'>[]> {
@@ -107,12 +106,12 @@ async function cancel(
 
 const countOf = (recorded: readonly Recorded[]): number => recorded.filter(({ applied }) => applied).length;
 
-/** Moves the time of sending of mail that nobody has tried yet. Throws `invalid_state` and `invalid_field`. */
+/** Moves the time of sending before the first attempt. Throws `invalid_state` and `invalid_field`. */
 export async function rescheduleMessage(
   deps: ChangeDeps,
   message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at'>,
   sendAt: number,
-  together: Together<MessageRow> = nothingMore,
+  alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
   const now = deps.clock.now();
   const at = Math.max(sendAt, now);
@@ -125,10 +124,10 @@ export async function rescheduleMessage(
       ? []
       : await deps.recorder.record(
           rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
-          withMessage(message.id, together),
+          withMessage(message.id, alsoInTransaction),
         );
   if (!recorded.some(({ applied }) => applied))
-    throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
+    throw new Problem('invalid_state', 'The message is being sent or is finished: its time cannot be moved any more.');
   deps.notifiers.deliveries.notify(
     rows.map(({ domain, class: order, account_id: accountId }) => ({ domain, class: order, accountId, dueAt: at })),
   );

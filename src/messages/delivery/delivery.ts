@@ -1,37 +1,39 @@
 /**
- * The words of this program; use nothing else.
+ * The words of the delivery engine. docs/glossary.md has all of them.
  *
- * - message: what a customer asked us to send, once. recipient: an address in it.
- * - delivery: one message to one recipient. It has a status and a time when it needs attention next (due).
- * - claim: the note, committed before dialling, that this process tries the delivery now: attempt number, epoch (which run
- *   of the program), and a lease after which the delivery falls due again by itself.
- * - attempt: one try of a delivery. outcome: what the try gave: accepted, deferred, refused, uncertain.
- * - change: anything that can move a delivery: a claim, an outcome, a bounce mail, a complaint, a cancel, its time running out.
- * - event: what we tell the customer about a change.
- * - lane: due work under one set of limits.
+ * - message: a mail that a customer asked us to send, once. recipient: an address in it.
+ * - delivery: one message to one recipient. It has a status and a due time, when it needs attention next.
+ * - claim: the record, committed before dialling, that a worker tries the delivery now: attempt number, epoch (the run of the
+ *   program) and lease (after it the delivery falls due again).
+ * - attempt: one try of a delivery. outcome: its result: accepted, deferred, refused, uncertain or failed.
+ * - change: anything that can happen to a delivery: a claim, an outcome, a bounce mail, a complaint, a cancellation, its time
+ *   running out. It is given to decide().
+ * - event: the report of a change to the customer.
+ * - lane: the queue of one site and source.
+ * - hold: a reason of ours to keep mail back: a pause, a domain that lost its verification, a hold set by the operator.
  *
- * How a delivery lives: it is born `queued` (or `scheduled` until its send_at, or `suppressed`, which is final). Its first
- * claim makes it `sent`. An outcome makes it `delivered`, `bounced`, or `deferred` and due again. A bounce mail may turn
- * `delivered` into `bounced`, a complaint may turn either into `complained`. `canceled`, `suppressed`, `failed` and
- * `complained` are final. decide.ts holds the arrows, record.ts writes them.
+ * A delivery begins as `queued` (or `scheduled` until its send_at, or `suppressed`, which is final). Its first claim makes it
+ * `sent`. An outcome makes it `delivered`, `bounced`, or `deferred` and due again. A bounce mail can turn `delivered` into
+ * `bounced`, a complaint can turn either into `complained`. `canceled`, `suppressed`, `failed` and `complained` are final.
+ * decide.ts decides each change, record.ts writes it.
  */
 import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts';
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
 
-/** The statuses of mail that is not finished. */
+/** The statuses of deliveries that are not finished. */
 export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as const satisfies readonly DeliveryStatus[];
 
-/** The scheduling domain of simulated mail: no host name can start with `~`. */
+/** The queue domain of simulated mail: no host name can start with `~`. */
 export const SIMULATOR_DOMAIN = '~simulator';
 
 /**
- * The enhanced code of a wait that is our own doing (RFC 3463: system incorrectly configured), with no mail host beside it: mail
- * whose time runs out then has failed, it has not bounced.
+ * The enhanced code of a deferral that we caused ourselves, given without a mail host (RFC 3463: system incorrectly
+ * configured). Mail that is given up after it has failed; it has not bounced.
  */
 export const HELD_BY_US = '4.3.5';
 
-/** Why mail did not arrive, for programs. The words are those of the event record. */
+/** The reason why mail did not arrive, as events show it. */
 export type BounceReason =
   | 'mailbox_not_found'
   | 'mailbox_full'
@@ -52,15 +54,19 @@ export type BounceReason =
   | 'expired'
   | 'other';
 
-/** `hard`: this address will never work. `soft`: it may later. `block`: it is about us or the content, not the address. */
+/**
+ * `hard`: the address will never work. `soft`: it may work later. `block`: the refusal is about us or the content, not the
+ * address.
+ */
 export type BounceClass = 'hard' | 'soft' | 'block' | 'undetermined';
 
+/** The meaning of a refusal. */
 export interface Verdict {
   class: BounceClass;
   reason: BounceReason;
 }
 
-/** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
+/** Only reasons about the recipient or the domain put an address on the suppression list, never those about us or the content. */
 const suppressing: ReadonlySet<BounceReason> = new Set([
   'mailbox_not_found',
   'mailbox_disabled',
@@ -69,7 +75,7 @@ const suppressing: ReadonlySet<BounceReason> = new Set([
 ]);
 export const isSuppressing = (verdict: Verdict): boolean => verdict.class === 'hard' && suppressing.has(verdict.reason);
 
-/** What one try saw, apart from what it means: the attempt record. Times in ms since the epoch, durations in ms. */
+/** The facts of one attempt, without their meaning. Times in ms since the epoch, durations in ms. */
 export interface AttemptFacts {
   startedAt: number;
   endedAt: number;
@@ -81,14 +87,15 @@ export interface AttemptFacts {
   timings: Readonly<Record<string, number>>;
   smtpCode: number | null;
   enhancedCode: string | null;
-  /** The remote's own words, or ours where there was no reply. */
+  /** The server's reply, or our own text if there was none. */
   smtpReply: string | null;
 }
 
 /**
- * What an answer is about, and so what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one
- * recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion
- * of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain asks for, or our own set-up.
+ * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one
+ * message, one recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its
+ * load, its opinion of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain
+ * requires, or our own set-up.
  */
 export type Subject =
   | 'recipient'
@@ -103,42 +110,42 @@ export type Subject =
   | 'tls'
   | 'ourselves';
 
-/** Why a verdict was given, for the log and for the lane. */
+/** The reasons of a verdict, for the log and for the lane. */
 export interface Grounds {
-  /** The rule of reading refusals that decided. */
+  /** The classification rule that decided: `veto:spam`. */
   rule: string;
-  /** True where our own set-up is at fault. */
+  /** True if our own set-up caused the refusal. */
   infrastructure: boolean;
   greylisting: boolean;
   about: Subject;
 }
 
-/** What a try gave. */
+/** The result of an attempt. */
 export type Outcome =
   | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
   | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
   | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict; grounds?: Grounds }
-  /** The connection died after the final dot and before the reply: it may have arrived, and is tried again all the same. */
+  /** The connection broke after the final dot and before the reply. The mail may have arrived; it is tried again all the same. */
   | { kind: 'uncertain'; facts: AttemptFacts; retryAt: number }
-  /** Our own fault: it cannot be built or signed in a way that a later try would mend. */
+  /** The mail cannot be built or signed, and a later try would not help. */
   | { kind: 'failed'; facts: AttemptFacts; reason: string; message: string };
 
-/** Everything that can move a delivery. */
+/** Everything that can happen to a delivery. */
 export type DeliveryChange =
   | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
   | { kind: 'outcome'; epoch: number; attempt: number; outcome: Outcome }
-  /** The claim is given back untried (the program stops): no attempt is spent. */
+  /** The claim is given back without an attempt, because the program stops. */
   | { kind: 'released'; epoch: number; attempt: number; dueAt: number }
-  /** The process that held the claim is gone; nobody knows how far it came. */
+  /** The process with the claim ended; how far the attempt came is unknown. */
   | { kind: 'orphaned'; epoch: number; retryAt: number }
-  /** A look at the clock: mail whose time has run out is given up. `waitedFor`: what it waited for where nobody has answered for it. */
+  /** The time of the mail is over: it is given up. `waitedFor`: what it waited for, if no host ever answered for it. */
   | { kind: 'aged'; waitedFor?: string }
-  /** Something of ours keeps it back (messages/delivery/holds.ts): marked with `by`, it rests until then, or until it is freed. */
+  /** A hold keeps it back (holds.ts): the delivery is marked with `by` and waits until then, or until it is freed. */
   | { kind: 'held'; by: string; since: number; until: number | null }
-  /** What kept it back has ended: it is due. */
+  /** The hold has ended: the delivery is due. */
   | { kind: 'freed' }
   | { kind: 'canceled' }
-  /** Its time of sending is moved, before the first attempt. */
+  /** The time of sending is moved, before the first attempt. */
   | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
   | {
       kind: 'bounced';
@@ -150,9 +157,9 @@ export type DeliveryChange =
   | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
-  /** The recipient wants no more mail of this stream. */
+  /** The recipient unsubscribed from this stream. */
   | { kind: 'unsubscribed'; method: 'one_click' | 'mailto' | 'page' }
-  /** The operator wants it tried now. */
+  /** The operator asked for an attempt now. */
   | { kind: 'flushed' };
 
 /** A pixel load or a followed link. */
@@ -163,7 +170,7 @@ export interface Hit {
   bot: 'apple_mpp' | 'gmail_proxy' | 'scanner' | 'prefetch' | null;
 }
 
-/** What decide() needs to know of a delivery. */
+/** The part of a delivery that decide() reads and changes. */
 export interface DeliveryState {
   status: DeliveryStatus;
   dueAt: number | null;
@@ -172,28 +179,28 @@ export interface DeliveryState {
   claimEpoch: number | null;
   noDomainCount: number;
   noDomainSince: number | null;
-  /** Simulated mail never touches the suppression list. */
+  /** True for simulated mail, which never changes the suppression list. */
   test: boolean;
   queuedAt: number;
-  /** What the last reply said, for the bounce that says the time ran out. */
+  /** The last reply, for the bounce event of mail whose time is over. */
   lastReply: { smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null; mx: string | null };
   opens: number;
   clicks: number;
   /** The stream of its message. */
   stream: string;
-  /** Since when it is delivered, in ms since the epoch; null while it is not, or no more. */
+  /** The time of delivery in ms since the epoch; null unless the status is `delivered`. */
   deliveredAt: number | null;
-  /** As the sender asked for: no hold moves it. */
+  /** The sender's own limit; no hold moves it. */
   expiresAt: number | null;
-  /** What keeps it back, or null. */
+  /** The mark of its hold, or null. */
   heldBy: string | null;
-  /** From when on the time that an operator's hold takes has not been given back yet. */
+  /** The start of the time under an operator's hold that is not yet added to `giveUpAt`. */
   heldAt: number | null;
 }
 
-/** The due time of mail that is held until somebody frees it: the last that RFC 3339 can write. */
+/** The due time of mail held without an end: the last time that RFC 3339 can write. */
 export const HELD_WITHOUT_END = Date.UTC(9999, 11, 31, 23, 59, 59);
 
-/** Whether what holds a mail is the operator's own doing: then the time until it is given up stands still. */
+/** Returns true for holds set by the operator or the customer: they stop the clock that leads to giving up. */
 export const stopsClock = (heldBy: string): boolean =>
   heldBy.startsWith('hld_') || heldBy.startsWith('account:') || heldBy.startsWith('paused:');

@@ -1,17 +1,15 @@
-/** Where the engine finds what has just become due. */
+/** Hints that tell the engine where deliveries have become due. */
 import type { OwnMailRows } from '../accept/own-mail.ts';
 
-/** Deliveries of one domain, class and account that have just become due: a hint where to look. */
+/** Names one group of deliveries (domain, class, account) in which some have just become due. */
 export interface DueHint {
   domain: string;
   class: number;
   accountId: string;
   dueAt: number;
-  /** Which it is, where it is one alone: then there is nothing to look for. */
-  id?: string;
 }
 
-/** Where to look for what these rows add. */
+/** Returns the hints for the deliveries among these rows. */
 export const hintsOf = ({ deliveries }: OwnMailRows): DueHint[] =>
   deliveries.map(({ domain, class: order, account_id: accountId, due_at: dueAt }) => ({
     domain,

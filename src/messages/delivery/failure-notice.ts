@@ -1,6 +1,6 @@
 /**
- * The notice that submitted mail has failed (RFC 5321 section 6.1): programs that only speak SMTP hear of it in no other way.
- * It is made in the transaction in which a delivery fails, which happens to each one once, so there is exactly one.
+ * Writes the notice that submitted mail has failed (RFC 5321 section 6.1): programs that only speak SMTP get no other report.
+ * It is made in the transaction in which a delivery fails, which happens only once, so there is exactly one.
  */
 import { newId } from '../../base/id.ts';
 import { parseMailbox, type Mailbox } from '../../mail/address.ts';
@@ -8,24 +8,24 @@ import { writeDeliveryReport, MOST_HEAD, type ReportedRecipient } from '../../ma
 import { writeHead } from '../../mail/message-head.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import type { DecidedEvent } from './decide.ts';
+import type { DecidedEvent } from './decision.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
 import type { RetryRule } from './retry.ts';
 
 export interface NoticeRule {
-  /** `smtp.hostname`: who gives up. */
+  /** Setting `smtp.hostname`: the host that gave up. */
   hostname: string;
   retry: Pick<RetryRule, 'maxAge'>;
 }
 
-/** One delivery that has ended badly; `event` says how. */
+/** A delivery that failed; `event` is the event of it. */
 export interface Failure {
   messageId: string;
   address: string;
   event: DecidedEvent;
 }
 
-/** Ends of which the sender is told. */
+/** The final statuses that send a notice. */
 const failing: ReadonlySet<DeliveryStatus> = new Set(['bounced', 'failed', 'suppressed']);
 export const isFailure = (status: DeliveryStatus): boolean => failing.has(status);
 
@@ -36,11 +36,11 @@ interface FailedMail {
   subject: string;
   created_at: number;
   require_tls: number | null;
-  /** The front of the mail; null where its content is gone. */
+  /** The first bytes of the mail; null if its content is deleted. */
   front: Buffer | null;
 }
 
-/** The rows of the notices, one for each message of which something failed. Reads inside the transaction `tx`. */
+/** Returns the rows of the notices, one notice for each message. Reads inside the transaction `tx`. */
 export async function noticeRows(
   tx: Pick<Connection, 'all'>,
   rule: NoticeRule,
@@ -61,7 +61,7 @@ export async function noticeRows(
   });
 }
 
-/** The notice as a mail; null where the address it would go to is none any more. Pure but for its id. */
+/** Returns the notice as a mail; null if the sender's address is not valid any more. Pure except for its id. */
 export function failureNotice(
   { hostname }: NoticeRule,
   mail: FailedMail,
@@ -71,7 +71,7 @@ export function failureNotice(
   const to = parseMailbox(mail.notice_to, { smtputf8: true });
   if (to.kind === 'bad') return null;
   const id = newId('msg', now);
-  // From the domain that the mail was from: it can be signed for, so the notice passes where the mail would have.
+  // The sender is in the domain of the mail: we can sign for it, so the notice passes the same checks.
   const from: Mailbox = {
     name: 'Mail Delivery System',
     address: `mailer-daemon@${mail.from_domain}`,
@@ -87,19 +87,19 @@ export function failureNotice(
     subject,
     date: new Date(now),
     messageId: `<${id}@${from.domain}>`,
-    // RFC 3834 section 5: no machine answers it.
+    // RFC 3834 section 5: automatic systems do not answer it.
     extra: [['Auto-Submitted', 'auto-replied']],
   });
   const report = writeDeliveryReport({
     reportingMta: hostname,
     arrivedAt: mail.created_at,
     messageId: mail.id,
-    text: wordsOf(mail, failures),
-    recipients: failures.map((failure) => reported(failure, now)),
+    text: noticeText(mail, failures),
+    recipients: failures.map((failure) => reportedRecipient(failure, now)),
     originalHead: headOf(mail.front),
   });
   const bytes = Buffer.concat([Buffer.from(`${head}${report.headers}\r\n`), report.body]);
-  // RFC 8689 section 5: a notice brings back part of a mail that must not be read on its way.
+  // RFC 8689 section 5: a notice contains part of the mail, so it needs the same protection.
   return { id, from, to: to.mailbox, subject, content: { kind: 'raw', bytes }, requireTls: mail.require_tls === 1 };
 }
 
@@ -109,44 +109,44 @@ function headOf(front: Buffer | null): Buffer | null {
   return end < 0 ? front : front.subarray(0, end + 2);
 }
 
-function reported({ address, event }: Failure, now: number): ReportedRecipient {
+function reportedRecipient({ address, event }: Failure, now: number): ReportedRecipient {
   const { detail } = event;
   const attempts = typeof detail['attempts'] === 'number' ? detail['attempts'] : 0;
   const code = detail['smtp_code'];
-  const said = saidOf(event);
+  const diagnostic = diagnosticOf(event);
   return {
     address,
     status: statusOf(event),
-    diagnostic: said === null ? null : { type: typeof code === 'number' ? 'smtp' : 'x-posthorn', ...said },
+    diagnostic: diagnostic === null ? null : { type: typeof code === 'number' ? 'smtp' : 'x-posthorn', ...diagnostic },
     lastAttemptAt: attempts > 0 ? now : null,
   };
 }
 
-function saidOf({ type, detail }: DecidedEvent): { text: string; host: string | null } | null {
+function diagnosticOf({ type, detail }: DecidedEvent): { text: string; host: string | null } | null {
   if (type === 'suppressed')
-    return { text: `the address is on the suppression list (${textOf(detail['reason']) ?? '?'})`, host: null };
-  if (type === 'failed') return { text: textOf(detail['message']) ?? 'it could not be sent', host: null };
-  const reply = textOf(detail['smtp_reply']);
+    return { text: `the address is on the suppression list (${stringOrNull(detail['reason']) ?? '?'})`, host: null };
+  if (type === 'failed') return { text: stringOrNull(detail['message']) ?? 'it could not be sent', host: null };
+  const reply = stringOrNull(detail['smtp_reply']);
   if (reply === null) return null;
   const code = typeof detail['smtp_code'] === 'number' ? `${String(detail['smtp_code'])} ` : '';
-  return { text: reply.startsWith(code) ? reply : code + reply, host: textOf(detail['mx']) };
+  return { text: reply.startsWith(code) ? reply : code + reply, host: stringOrNull(detail['mx']) };
 }
 
-/** RFC 3463, always of the permanent class: nothing is tried again. */
+/** The status of RFC 3463, always permanent: there is no further attempt. */
 function statusOf({ type, detail }: DecidedEvent): string {
   if (type === 'suppressed') return '5.7.1';
   if (type === 'failed') return '5.3.0';
   if (detail['reason'] === 'expired') return '5.4.7';
-  const code = textOf(detail['enhanced_code']) ?? '';
+  const code = stringOrNull(detail['enhanced_code']) ?? '';
   return /^[245]\.\d{1,3}\.\d{1,3}$/.test(code) ? `5${code.slice(1)}` : '5.0.0';
 }
 
-const textOf = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
+const stringOrNull = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 
-function wordsOf({ subject, created_at: at }: FailedMail, failures: readonly Failure[]): string {
-  const lines = failures.map((failure) => `${failure.address}\n    ${whyOf(failure)}\n`);
+function noticeText({ subject, created_at: at }: FailedMail, failures: readonly Failure[]): string {
+  const lines = failures.map((failure) => `${failure.address}\n    ${reasonText(failure)}\n`);
   return [
-    'Your mail could not be delivered to the addresses below, and is not tried again.',
+    'Your mail could not be delivered to the addresses below. It will not be tried again.',
     '',
     `    Subject: ${oneLine(subject)}`,
     `    Sent: ${new Date(at).toUTCString()}`,
@@ -157,14 +157,14 @@ function wordsOf({ subject, created_at: at }: FailedMail, failures: readonly Fai
   ].join('\n');
 }
 
-function whyOf({ event }: Failure): string {
-  const said = saidOf(event);
-  const words = said === null ? null : oneLine(said.text);
+function reasonText({ event }: Failure): string {
+  const diagnostic = diagnosticOf(event);
+  const words = diagnostic === null ? null : oneLine(diagnostic.text);
   if (event.type !== 'bounced') return words ?? '';
-  const who = said?.host === null || said?.host === undefined ? '' : `${said.host} said: `;
+  const who = diagnostic?.host === null || diagnostic?.host === undefined ? '' : `${diagnostic.host} said: `;
   const isExpired = event.detail['reason'] === 'expired';
-  const last = words === null ? 'nobody said why' : `${who}${words}`;
-  return isExpired ? `it was tried for too long; at last ${last}` : last;
+  const last = words === null ? 'no server gave a reason' : `${who}${words}`;
+  return isExpired ? `it was tried until its time was over; the last answer: ${last}` : last;
 }
 
 const oneLine = (words: string): string => words.replace(/\s+/g, ' ').trim().slice(0, 1000);

@@ -1,6 +1,6 @@
 /**
- * What the operator has set for parts of the queue: holds, and limits of lanes. Rows in the table `holds`, so that they survive
- * a restart; kept in memory whole, since every mail asks. What has reached its end counts no more; `prune` removes it.
+ * The operator's holds and lane limits: rows in the table `holds`, so that they survive a restart, all kept in memory, because
+ * every mail asks. A row that has ended has no effect; `prune` removes it.
  */
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
@@ -8,7 +8,7 @@ import type { Database } from '../../storage/database.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { HoldRow } from '../../storage/tables.ts';
 
-/** What a hold may be about, of one mail. */
+/** The properties of a mail that a hold can name. */
 export interface MailFacts {
   accountId: string;
   stream: string;
@@ -20,42 +20,42 @@ export interface MailFacts {
   createdAt: number;
 }
 
-/** A lane's limits as the operator has set them; null where he has not. */
+/** The limits that the operator set for a lane; null where none is set. */
 export interface LaneLimits {
   connections: number | null;
   perMinute: number | null;
   until: number | null;
   since: number;
-  /** What the operator noted beside it. */
+  /** The operator's note. */
   note: string | null;
 }
 
 export interface HoldBook {
-  /** Reads what there is. Once, before anything asks. */
+  /** Reads all rows. Called once, before any question. */
   load(): Promise<void>;
-  /** The hold that this mail is under, or null. */
+  /** Returns the hold on this mail, or null. */
   find(mail: MailFacts): HoldRow | null;
-  /** The hold of a lane, or null. Lanes are held as a whole: what comes later too. */
+  /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
   ofLane(lane: string): HoldRow | null;
-  /** The pause of a source, or null. */
+  /** Returns the pause of a source, or null. */
   ofSource(source: string): HoldRow | null;
   limitsOf(lane: string): LaneLimits | null;
-  /** Whether a hold with this id is in force. */
+  /** Returns true if a hold with this id is in force. */
   stands(id: string): boolean;
-  /** What is in force, oldest first. */
+  /** Returns all rows in force, oldest first. */
   list(): HoldRow[];
-  /** Writes it together with `rows`; a limit takes the place of the lane's last one. Throws `invalid_state` when there are too many. */
+  /** Writes a hold together with `rows`. A limit replaces the lane's last one. Throws `invalid_state` if there are too many. */
   add(row: HoldRow, rows?: Rows): Promise<void>;
-  /** Ends these, together with `rows`. */
+  /** Ends these holds, together with `rows`. */
   end(ids: readonly string[], rows?: Rows): Promise<void>;
-  /** Forgets what has reached its end; gives it. */
+  /** Removes the rows that have ended; returns them. */
   prune(): Promise<HoldRow[]>;
 }
 
-/** In force at once: all are kept in memory, and the operator has to find his way among them. */
+/** Rows at once: all are in memory, and an operator must be able to look through them. */
 const MOST_HOLDS = 10_000;
 
-/** `changed` is called when something else holds from now on. */
+/** `changed` is called when other holds are in force. */
 export function createHoldBook(deps: {
   db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
@@ -63,7 +63,7 @@ export function createHoldBook(deps: {
 }): HoldBook {
   const { db, clock, changed } = deps;
   const rows = new Map<string, HoldRow>();
-  /** By scope and target. */
+  /** Rows by scope and target. */
   const index = new Map<string, HoldRow[]>();
 
   const isInForce = (row: HoldRow): boolean => row.until === null || row.until > clock.now();
@@ -112,7 +112,7 @@ export function createHoldBook(deps: {
     list: () => [...rows.values()].filter(isInForce),
     async add(row, others = {}) {
       if (rows.size >= MOST_HOLDS)
-        throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already: release some first.`);
+        throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already. Release some first.`);
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
       await db.commit.transact(async (tx) => {
         if (before.length > 0)
@@ -147,7 +147,7 @@ export function createHoldBook(deps: {
 const keyOf = ({ kind, scope, target, account_id: account }: HoldRow): string =>
   scope === 'stream' ? `${kind} stream ${account ?? ''} ${target}` : `${kind} ${scope} ${target}`;
 
-/** Where a hold on this mail stands, from the narrowest to the widest. */
+/** Returns the keys under which a hold on this mail can be, the narrowest first. */
 const keysOf = ({ messageId, accountId, stream, domain }: MailFacts): string[] => [
   `hold message ${messageId}`,
   `hold stream ${accountId} ${stream}`,

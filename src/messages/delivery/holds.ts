@@ -1,7 +1,8 @@
 /**
- * What holds mail that was accepted: the operator's holds, a pause of its account or stream, a sending domain that lost its
- * verification, a pool of sources none of which may send to the site now. Held mail keeps its status. It is marked once, when its turn comes, with what holds it, and rests until that
- * ends by itself or until `freeHeld` finds that it stands no more; nothing is rewritten meanwhile.
+ * Tells whether a hold keeps a mail back: a hold by the operator, a pause of its account or stream, a sending domain that lost
+ * its verification, or a pool without a source that may send to the site now. Held mail keeps its status. It is marked with its
+ * hold once, when its turn comes, and waits until the hold ends by itself or `freeHeld` finds that it has ended; nothing is
+ * rewritten meanwhile.
  */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
@@ -14,29 +15,30 @@ import type { DueHint } from './due-hint.ts';
 import type { HoldBook, MailFacts } from './hold-book.ts';
 import type { Recorder } from './record.ts';
 
-/** One reason to keep a mail back. */
+/** One reason to keep mail back. */
 export interface Hold {
   /**
-   * Marks the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<account id>/<sending domain>`, `pool:<pool>@<site>` or
-   * `paused:<pool>@<site>`. */
+   * The mark of the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<account id>/<sending domain>`,
+   * `pool:<pool>@<site>` or `paused:<pool>@<site>`.
+   */
   by: string;
   why: string;
-  /** From when on it holds. */
+  /** Start of the hold in ms since the epoch. */
   since: number;
-  /** When it ends by itself, or null. */
+  /** End of the hold, or null if it does not end by itself. */
   until: number | null;
-  /** Who set it; the operator where this is left out. */
+  /** Origin of the hold; the operator if absent. */
   setBy?: 'receiver' | 'operator' | 'us';
 }
 
-/** What holds this mail now, or null where it may go. */
+/** Returns the hold on this mail, or null if it may be sent. */
 export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
 export interface Holds {
   of: HoldOf;
-  /** What holds all mail of this lane, or null. */
+  /** Returns the hold on a whole lane, or null. */
   ofLane(lane: string): Hold | null;
-  /** Whether what mail was marked with is still in force. */
+  /** Returns true if the hold with this mark is still in force. */
   stands(by: string): Promise<boolean>;
 }
 
@@ -46,15 +48,15 @@ export interface HoldDeps {
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
   directory: Pick<DomainDirectory, 'findOf'>;
-  /** What a mark `pool:...` or `paused:...` stands for now, or null where the mail may go. */
+  /** Returns the hold of a mark `pool:...` or `paused:...`, or null if the mail may be sent. */
   poolHold?: (by: string) => Hold | null;
 }
 
-/** Asked before every attempt: all answers come from memory nearly always. */
+/** Asked before every attempt: nearly all answers come from memory. */
 export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps): Holds {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
-  // Asked with the account: mail that it left waiting does not go on because another account has verified the name.
+  // Asked by account: mail of one account must not be sent because another account has verified the name.
   const unverified = async (accountId: string, name: string): Promise<SendingDomain | null> => {
     const domain = await directory.findOf(accountId, name);
     return domain === null || domain.status === 'verified' ? null : domain;
@@ -83,7 +85,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
       if (kind === 'account') return pauses.isPaused(rest);
-      // A domain marked by an earlier version is named without its account: that mail is asked about once more.
+      // Earlier versions wrote domain marks without the account; such a mark counts as ended, and the mail is checked again.
       const [accountId = '', name = ''] = split(rest, '/');
       return kind === 'domain' ? (await unverified(accountId, name)) !== null : isPausedStream(accountId, name);
     },
@@ -102,10 +104,10 @@ const operatorsHold = ({ id, scope, target, note, until, created_at: since }: Ho
   until,
 });
 
-/** Deliveries freed in one commit; other writers go in between. */
+/** Deliveries that are freed in one commit; other writers get their turn between. */
 const PAGE = 500;
 
-/** Makes mail due whose hold stands no more, and rings for it; gives how many deliveries that were. */
+/** Makes mail due whose hold has ended, and notifies the engine; returns the number of deliveries. */
 export async function freeHeld(deps: {
   db: { prepared: Connection };
   clock: Clock;
@@ -118,7 +120,7 @@ export async function freeHeld(deps: {
   return freed;
 }
 
-/** What holds mail at present: a few, each found by one jump in the index. */
+/** Returns the marks that are in use: a few, each found by one jump in the index. */
 async function heldBy(db: Connection): Promise<string[]> {
   const rows = await db.all<{ held_by: string }>(
     `WITH RECURSIVE h(held_by) AS (
@@ -150,7 +152,7 @@ async function free({ db, clock, recorder, notifiers }: Parameters<typeof freeHe
   }
 }
 
-/** One hint for each group that the engine keeps a window of. */
+/** Returns one hint for each group (domain, class, account). */
 function hintsOf(rows: readonly Freeable[], dueAt: number): DueHint[] {
   const hints = new Map<string, DueHint>();
   for (const { domain, class: order, account_id: accountId } of rows)

@@ -1,6 +1,6 @@
 /**
- * What a mail that came back means for its delivery: from what was read in it to a change. Used when it arrives with proof, and
- * when somebody confirms by hand one that had none.
+ * Turns a report (a mail that came back) into a change of its delivery: when it arrives with proof, or when an operator
+ * confirms one without.
  */
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryChange, Verdict } from './delivery.ts';
@@ -15,13 +15,13 @@ export interface ReportedFailure {
 }
 
 const feedbackTypes: ReadonlySet<string> = new Set(['abuse', 'fraud', 'not-spam', 'virus']);
-/** They say nothing against a mail (RFC 5965 section 7.3, RFC 6591). */
+/** Feedback types that are not complaints (RFC 5965 section 7.3, RFC 6591). */
 const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
 
-/** True where the recipient does not want our mail: other feedback is noted and suppresses nobody. */
+/** Returns true if the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
 export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
-/** `failed`: the recipients that the notice names. `ownKey`: the key of the delivery's address. */
+/** Returns the bounce of the delivery whose address has the key `ownKey`. `failed`: the recipients that the report names. */
 export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): DeliveryChange {
   const isOwn = (address: string | null): boolean => address !== null && addressKey(address) === ownKey;
   const own = failed.find(({ address, original }) => isOwn(address) || isOwn(original)) ?? failed[0];
@@ -34,7 +34,7 @@ export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): D
   };
 }
 
-/** Null for feedback that says nothing against the mail. */
+/** Returns the complaint, or null for feedback that is not one. */
 export function complainedBy(feedback: {
   type: string | null;
   userAgent: string | null;

@@ -1,7 +1,7 @@
-/** What a refusal says about when to come back: `try again in 300 seconds`, `please come back in 00:05:00`. */
+/** Reads the pause that a refusal asks for: `try again in 300 seconds`, `please come back in 00:05:00`. */
 import { wordingOf } from '../../base/phrase.ts';
 
-/** Words in which a server asks for a pause, before the number. Words between are few, so that other numbers are not meant. */
+/** Words that ask for a pause, then a number. Only few words may stand between, so that other numbers do not match. */
 const ASKED =
   / (?:again|retry|retrying|back|wait|delay|delayed|later|resend|reconnect|gr[ae]ylist(?:ed|ing)?|erneut|reessayer|intente|riprova)(?: (?:in|after|for|at|least|about|another|the|next|please|time|approximately|message|it|this|action|nach|dans|en|tra)){0,4} (?:(\d{1,2}) (\d{2}) (\d{2})|(\d{1,5}) ?([a-z]{1,10})) /;
 
@@ -32,7 +32,7 @@ const UNITS: Readonly<Record<string, number>> = {
   horas: 3_600_000,
 };
 
-/** The pause that a reply's words ask for, in ms, or null. What is asked for may be absurd: retry.ts bounds it. */
+/** Returns the pause that the reply asks for in ms, or null. It may be absurd: retry.ts limits it. */
 export function askedPause(text: string): number | null {
   const [, hours, minutes, seconds, count, unit] = ASKED.exec(wordingOf(text).words) ?? [];
   if (hours !== undefined) return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;

@@ -1,34 +1,34 @@
-/** When a deferred delivery is tried again, and when the queue gives up. */
+/** Decides when a deferred delivery is tried again, and when it is given up. */
 
 export interface RetryRule {
-  /** Waits between tries in ms; the last one repeats. */
+  /** Waits between attempts in ms; the last one repeats. */
   schedule: readonly number[];
-  /** How long a message is tried, in ms from its send_at or acceptance. */
+  /** Time until a message is given up, in ms from its send_at or acceptance. */
   maxAge: number;
 }
 
-/** Retries of mail deferred together must not come back together. */
+/** Share of random variation in each wait: mail that was deferred at once must not come back at once. */
 const JITTER = 0.2;
 
-/** What a refusal said about the next try. */
+/** Hints of a refusal about the next attempt. */
 export interface RetryHint {
-  /** The server refuses strangers once; the next try will probably pass. */
+  /** The server refuses unknown senders once; the next attempt will probably pass. */
   greylisting: boolean;
-  /** The pause its words ask for, in ms, or null. */
+  /** The pause that the reply asks for in ms, or null. */
   askedMs: number | null;
 }
 
-/** A pause that is asked for is kept within these: less is impatience, more is none of their business. */
+/** Limits of a requested pause: a shorter one would be impatient, a longer one would keep the mail too long. */
 const LEAST_ASKED_MS = 30_000;
 const MOST_ASKED_MS = 6 * 3_600_000;
-/** A greylist lets a sender through after 1 minute, or 5, and some after an hour. */
+/** A greylist accepts a sender after 1 minute or 5, some only after an hour. */
 const GREYLIST_FIRST_MS = 60_000;
 const GREYLIST_SPREAD_MS = 30_000;
 const GREYLIST_NEXT_MS = 5 * 60_000;
-/** A server that says "in a minute" for ever is believed an hour or so, then asked by the schedule. */
+/** A server that asks for the same short pause again and again is obeyed this often, about an hour; then the schedule decides. */
 const HINTED_TRIES = 12;
 
-/** When to try again after attempt number `attempt` (the first is 1) ended at `now`; `random` is in [0, 1). */
+/** Returns the time of the next attempt after attempt number `attempt` (the first is 1) ended at `now`. `random` is in [0, 1). */
 export function nextTryAt(
   rule: Pick<RetryRule, 'schedule'>,
   attempt: number,
@@ -45,17 +45,20 @@ const varied = (wait: number, random: number): number => wait * (1 + JITTER * (2
 
 function hintedWait(hint: RetryHint | null, attempt: number, scheduled: number, random: number): number | null {
   if (hint === null) return null;
-  const isBelieved = attempt <= HINTED_TRIES;
+  const isObeyed = attempt <= HINTED_TRIES;
   if (hint.askedMs !== null) {
     const asked = Math.min(Math.max(hint.askedMs, LEAST_ASKED_MS), MOST_ASKED_MS);
-    // Never before the time: many begin to count anew then.
-    return (isBelieved ? asked : Math.max(asked, scheduled)) * (1 + JITTER * random);
+    // Never earlier than requested: many servers start their pause again then.
+    return (isObeyed ? asked : Math.max(asked, scheduled)) * (1 + JITTER * random);
   }
-  if (!hint.greylisting || !isBelieved) return null;
+  if (!hint.greylisting || !isObeyed) return null;
   return attempt === 1 ? GREYLIST_FIRST_MS + GREYLIST_SPREAD_MS * random : varied(GREYLIST_NEXT_MS, random);
 }
 
-/** When a message is given up: its own expires_at, or the queue's age limit counted from when it was to be sent. */
+/**
+ * Returns when a message is given up: at its own expires_at, or at the queue's age limit counted from the time it was to be
+ * sent.
+ */
 export function giveUpAt(
   rule: Pick<RetryRule, 'maxAge'>,
   acceptedAt: number,
@@ -66,17 +69,19 @@ export function giveUpAt(
   return expiresAt === null ? limit : Math.min(limit, expiresAt);
 }
 
-/** A missing domain may be a slip in somebody's zone, so one answer is not enough: three, over at least 20 minutes. */
+/**
+ * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.
+ */
 const NO_DOMAIN_ANSWERS = 3;
 const NO_DOMAIN_SPAN_MS = 20 * 60_000;
 
-/** Whether this answer, one of `count` in a row since `since`, is the one that settles that the domain does not exist. */
+/** Returns true if a domain does not exist for good: `count` such answers in a row since `since`. */
 export function domainIsGone(count: number, since: number, now: number): boolean {
   return count >= NO_DOMAIN_ANSWERS && now - since >= NO_DOMAIN_SPAN_MS;
 }
 
-/** A mailbox that has been full for a day is not read. */
+/** A mailbox that has been full for a day is probably not read any more. */
 const FULL_MS = 24 * 3_600_000;
 
-/** Whether mail that was to be sent at `since` and finds the mailbox full at `now` is given up. */
+/** Returns true if mail that was to be sent at `since` and meets a full mailbox at `now` is given up. */
 export const staysFull = (since: number, now: number): boolean => now - since >= FULL_MS;

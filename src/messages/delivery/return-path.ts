@@ -1,24 +1,24 @@
 /**
- * Addresses that name a delivery. The return path (VERP) is `b+` and a token that names the delivery and proves that we
- * wrote it, so that a bounce finds its delivery and nobody can forge one; `unsub+` and such a token unsubscribes by mail.
- * Lower-case base32, compared without regard to case, since servers on the way may fold it; checkable without the database.
+ * Addresses that identify a delivery. The return path (VERP) is `b+` and a token with the delivery id and a MAC, so that a
+ * bounce finds its delivery and cannot be forged; `unsub+` and such a token unsubscribes by mail. Lower-case base32, compared
+ * without regard to case, since servers on the way may change it; checked without the database.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Keyring } from '../../base/keyring.ts';
 
-/** A key that signs return paths; its number travels with the token so that keys can be exchanged. */
+/** A key that signs return paths. Its number is part of the token, so that keys can be rotated. */
 export interface ReturnPathKey {
   id: number;
   secret: Buffer;
 }
 
-/** Goes into the MAC: an address of one kind is none of the other. */
+/** Part of the MAC: an address of one kind is not valid as the other. */
 type Purpose = 'return path' | 'unsubscribe';
 
 /**
- * What proves, in mail that comes back, that it is about a delivery: the return path, and a field in the head of the copy that was
- * sent, since complaints bring the head and seldom the return path. Both are from one HMAC, each from octets of its own, so that
- * whoever has the one cannot make the other.
+ * The proofs that a returned mail is about a delivery: the return path, and a header field of the copy that was sent, since
+ * complaints contain the header and seldom the return path. Both come from one HMAC, each from its own octets, so that one
+ * cannot be made from the other.
  */
 export interface DeliveryMarks {
   /** The local part of the return path. */
@@ -34,10 +34,10 @@ const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const MAC_BYTES = 10;
 const ID_CHARACTERS = 26;
 const LENGTH = 43;
-/** One key number, 26 characters of the id, 16 of the MAC: 45 octets with `b+`, 49 with `unsub+`, within the 64 of a local part. */
+/** One key number, 26 characters of the id, 16 of the MAC: 45 octets with `b+`, 49 with `unsub+`; a local part has at most 64. */
 const TOKEN = /^([0-9a-hjkmnp-tv-z])([0-7][0-9a-hjkmnp-tv-z]{25})([0-9a-hjkmnp-tv-z]{16})$/;
 
-/** The keys of an installation, the current one first: older ones still open what they signed. */
+/** Returns the keys of the installation, the current one first; older ones still verify. */
 export function returnPathKeys({ keyIds, derive }: Pick<Keyring, 'keyIds' | 'derive'>): ReturnPathKey[] {
   return keyIds.map((keyId, at) => ({
     id: (keyIds.length - at) % ALPHABET.length,
@@ -45,12 +45,12 @@ export function returnPathKeys({ keyIds, derive }: Pick<Keyring, 'keyIds' | 'der
   }));
 }
 
-/** The local part for a delivery id (`dlv_...`). `key.id` is from 0 to 31. */
+/** Returns the local part of the return path for a delivery id (`dlv_...`). `key.id` is from 0 to 31. */
 export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
   return `b+${tokenFor(key, 'return path', deliveryId)}`;
 }
 
-/** Both marks of a delivery for the price of one HMAC. */
+/** Returns both marks of a delivery with one HMAC. */
 export function marksFor(key: ReturnPathKey, deliveryId: string): DeliveryMarks {
   const id = deliveryId.slice(-ID_CHARACTERS);
   const digest = digestOf(key, 'return path', id);
@@ -58,22 +58,22 @@ export function marksFor(key: ReturnPathKey, deliveryId: string): DeliveryMarks 
   return { returnPath: `b+${front}${encode(returnPathMac(digest))}`, copy: `${front}${encode(copyMac(digest))}` };
 }
 
-/** The delivery id that the value of `X-Posthorn-Delivery` proves, or null if none of `keys` made it. */
+/** Returns the delivery id of an `X-Posthorn-Delivery` value, or null if none of `keys` made it. */
 export function deliveryOfCopy(keys: readonly ReturnPathKey[], value: string): string | null {
   return readToken(keys, 'return path', copyMac, value.toLowerCase());
 }
 
-/** The local part that unsubscribes the recipient of this delivery by mail (`unsub+...`, List-Unsubscribe). */
+/** Returns the local part that unsubscribes the recipient of this delivery by mail (`unsub+...`, List-Unsubscribe). */
 export function unsubscribeAddressFor(key: ReturnPathKey, deliveryId: string): string {
   return `unsub+${tokenFor(key, 'unsubscribe', deliveryId)}`;
 }
 
-/** The delivery id that a return path's local part names, or null if none of `keys` made it. */
+/** Returns the delivery id of a return path's local part, or null if none of `keys` made it. */
 export function deliveryOf(keys: readonly ReturnPathKey[], localPart: string): string | null {
   return readAddress(keys, 'b+', 'return path', localPart);
 }
 
-/** The delivery id whose recipient unsubscribes by mail to this local part, or null if none of `keys` made it. */
+/** Returns the delivery id of an unsubscribe address's local part, or null if none of `keys` made it. */
 export function unsubscribedDelivery(keys: readonly ReturnPathKey[], localPart: string): string | null {
   return readAddress(keys, 'unsub+', 'unsubscribe', localPart);
 }
@@ -85,7 +85,7 @@ function tokenFor(key: ReturnPathKey, purpose: Purpose, deliveryId: string): str
 
 function numberOf({ id }: ReturnPathKey): string {
   const number = ALPHABET[id];
-  if (number === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${String(id)}`);
+  if (number === undefined) throw new Error(`the number of a return path key is from 0 to 31, not ${String(id)}`);
   return number;
 }
 
@@ -121,19 +121,19 @@ const digestOf = ({ secret }: ReturnPathKey, purpose: Purpose, id: string): Buff
 const returnPathMac = (digest: Buffer): Buffer => digest.subarray(0, MAC_BYTES);
 const copyMac = (digest: Buffer): Buffer => digest.subarray(MAC_BYTES, 2 * MAC_BYTES);
 
-/** 80 bits as 16 characters. */
+/** Writes 80 bits as 16 characters. */
 function encode(bytes: Buffer): string {
   let text = '';
-  let held = 0;
+  let buffer = 0;
   let bits = 0;
   for (const byte of bytes) {
-    held = (held << 8) | byte;
+    buffer = (buffer << 8) | byte;
     bits += 8;
     while (bits >= 5) {
       bits -= 5;
-      text += ALPHABET.charAt((held >>> bits) & 31);
+      text += ALPHABET.charAt((buffer >>> bits) & 31);
     }
-    held &= (1 << bits) - 1;
+    buffer &= (1 << bits) - 1;
   }
   return text;
 }

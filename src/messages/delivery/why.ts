@@ -1,7 +1,7 @@
 /**
- * Why a delivery waits: one function for the API, the command line, the pages and the metrics. It composes what is about the
- * delivery itself (its schedule, its holds) with what the engine knows about the way of its mail (`LaneWait`), so that nobody
- * is told a reason which is not the one that keeps the mail back.
+ * Explains why a delivery waits: one function for the API, the command line, the pages and the metrics. It combines the
+ * delivery's own state (schedule, holds) with what the engine knows about its lane (`LaneWait`), so that all of them give the
+ * true reason.
  */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
@@ -29,77 +29,77 @@ export const waitReasons = [
 ] as const;
 export type WaitReason = (typeof waitReasons)[number];
 
-/** Who set what a mail waits for: the receiver by its answers, its DNS, the operator, we ourselves, or the sender. */
+/** The party that causes a wait: the receiver by its replies, its DNS, the operator, this server, or the sender. */
 export const settersOfWaits = ['receiver', 'dns', 'operator', 'us', 'sender'] as const;
 export type SetBy = (typeof settersOfWaits)[number];
 
-/** What mail on one way waits for; times in ms since the epoch. */
+/** The reason why mail of a lane waits; times in ms since the epoch. */
 export interface LaneWait {
   reason: WaitReason;
   /** A whole sentence. */
   message: string;
   since: number | null;
-  /** When it is looked at again, or null where that depends on something else. */
+  /** When the lane is tried again, or null if that depends on something else. */
   until: number | null;
   by: SetBy;
-  /** Nothing goes meanwhile; false where mail goes, but not all of it at once. */
+  /** True if nothing is sent meanwhile; false if mail is sent more slowly. */
   stops: boolean;
 }
 
 export interface Reason {
   reason: WaitReason;
   message: string;
-  /** Since when, or null where nobody knows. */
+  /** The start, or null if unknown. */
   since: string | null;
-  /** When it is looked at again, or null. */
+  /** The next try, or null. */
   until: string | null;
-  /** Who set it; null where nothing waits. */
+  /** The cause; null if nothing waits. */
   set_by: SetBy | null;
 }
 
-/** What is known around a delivery. */
-export interface Around {
+/** The surroundings of a delivery that explain its wait. */
+export interface WaitContext {
   held: Hold | null;
   now: number;
-  /** What mail on its way waits for, the most telling first. */
+  /** The waits of its lane, the most informative first. */
   waits: readonly LaneWait[];
 }
 
-export function reasonOf(delivery: DeliveryRow, { held, now, waits }: Around): Reason {
+export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContext): Reason {
   const { due_at: dueAt, status } = delivery;
-  if (dueAt === null) return told('finished', `It is finished: ${status}.`);
-  if (delivery.claim_epoch !== null) return told('being_sent', 'It is being sent now.');
-  // Mail that is held when its time comes keeps the status and gets another due time.
+  if (dueAt === null) return makeReason('finished', `It is finished: ${status}.`);
+  if (delivery.claim_epoch !== null) return makeReason('being_sent', 'It is being sent now.');
+  // Mail that is held when its time comes keeps its status and gets another due time.
   if (status === 'scheduled' && dueAt > now && delivery.held_by === null)
-    return told('scheduled', 'Its time of sending has not come.', { until: timeOf(dueAt), by: 'sender' });
+    return makeReason('scheduled', 'Its time of sending has not come yet.', { until: timeOf(dueAt), by: 'sender' });
   if (held !== null) {
     const by = held.setBy ?? 'operator';
-    return told('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
+    return makeReason('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
   }
   if (delivery.held_by !== null)
-    return told('held', 'What held it has ended; it goes on within half a minute.', { until: now, by: 'us' });
+    return makeReason('held', 'Its hold has ended; it will be sent within half a minute.', { until: now, by: 'us' });
   const [first] = waits;
   const outlasts = first?.stops === true && (first.until ?? Infinity) > dueAt;
   if (dueAt > now && !outlasts) return retryReason(delivery, dueAt, first);
-  if (first !== undefined) return told(first.reason, `${first.message}${lastAnswer(delivery)}`, first);
-  return told('queued', 'It is due and waits for its turn.', { by: 'us' });
+  if (first !== undefined) return makeReason(first.reason, `${first.message}${lastAnswer(delivery)}`, first);
+  return makeReason('queued', 'It is due and waits for its turn.', { by: 'us' });
 }
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
-  const also = wait?.stops === true ? ` Besides: ${wait.message}` : '';
+  const also = wait?.stops === true ? ` Also: ${wait.message}` : '';
   const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.${lastAnswer(delivery)}${also}`;
-  return told('waiting_for_retry', message, { until: timeOf(dueAt), by: 'receiver' });
+  return makeReason('waiting_for_retry', message, { until: timeOf(dueAt), by: 'receiver' });
 }
 
 function lastAnswer({ smtp_code: code, smtp_reply: reply }: DeliveryRow): string {
   if (reply === null) return '';
   const words = code === null || reply.startsWith(String(code)) ? reply : `${String(code)} ${reply}`;
-  return ` The last answer to it was: ${words}`;
+  return ` The last answer was: ${words}`;
 }
 
 const timeOf = (at: number): number | null => (at >= HELD_WITHOUT_END ? null : at);
 
-function told(
+function makeReason(
   reason: WaitReason,
   message: string,
   { since = null, until = null, by = null }: { since?: number | null; until?: number | null; by?: SetBy | null } = {},
@@ -107,11 +107,11 @@ function told(
   return { reason, message, since: rfc3339(since), until: rfc3339(until), set_by: by };
 }
 
-/** Of the way of a recipient's domain: what its mail waits for, and what of the operator's holds it. */
+/** Returns the waits of the lane for a recipient's domain, and the hold on the lane. */
 export type LaneFactsOf = (mail: {
   domain: string;
   account: string;
-  /** What the mail was marked with as held. */
+  /** The mark of the mail's hold. */
   mark?: string | null;
 }) => { waits: readonly LaneWait[]; held: Hold | null };
 
@@ -126,7 +126,7 @@ export interface Waiting extends Reason {
   status: DeliveryRow['status'];
 }
 
-/** What each recipient of a message waits for. */
+/** Explains for each recipient of a message why it waits. */
 export async function whyWaiting(
   { db, holdOf, laneFacts }: WhyDeps,
   message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,

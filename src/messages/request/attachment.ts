@@ -1,8 +1,8 @@
-/** Attachments of a send request: from base64 and a file name to the bytes and the type that go into the mail. */
+/** Reads the attachments of a send request: from base64 and a file name to the bytes and type of the mail. */
 import { Problem } from '../../base/problem.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 
-/** An attachment as it stands in the request, its members' patterns checked. */
+/** An attachment of the request, after the schema check. */
 export interface WireAttachment {
   filename: string;
   content: string;
@@ -11,7 +11,7 @@ export interface WireAttachment {
   disposition?: 'attachment' | 'inline' | null | undefined;
 }
 
-/** What attachments may be; the numbers are settings. */
+/** Limits of attachments; the numbers are settings. */
 export interface AttachmentLimits {
   /** Attachments in one message. */
   attachments: number;
@@ -19,16 +19,16 @@ export interface AttachmentLimits {
   blockedExtensions: readonly string[];
 }
 
-/** Mail systems refuse these because a double click runs them: the default of `limits.blockedExtensions`. */
+/** The default of `limits.blockedExtensions`: mail systems refuse them because a double click runs them. */
 export const blockedExtensions: readonly string[] = (
   'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 ' +
   'scr sct shb sys vb vbe vbs vhd vxd wsc wsf wsh'
 ).split(' ');
 
-/** Octets of a file name: what file systems take. */
+/** Octets of a file name, the limit of file systems. */
 export const LONGEST_FILENAME = 255;
 
-/** What business mail carries; anything else is application/octet-stream unless the caller says what it is. */
+/** Types by extension, for common files; anything else is application/octet-stream unless the caller gives a type. */
 const typeOfExtension: Readonly<Record<string, string>> = {
   '7z': 'application/x-7z-compressed',
   avif: 'image/avif',
@@ -75,7 +75,7 @@ const typeOfExtension: Readonly<Record<string, string>> = {
   zip: 'application/zip',
 };
 
-/** Decodes a request's attachments. Throws the first fault; `at` gives the field name of a member of the n-th one. */
+/** Decodes a request's attachments. Throws the first fault; `at` returns the field name of a member of the n-th one. */
 export function decodeAttachments(
   wire: readonly WireAttachment[],
   limits: AttachmentLimits,
@@ -125,8 +125,8 @@ const typeOf = (filename: string): string => {
 };
 
 /**
- * In lower case, without the dots and spaces behind it, which Windows drops when it saves (`a.EXE. ` runs as a.exe), and
- * without characters that nobody sees, such as a zero-width space: a program that drops them would save a.exe as well.
+ * Returns the extension in lower case. Dots and spaces at the end are ignored, because Windows drops them when it saves
+ * (`a.EXE. ` runs as a.exe), and so are invisible characters, because a program that drops them would save a.exe as well.
  */
 function extensionOf(filename: string): string | null {
   const shown = filename.replace(/[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu, '').replace(/[.\s]+$/, '');
@@ -137,13 +137,13 @@ function extensionOf(filename: string): string | null {
 const WHITESPACE = ['\n', '\r', ' ', '\t'] as const;
 
 /**
- * RFC 4648 section 4, padding required, white space tolerated. Node's decoder drops what it does not know and also takes
- * the URL alphabet; so the length of what came out is compared with what had to come out. That costs a fifth of what
- * a pattern over 40 MB does.
+ * Decodes base64 (RFC 4648 section 4): padding is required, white space is ignored. Node's decoder drops unknown characters and
+ * also takes the URL alphabet, so the length of the result is compared with the expected one. That costs a fifth of a pattern
+ * over 40 MB.
  */
 function decodeBase64(text: string, field: string): Buffer {
   const refuse = (why: string): Problem => new Problem('invalid_attachment', `\`${field}\` ${why}.`, { field });
-  if (/^\s{0,16}data:/i.test(text)) throw refuse('is a data URI: send only the base64 behind its comma');
+  if (/^\s{0,16}data:/i.test(text)) throw refuse('is a data URI: send only the base64 after its comma');
   let packed = text;
   for (const space of WHITESPACE) if (packed.includes(space)) packed = packed.replaceAll(space, '');
 
@@ -154,6 +154,6 @@ function decodeBase64(text: string, field: string): Buffer {
   const content = Buffer.from(packed, 'base64');
   const isAscii = Buffer.byteLength(packed) === packed.length;
   if (!isAscii || content.length !== (packed.length / 4) * 3 - padding)
-    throw refuse('has characters that are not base64');
+    throw refuse('has characters that are not base64: encode the file again');
   return content;
 }

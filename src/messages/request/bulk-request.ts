@@ -1,8 +1,8 @@
 /**
- * The bulk form of a send request: shared defaults, and one message for each entry of `recipients`.
+ * Checks the bulk form of a send request: shared defaults, and one message for each entry of `recipients`.
  *
- * What is wrong outside the entries refuses the request. What is wrong within an entry - be it its address or a
- * misspelt member - is that entry's own fault, which `on_error` decides about: a list with one bad line still goes out.
+ * A fault outside the entries refuses the request. A fault within an entry, such as its address or a misspelt member, belongs
+ * to that entry, and `on_error` decides about it: a list with one bad line is still sent.
  */
 import { check } from '../../base/check.ts';
 import { Problem } from '../../base/problem.ts';
@@ -14,10 +14,10 @@ import { partsOf, refuseLongLists } from './send-parts.ts';
 import type { Parts } from './send-parts.ts';
 import { BulkEntry, BulkShared } from './send-schema.ts';
 
-/** Entries between two breaths: small ones take 10 us each, refused ones 20 (a Problem records its stack). */
+/** Entries between two turns of the event loop: small ones take 10 us each, refused ones 20 (a Problem records its stack). */
 const ENTRIES_A_STEP = 25;
 
-/** Checks a bulk send, pausing (`yield`) every few entries. Throws the fault that refuses all of it. */
+/** Checks a bulk send and yields every few entries. Throws the fault that refuses all of it. */
 export function* bulkSteps(body: Readonly<Record<string, unknown>>, rules: SendRules): Generator<void, BulkDraft> {
   refuseSingleMembers(body);
   const wire = readShared(body, rules);
@@ -38,7 +38,7 @@ export function* bulkSteps(body: Readonly<Record<string, unknown>>, rules: SendR
   return { kind: 'bulk', onError: abort ? 'abort' : 'skip', allowDuplicates: seen === null, entries };
 }
 
-/** The problem to answer where no entry is left to send, or null. */
+/** Returns the problem of a request without a valid entry, or null. */
 function noValidRecipients(entries: readonly BulkEntryDraft[]): Problem | null {
   if (entries.some((entry) => entry.kind === 'ok')) return null;
   const first = entries.find((entry) => entry.kind === 'rejected');
@@ -49,7 +49,7 @@ function noValidRecipients(entries: readonly BulkEntryDraft[]): Problem | null {
   return new Problem('no_valid_recipients', why, { field: 'recipients' });
 }
 
-/** What the entries share; the content is null where each has to bring its own. */
+/** The shared members; the content is null if each entry must bring its own. */
 interface Shared {
   parts: Parts;
   content: SizedContent | null;
@@ -82,8 +82,8 @@ function entryDraft(
   seen: Set<string> | null,
   rules: SendRules,
 ): BulkEntryDraft {
-  const known = rules.refused?.get(index);
-  if (known !== undefined) return { kind: 'rejected', index, to: sentTo(entry), problem: known };
+  const refused = rules.refused?.get(index);
+  if (refused !== undefined) return { kind: 'rejected', index, to: sentTo(entry), problem: refused };
   try {
     const { draft, own } = readEntry(entry, `recipients[${String(index)}]`, shared, rules);
     if (seen !== null) refuseDouble(draft, seen, index);
@@ -96,13 +96,13 @@ function entryDraft(
 
 function readEntry(
   entry: unknown,
-  place: string,
+  field: string,
   shared: Shared,
   rules: SendRules,
 ): { draft: MessageDraft; own: string[] } {
-  const prefix = `${place}.`;
+  const prefix = `${field}.`;
   if (typeof entry === 'object' && entry !== null) refuseLongLists(entry as Record<string, unknown>, rules, prefix);
-  const own = partsOf(check(BulkEntry, entry, { prefix: place }), rules, prefix);
+  const own = partsOf(check(BulkEntry, entry, { prefix: field }), rules, prefix);
   const parts = mergeParts(shared.parts, own);
   const sameContent = own.body === null && own.autoText === null && own.attachments === null;
   const content = sameContent && shared.content !== null ? shared.content : contentOf(parts, prefix);
@@ -119,7 +119,7 @@ function refuseDouble(draft: MessageDraft, seen: Set<string>, index: number): vo
   seen.add(key);
 }
 
-/** The longest text that is given back to the caller as an entry's `to`. */
+/** Characters of an entry's `to` in the answer. */
 const LONGEST_TO = 1000;
 
 function sentTo(entry: unknown): string | null {

@@ -1,6 +1,6 @@
 /**
- * What other services call the members of a send request: Resend, Postmark, SendGrid and Mailgun. A request that was written for
- * one of them is told where its data goes here, instead of only that a member is not known.
+ * Names that Resend, Postmark, SendGrid and Mailgun give to the members of a send request. A request written for one of them
+ * gets a hint where its data belongs here, instead of only "unknown member".
  */
 import type { FaultNote } from '../../base/check.ts';
 
@@ -8,7 +8,7 @@ type Hints = NonNullable<FaultNote['hints']>;
 
 const meant = (name: string): string => `did you mean \`${name}\`?`;
 
-/** By the name in lower case without `-` and `_`; a name with a colon at its end stands for all that begin with it. */
+/** Hints by the name in lower case without `-` and `_`; a name that ends with a colon stands for all that begin with it. */
 export const messageHints: Hints = {
   scheduledat: meant('send_at'),
   delivertime: meant('send_at'),
@@ -55,7 +55,7 @@ export const messageHints: Hints = {
   'o:': 'options are members of their own: `tags`, `send_at`, `test`, `track_opens`, `track_clicks`.',
 };
 
-/** The same for attachments. */
+/** The same for members of attachments. */
 export const attachmentHints: Hints = {
   name: meant('filename'),
   path: 'files are not fetched from addresses: give their base64 as `content`.',
@@ -67,5 +67,5 @@ export const attachmentHints: Hints = {
   cid: meant('content_id'),
 };
 
-/** Said where a recipient has another type than it must have, or is several. */
+/** The hint for a `to` of the wrong type or with several addresses. */
 export const ONE_RECIPIENT = 'Several people go into `cc` and `bcc`, or into `recipients` for a mail each';

@@ -1,10 +1,13 @@
-/** Which headers a caller may set: every well-formed one but those that the service answers for (RFC 5322 section 3.6). */
+/**
+ * Checks the headers of a request: a caller may set every well-formed one except those that the service sets (RFC 5322 section
+ * 3.6).
+ */
 import { Problem } from '../../base/problem.ts';
 
-/** Headers of a message, its own and after merging. */
+/** Headers of one message, after merging. */
 export const MOST_HEADERS = 50;
 
-/** Ours to set, or set through a member of their own; in lower case. */
+/** Headers that the service sets, or that have a member of their own; in lower case. */
 const refusedNames: ReadonlySet<string> = new Set([
   'from',
   'to',
@@ -26,7 +29,7 @@ const refusedNames: ReadonlySet<string> = new Set([
 
 const refusedPrefixes = ['content-', 'arc-', 'resent-', 'x-posthorn-'] as const;
 
-/** The member of the request that does what such a header would. */
+/** The member that sets such a header. */
 const memberFor: ReadonlyMap<string, string> = new Map([
   ['from', 'from'],
   ['to', 'to'],
@@ -38,23 +41,27 @@ const memberFor: ReadonlyMap<string, string> = new Map([
 
 export type HeaderPair = readonly [name: string, value: string];
 
-/** The headers of a request as pairs, in order. `at` gives the field name of one of them. Throws the first fault. */
+/** Returns the headers as pairs, in order. `at` returns the field name of one. Throws the first fault. */
 export function checkHeaders(wire: Readonly<Record<string, string>>, at: (name: string) => string): HeaderPair[] {
   const seen = new Set<string>();
   return Object.entries(wire).map(([name, value]) => {
     const lower = name.toLowerCase();
     if (isRefused(lower)) throw notAllowed(lower, at(name));
     if (seen.has(lower)) {
-      throw new Problem('invalid_header', `\`${at(name)}\` is given twice: upper and lower case make no difference.`, {
-        field: at(name),
-      });
+      throw new Problem(
+        'invalid_header',
+        `\`${at(name)}\` is given twice: upper and lower case make no difference. Leave one out.`,
+        {
+          field: at(name),
+        },
+      );
     }
     seen.add(lower);
     return [name, value.toWellFormed()];
   });
 }
 
-/** A bulk entry's headers over the shared ones; names are compared without case, as the mail's readers do. */
+/** Merges an entry's headers over the shared ones; names are compared without case, as mail readers do. */
 export function mergeHeaders(shared: readonly HeaderPair[], own: readonly HeaderPair[]): readonly HeaderPair[] {
   if (own.length === 0) return shared;
   const merged = new Map<string, HeaderPair>();

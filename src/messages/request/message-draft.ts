@@ -1,4 +1,4 @@
-/** Puts a message's parts together: what must be there, what the parts may be in sum, how large the mail gets. */
+/** Builds a draft from its parts: required members, limits over several of them, and the size of the mail. */
 import { Problem } from '../../base/problem.ts';
 import { addressKey } from '../../mail/address.ts';
 import { encodedSize, textFromHtml, writeHead } from '../../mail/mime-write.ts';
@@ -8,16 +8,16 @@ import type { Parts } from './send-parts.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from './send-limits.ts';
 import { checkExpiry } from './send-time.ts';
 
-/** Keys and values of `metadata` together, in UTF-8. */
+/** Bytes of all keys and values of `metadata`, in UTF-8. */
 const METADATA_MOST_BYTES = 10 * 1024;
 
-/** A content and how many bytes it has in the mail at the most; counted once however many messages share it. */
+/** A content and its largest possible size in the mail; measured once however many messages share it. */
 export interface SizedContent {
   content: MessageContent;
   bytes: number;
 }
 
-/** The content that the parts give. Throws `missing_content` where there is neither html nor text. */
+/** Returns the content. Throws `missing_content` without html and text. */
 export function contentOf(parts: Parts, prefix: string): SizedContent {
   const { html, text } = parts.body ?? { html: null, text: null };
   if (html === null && text === null) {
@@ -30,7 +30,7 @@ export function contentOf(parts: Parts, prefix: string): SizedContent {
   return { content, bytes: mostBytes(content) };
 }
 
-/** Puts the draft together. Throws the first fault; `prefix` is where the message stands: `''` or `recipients[3].`. */
+/** Builds the draft. Throws the first fault; `prefix` is the place of the message: `''` or `recipients[3].`. */
 export function draftOf(
   parts: Parts,
   { content, bytes }: SizedContent,
@@ -59,14 +59,14 @@ export function draftOf(
     onSuppressed: parts.onSuppressed ?? 'accept',
     test: parts.test === false ? null : parts.test,
   };
-  refuseTooMany(draft, rules.limits.recipients, prefix);
+  checkCounts(draft, rules.limits.recipients, prefix);
   if (parts.metadata !== null) checkMetadata(parts.metadata, `${prefix}metadata`);
   if (draft.expiresAt !== null) checkExpiry(draft.expiresAt, sendAt ?? now, `${prefix}expires_at`);
   checkSize(draft, bytes, rules, prefix);
   return draft;
 }
 
-/** A bulk entry's parts over the shared ones: headers and metadata merge, tags add up, all else replaces. */
+/** Merges an entry's parts over the shared ones: headers and metadata merge, tags add up, all else replaces. */
 export function mergeParts(shared: Parts, own: Parts): Parts {
   return {
     from: own.from ?? shared.from,
@@ -78,9 +78,9 @@ export function mergeParts(shared: Parts, own: Parts): Parts {
     body: own.body ?? shared.body,
     autoText: own.autoText ?? shared.autoText,
     attachments: own.attachments ?? shared.attachments,
-    headers: both(shared.headers, own.headers, mergeHeaders),
-    tags: both(shared.tags, own.tags, (a, b) => [...new Set([...a, ...b])]),
-    metadata: both(shared.metadata, own.metadata, (a, b) => ({ ...a, ...b })),
+    headers: merged(shared.headers, own.headers, mergeHeaders),
+    tags: merged(shared.tags, own.tags, (a, b) => [...new Set([...a, ...b])]),
+    metadata: merged(shared.metadata, own.metadata, (a, b) => ({ ...a, ...b })),
     sendAt: own.sendAt ?? shared.sendAt,
     expiresAt: own.expiresAt ?? shared.expiresAt,
     stream: own.stream ?? shared.stream,
@@ -92,7 +92,7 @@ export function mergeParts(shared: Parts, own: Parts): Parts {
   };
 }
 
-const both = <T>(shared: T | null, own: T | null, merge: (shared: T, own: T) => T): T | null =>
+const merged = <T>(shared: T | null, own: T | null, merge: (shared: T, own: T) => T): T | null =>
   shared === null || own === null ? (own ?? shared) : merge(shared, own);
 
 function required<T>(value: T | null, field: string): T {
@@ -100,11 +100,11 @@ function required<T>(value: T | null, field: string): T {
   throw new Problem('missing_field', `\`${field}\` is missing.`, { field });
 }
 
-function refuseTooMany(draft: MessageDraft, mostRecipients: number, prefix: string): void {
+function checkCounts(draft: MessageDraft, mostRecipients: number, prefix: string): void {
   refuseOver(draft.tags.length, MOST_TAGS, `${prefix}tags`);
   refuseOver(draft.headers.length, MOST_HEADERS, `${prefix}headers`);
   if (draft.cc.length + draft.bcc.length < mostRecipients || distinct(draft) <= mostRecipients) return;
-  const why = `A message can have at most ${String(mostRecipients)} recipients, \`to\`, \`cc\` and \`bcc\` together.`;
+  const why = `A message can have at most ${String(mostRecipients)} recipients in \`to\`, \`cc\` and \`bcc\`.`;
   throw new Problem('too_many_recipients', why, {
     field: `${prefix}${draft.cc.length >= draft.bcc.length ? 'cc' : 'bcc'}`,
   });
@@ -130,24 +130,26 @@ function checkMetadata(metadata: Readonly<Record<string, string>>, field: string
   throw new Problem('invalid_field', `\`${field}\` must have at most ${why}.`, { field });
 }
 
-/** Bodies below this need no measuring: even if every byte becomes three, they are far from any sensible limit. */
+/** Bodies below this size are not measured: even if every byte becomes three, they are far below any sensible limit. */
 const SMALL_BODY = 64 * 1024;
 
-/** Encoded bytes at the most. A derived text part says less than its html, but is only derived where that decides. */
+/**
+ * Returns the largest possible encoded size. A derived text part is shorter than its html, and is derived only if that decides.
+ */
 function mostBytes(content: MessageContent): number {
   const { html, text, attachments, autoText } = content;
   const characters = (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
-  // Three bytes of UTF-8 at most a UTF-16 unit, three of quoted-printable a byte, and soft line breaks.
+  // A UTF-16 unit has at most three bytes of UTF-8, a byte at most three characters of quoted-printable, plus soft line breaks.
   if (attachments.length === 0 && characters < SMALL_BODY) return characters * 10 + 2000;
   return encodedSize(content) + (autoText ? encodedSize({ html: null, text: html, attachments: [] }) : 0);
 }
 
-/** What the service adds: Received and DKIM lines, ids, list headers. */
+/** Bytes that the service adds: Received and DKIM fields, ids, list headers. */
 const OWN_HEADERS = 4 * 1024;
-/** More than any header we accept: 50 fields, 50 recipients. */
+/** Larger than any header we accept: 50 fields, 50 recipients. */
 const LARGEST_HEAD = 2 * 1024 * 1024;
 
-/** The limit is checked by arithmetic, and exactly only near to it. */
+/** Throws `message_too_large`. The exact size is computed only near the limit. */
 function checkSize(draft: MessageDraft, contentBytes: number, rules: SendRules, prefix: string): void {
   const most = rules.limits.messageBytes;
   if (contentBytes + LARGEST_HEAD <= most) return;
@@ -157,7 +159,7 @@ function checkSize(draft: MessageDraft, contentBytes: number, rules: SendRules, 
     OWN_HEADERS;
   if (contentBytes + head <= most || exactBytes(content) + head <= most) return;
   const part = content.attachments.length > 0 ? 'attachments' : content.html !== null ? 'html' : 'text';
-  const why = `The encoded message would be larger than ${String(most)} bytes.`;
+  const why = `The encoded message would be larger than ${String(most)} bytes. Send less, or a link.`;
   throw new Problem('message_too_large', why, { field: prefix + part });
 }
 

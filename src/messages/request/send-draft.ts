@@ -1,4 +1,4 @@
-/** What a checked send request comes to: a draft for each message, with nothing left to doubt but what the database knows. */
+/** The result of checking a send request: a draft for each message. Only checks that need the database remain. */
 import type { Problem } from '../../base/problem.ts';
 import type { Mailbox } from '../../mail/address.ts';
 import type { MimeContent } from '../../mail/mime-write.ts';
@@ -8,36 +8,36 @@ import type { SimulatedOutcome } from './send-schema.ts';
 import type { ContentSource } from '../store/stored-content.ts';
 import type { Unsubscribe } from './unsubscribe.ts';
 
-/** What a check needs to know beside the request. */
+/** The circumstances of a check. */
 export interface SendRules {
   /** Milliseconds since the epoch. */
   now: number;
-  /** Whether local parts may have other than ASCII characters. */
+  /** True if local parts may have non-ASCII characters. */
   smtputf8: boolean;
   limits: SendLimits;
-  /** Entries of a bulk send that are refused already, by their index. */
+  /** Entries of a bulk send that are already refused, by their index. */
   refused?: ReadonlyMap<number, Problem>;
 }
 
 /**
- * What a mail says. Bulk entries that override nothing of it have the very same object, so it can be stored once:
- * compare by identity.
+ * The content of a mail. Bulk entries that override nothing of it share the same object, so that it is stored once: compare by
+ * identity.
  */
 export interface MessageContent extends MimeContent {
-  /** Whether a text part is to be derived from the html. */
+  /** True if a text part is derived from the html. */
   autoText: boolean;
 }
 
-/** A mail that was submitted whole. */
+/** A complete mail, submitted by SMTP. */
 export interface MessageSource {
-  /** The message's id, which its own header names already. */
+  /** The message's id, which its header contains already. */
   id: string;
   rfcMessageId: string;
-  /** Header and body as they are sent, but for DKIM. */
+  /** Header and body as they are sent, without DKIM signatures. */
   bytes: Buffer;
-  /** The envelope's recipients with the field of the header that names them; the message's status is that of the first. */
+  /** The envelope's recipients with the header field that names them; the first one gives the message its status. */
   recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];
-  /** Who gets a notice where it fails in the end, or null. */
+  /** The address for a failure notice, or null. */
   noticeTo: string | null;
 }
 
@@ -50,52 +50,52 @@ export interface MessageDraft {
   replyTo: readonly Mailbox[];
   subject: string;
   content: MessageContent;
-  /** The version of a template that it was rendered from. */
+  /** The version of the template that it was rendered from. */
   template?: { id: string; version: number };
-  /** What its body was rendered from, in a bulk send. */
+  /** The source of its body, in a bulk send. */
   renderedFrom?: ContentSource;
-  /** Mail that was submitted whole: sent as it is, and the members above only say what stands in it. */
+  /** A complete mail, sent unchanged; the members above only describe it. */
   source?: MessageSource;
-  /** RFC 8689: true for REQUIRETLS, false for `TLS-Required: No` in a submitted mail; where it is absent the headers say. */
+  /** RFC 8689: true for REQUIRETLS, false for `TLS-Required: No` in a submitted mail; if absent, the headers decide. */
   requireTls?: boolean | null;
   headers: readonly HeaderPair[];
   tags: readonly string[];
   metadata: Readonly<Record<string, string>>;
-  /** Milliseconds since the epoch, in the future; null is now. */
+  /** Milliseconds since the epoch, in the future; null means now. */
   sendAt: number | null;
-  /** Milliseconds since the epoch, after the time of sending; null is the service's own limit. */
+  /** Milliseconds since the epoch, after the time of sending; null means the service's own limit. */
   expiresAt: number | null;
-  /** A well-formed slug, which need not exist; null is the default stream. */
+  /** A well-formed slug, which need not exist; null means the default stream. */
   stream: string | null;
-  /** Null is: as the domain says, then the account. */
+  /** Null means the setting of the domain, then of the account. */
   trackOpens: boolean | null;
   trackClicks: boolean | null;
-  /** Null is: as the type of the stream says. */
+  /** Null means the default for the type of the stream. */
   unsubscribe: Unsubscribe | false | null;
   onSuppressed: 'accept' | 'reject';
-  /** Whether the caller wants the send simulated, and to what it comes (null: as the recipient's address says). */
+  /** Set for a simulated send, with its outcome (null: the recipient's address decides). */
   test: { outcome: SimulatedOutcome | null } | null;
 }
 
-/** The single form. */
+/** The draft of the single form. */
 export interface SingleDraft {
   kind: 'single';
   draft: MessageDraft;
 }
 
-/** An entry of the bulk form: a message, or why it is none. */
+/** One entry of the bulk form: a message, or the problem that refuses it. */
 export type BulkEntryDraft =
-  /** `own`: which members with a fault that refuses the whole request are its own, not the shared ones. */
+  /** `own`: the members of the entry that override shared ones and could refuse it. */
   | { kind: 'ok'; index: number; draft: MessageDraft; own?: readonly string[] }
-  /** `to` as it was sent (null where that was no string), for the answer. */
+  /** `to` as it was sent, for the answer; null if it was not a string. */
   | { kind: 'rejected'; index: number; to: string | null; problem: Problem };
 
-/** The bulk form. At least one entry is ok; with `onError: 'abort'` all are. */
+/** The draft of the bulk form. At least one entry is ok; with `onError: 'abort'` all are. */
 export interface BulkDraft {
   kind: 'bulk';
   onError: 'skip' | 'abort';
   allowDuplicates: boolean;
-  /** In the order of the request, one for each entry. */
+  /** One for each entry, in the order of the request. */
   entries: BulkEntryDraft[];
 }
 

@@ -1,9 +1,9 @@
-/** How much a send request may hold. */
+/** Limits of a send request. */
 import { blockedExtensions } from './attachment.ts';
 
 /** Limits of a send request that are settings (`limits.*`). */
 export interface SendLimits {
-  /** Distinct recipients of one message, `to`, `cc` and `bcc` together. */
+  /** Different addresses in `to`, `cc` and `bcc` of one message. */
   recipients: number;
   /** Entries of a bulk send. */
   bulkRecipients: number;
@@ -19,7 +19,7 @@ export interface SendLimits {
   blockedExtensions: readonly string[];
 }
 
-/** The limits as the contract has them. */
+/** The default limits. */
 export const defaultLimits: SendLimits = {
   recipients: 50,
   bulkRecipients: 1000,

@@ -1,6 +1,6 @@
 /**
- * The parts of one message, each checked by itself: what a single request, the shared part of a bulk send or one of
- * its entries gives. What needs several parts at once is checked when a draft is put together (send-request.ts).
+ * Checks the members of one message one by one: of a single request, of the shared part of a bulk send, or of an entry. Rules
+ * over several members are checked when the draft is built (message-draft.ts).
  */
 import type { z } from 'zod';
 
@@ -19,7 +19,7 @@ import type { SendRules } from './send-draft.ts';
 import { checkSendAt, checkTime } from './send-time.ts';
 import { checkUnsubscribe, type Unsubscribe } from './unsubscribe.ts';
 
-/** Null is: not given. */
+/** The checked members of one message; null means not given. */
 export interface Parts {
   from: Mailbox | null;
   to: Mailbox | null;
@@ -27,30 +27,30 @@ export interface Parts {
   bcc: readonly Mailbox[] | null;
   replyTo: readonly Mailbox[] | null;
   subject: string | null;
-  /** One group: giving either of them replaces both. */
+  /** Html and text are one group: giving one of them replaces both. */
   body: { html: string | null; text: string | null } | null;
   autoText: boolean | null;
   attachments: readonly Attachment[] | null;
   headers: readonly HeaderPair[] | null;
   tags: readonly string[] | null;
   metadata: Readonly<Record<string, string>> | null;
-  /** May lie a little in the past: that is now. */
+  /** May be slightly in the past, which means now. */
   sendAt: number | null;
   expiresAt: number | null;
   stream: string | null;
   trackOpens: boolean | null;
   trackClicks: boolean | null;
-  /** False is: off, whatever the stream's default. */
+  /** False means off, whatever the stream's default is. */
   unsubscribe: Unsubscribe | false | null;
   onSuppressed: 'accept' | 'reject' | null;
   /** False overrides a shared default, null does not. */
   test: { outcome: SimulatedOutcome | null } | false | null;
 }
 
-/** A message as it stands in a request, its members' types and patterns checked. */
+/** A message of a request, after the schema check. */
 export type WireMessage = Omit<z.infer<typeof BulkEntry>, 'to'> & { to?: string | null | undefined };
 
-/** Checks a message's members one by one, in declared order. `prefix` is where they stand: `''` or `recipients[3].`. */
+/** Checks the members in declared order. `prefix` is their place: `''` or `recipients[3].`. */
 export function partsOf(wire: WireMessage, rules: SendRules, prefix: string): Parts {
   return {
     from: mailboxOf(wire.from, rules, `${prefix}from`, 'invalid_sender'),
@@ -77,8 +77,8 @@ export function partsOf(wire: WireMessage, rules: SendRules, prefix: string): Pa
 }
 
 /**
- * Refuses lists that are too long before any of their entries is looked at: a request may hold a hundred thousand of
- * them. Copies are counted as distinct addresses later; four times their limit leaves room for doubles.
+ * Refuses lists that are too long before their entries are read: a request can hold a hundred thousand. Copies are counted as
+ * different addresses later; four times their limit leaves room for doubles.
  */
 export function refuseLongLists(body: Readonly<Record<string, unknown>>, rules: SendRules, prefix: string): void {
   const copies = 4 * rules.limits.recipients;
@@ -93,7 +93,7 @@ export function refuseLongLists(body: Readonly<Record<string, unknown>>, rules: 
 
 function refuseLong(value: unknown, most: number, code: ProblemCode, field: string): void {
   if (typeof value !== 'object' || value === null) return;
-  // Zod passes over a member of this name, and an object could lose it on its way into the database.
+  // Zod ignores a member of this name, and an object could lose it on its way into the database.
   if (Object.hasOwn(value, '__proto__')) {
     throw new Problem('invalid_field', `\`${field}\` cannot have a member \`__proto__\`.`, {
       field: `${field}.__proto__`,
@@ -104,7 +104,7 @@ function refuseLong(value: unknown, most: number, code: ProblemCode, field: stri
   throw new Problem(code, `\`${field}\` must have at most ${String(most)} entries.`, { field });
 }
 
-/** Addresses in one text, as a header has them. */
+/** Several addresses in one text, as in a header. */
 const SEVERAL = /@[^,;@]{1,255}[,;][^@]{0,255}@/;
 
 function mailboxOf(
@@ -144,10 +144,10 @@ function bodyOf(wire: WireMessage, rules: SendRules, prefix: string): Parts['bod
   };
 }
 
-/** An empty body is none. */
+/** Returns the body, or null for an empty one. */
 function bodyText(text: string | null | undefined, most: number, field: string): string | null {
   if (text == null || text === '') return null;
-  // A UTF-16 unit is at most three bytes: most texts need not be measured.
+  // A UTF-16 unit has at most three bytes, so most texts need no measuring.
   if (text.length * 3 > most && Buffer.byteLength(text) > most) {
     throw new Problem('field_too_long', `\`${field}\` must have at most ${String(most)} bytes.`, { field });
   }

@@ -1,13 +1,13 @@
 /**
- * What a send request may be: from the body of `POST /v1/messages` to drafts of messages, or the first fault.
+ * Turns the body of `POST /v1/messages` into drafts, or throws the first fault.
  *
- *   refuseLongLists   no list longer than its limit
+ *   refuseLongLists   no list is longer than its limit
  *   check             the schema: names, types, patterns (send-schema.ts)
  *   partsOf           each member by itself: addresses, headers, attachments, times (send-parts.ts)
- *   draftOf           what needs several: required ones, counts, sizes
+ *   draftOf           rules over several members: required ones, counts, sizes (message-draft.ts)
  *
- * A bulk send goes the same way once for what its entries share and once for each entry (bulk-request.ts). What only
- * the database knows - domains, streams, suppressions - is the business of accept.ts.
+ * A bulk send takes these steps once for its shared members and once for each entry (bulk-request.ts). Checks that need the
+ * database (domains, streams, suppressions) are in accept.ts.
  */
 import { check } from '../../base/check.ts';
 import { bulkSteps } from './bulk-request.ts';
@@ -28,22 +28,24 @@ export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRu
   }
 }
 
-/** As `checkSend`, but a bulk send waits for `breathe` every millisecond or so: 1,000 entries must not hold up others. */
+/**
+ * Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `yieldToEventLoop`.
+ */
 export async function checkSendGently(
   body: Readonly<Record<string, unknown>>,
   rules: SendRules,
-  breathe: () => Promise<void>,
+  yieldToEventLoop: () => Promise<void>,
 ): Promise<SendDraft> {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
-    await breathe();
+    await yieldToEventLoop();
   }
 }
 
-/** `recipients` tells the forms apart; an optional null is absent here as anywhere. */
+/** Returns true for the bulk form, which has `recipients`; null counts as absent. */
 const isBulk = (body: Readonly<Record<string, unknown>>): boolean => body['recipients'] != null;
 
 function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules): SingleDraft {

@@ -1,9 +1,9 @@
 /**
- * The send request's members: one schema that checks, types and documents them.
+ * The members of a send request: one schema that checks, types and documents them.
  *
- * What stands here needs no more than the value itself. Rules about addresses, bytes, times and several members at
- * once are in send-request.ts and its neighbours; limits that are settings are only documented here (`meta`) and
- * enforced there, so that the schemas can be made once.
+ * The schema has only the rules about a single value. Rules about addresses, bytes, times and several members are in
+ * send-parts.ts and message-draft.ts; limits that are settings are only documented here (`meta`) and enforced there, so that
+ * the schemas are built once.
  */
 import { z } from 'zod';
 
@@ -14,13 +14,13 @@ import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts
 import { MOST_HEADERS } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
 import type { SendLimits } from './send-limits.ts';
-import { templateMembers } from './templated-send.ts';
+import { templateMembers } from './template-members.ts';
 
-/** What a simulated send can come to. */
+/** The outcomes that a simulated send can have. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
 export type SimulatedOutcome = (typeof simulatedOutcomes)[number];
 
-/** Up to `most` characters as JSON Schema counts them: code points, not UTF-16 units. */
+/** A string of at most `most` characters, counted as in JSON Schema: code points, not UTF-16 units. */
 function characters(most: number, note: FaultNote = {}): z.ZodString {
   const says = `must have at most ${String(most)} characters`;
   return z
@@ -32,13 +32,13 @@ function characters(most: number, note: FaultNote = {}): z.ZodString {
     .meta({ maxLength: most });
 }
 
-/** The address format rule is checked by the parser; 1,000 characters leave room for a display name. */
+/** The address parser checks the format; 1,000 characters leave room for a display name. */
 const address = (description: string): z.ZodString => z.string().meta({ minLength: 3, maxLength: 1000, description });
 
 const addresses = (most: number): z.ZodUnion<[z.ZodString, z.ZodArray<z.ZodString>]> =>
   z.union([address('One mailbox.'), z.array(address('One mailbox.')).meta({ maxItems: most })]);
 
-/** Templates and variables are rendered before a request is checked (templated-send.ts): what still has them came another way. */
+/** Templates are rendered before this check (templated-send.ts): a request that still has these members came from elsewhere. */
 const rendered = z
   .null()
   .register(faults, { unavailable: true, says: 'cannot be used here' })
@@ -54,11 +54,11 @@ const renderedMembers = {
 } satisfies Record<keyof typeof templateMembers, z.ZodType>;
 
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
-/** The tab is white space in a header; other control characters have no business there. */
+/** A header value may have tabs, but no other control characters. */
 const HEADER_VALUE = /^[\t\P{Cc}]*$/u;
 const FILENAME = /^[^/\\\p{Cc}]+$/u;
 const NO_NUL = /^[^\0]*$/;
-/** RFC 2045 section 5.1; a quoted value is printable ASCII. */
+/** A content type (RFC 2045 section 5.1); a quoted value is printable ASCII. */
 const CONTENT_TYPE =
   /^[!#$%&'*+.^_`|~A-Za-z0-9-]{1,127}\/[!#$%&'*+.^_`|~A-Za-z0-9-]{1,127}(?:[ \t]*;[ \t]*[!#$%&'*+.^_`|~A-Za-z0-9-]+=(?:[!#$%&'*+.^_`|~A-Za-z0-9-]+|"(?:[\t !#-[\]-~]|\\[\t -~])*"))*$/;
 
@@ -182,7 +182,7 @@ const unsubscribe = z
   .nullish()
   .describe('Write List-Unsubscribe. Default: true on a stream of type broadcast, else false.');
 
-/** The members every form shares. `from` and `subject` are required in the single form and can be defaults in the bulk form. */
+/** The members of every form. `from` and `subject` are required in the single form and can be defaults in the bulk form. */
 const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) => ({
   html: z
     .string()
@@ -236,7 +236,7 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
     .describe('The whole way without SMTP; always on for test keys. Default: false.'),
 });
 
-/** The schemas with these limits in their documentation. */
+/** Returns the schemas with these limits in their documentation. */
 export const sendSchemas = (limits: SendLimits) => schemasWith(limits, templateMembers);
 
 function schemasWith<T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) {
@@ -294,9 +294,9 @@ const schemas = schemasWith(defaultLimits, renderedMembers);
 
 /** The single form of `POST /v1/messages`. */
 export const SingleMessage = schemas.SingleMessage;
-/** The bulk form of `POST /v1/messages`: told from the single form by `recipients`. */
+/** The bulk form of `POST /v1/messages`, which has `recipients`. */
 export const BulkMessage = schemas.BulkMessage;
 /** An entry of the bulk form's `recipients`. */
 export const BulkEntry = schemas.BulkEntry;
-/** The bulk form with its entries unread: each of them is checked by itself. */
+/** The bulk form with unchecked entries: each of them is checked by itself. */
 export const BulkShared = schemas.BulkShared;

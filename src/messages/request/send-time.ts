@@ -1,4 +1,4 @@
-/** When a message may go out and when it is given up: RFC 3339 times of a send request. */
+/** Checks the times of a send request (RFC 3339): when a message is sent and when it is given up. */
 import { Problem } from '../../base/problem.ts';
 
 const MINUTE = 60_000;
@@ -6,21 +6,21 @@ const DAY = 24 * 60 * MINUTE;
 
 /** How far ahead a message can be scheduled. */
 const SEND_AT_MOST_AHEAD = 30 * DAY;
-/** Clocks differ and requests wait: this much in the past still means now. */
+/** Clocks differ and requests wait: a time this far in the past still means now. */
 const SEND_AT_MOST_PAST = 5 * MINUTE;
-/** How long after its sending time a message may wait for a receiver at the most. */
+/** How long after its sending time a message may expire at the latest. */
 const EXPIRES_MOST_AFTER = 7 * DAY;
 
 const RFC3339 = /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$/;
 
-/** Milliseconds since the epoch of an RFC 3339 time with offset, or null where the text is none (31 February included). */
+/** Returns an RFC 3339 time with offset in ms since the epoch, or null for any other text (31 February included). */
 export function parseTime(text: string): number | null {
   if (text.length > 40) return null;
   const match = RFC3339.exec(text);
   if (match === null) return null;
   const part = (index: number): number => Number(match[index] ?? 0);
   const [year, month, day, hour, minute, second] = [part(1), part(2), part(3), part(4), part(5), part(6)];
-  // RFC 3339 section 5.6: 60 is a leap second; it counts as the second after.
+  // RFC 3339 section 5.6: second 60 is a leap second; it counts as the second after.
   if (hour > 23 || minute > 59 || second > 60 || part(9) > 23 || part(10) > 59) return null;
   const start = new Date(0);
   start.setUTCFullYear(year, month - 1, day);
@@ -30,7 +30,7 @@ export function parseTime(text: string): number | null {
   return start.getTime() + (hour * 60 + minute) * MINUTE + second * 1000 + milliseconds - offset;
 }
 
-/** The time of `send_at`, which may lie slightly in the past. */
+/** Returns the time of `send_at`, which may be slightly in the past. */
 export function checkSendAt(text: string, now: number, field: string): number {
   const refuse = (why: string): Problem => new Problem('invalid_send_at', `\`${field}\` ${why}.`, { field });
   const at = parseTime(text);
@@ -47,7 +47,7 @@ export function checkExpiry(at: number, start: number, field: string): void {
   throw new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
 }
 
-/** The time of `expires_at`. */
+/** Returns the time of `expires_at`. */
 export function checkTime(text: string, field: string): number {
   const at = parseTime(text);
   if (at !== null) return at;

@@ -1,4 +1,4 @@
-/** A message as a draft once more, from what is stored of it: for sending it again. */
+/** Makes a draft of a stored message, to send it again. */
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Mailbox } from '../../mail/address.ts';
@@ -10,13 +10,13 @@ import { attachmentsOf, contentOf } from '../store/message-store.ts';
 import type { MessageDraft } from './send-request.ts';
 import { storedUnsubscribe } from './unsubscribe.ts';
 
-/** The whole message, to all its recipients. Throws `invalid_state` where its content is not stored any more. */
+/** Returns the whole message, to all its recipients. Throws `invalid_state` if its content is deleted. */
 export async function storedDraft(db: Pick<Database, 'reader'>, row: MessageRow, now: number): Promise<MessageDraft> {
   const content = await contentOf(db.reader, row.content_id);
   const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
   if (content === undefined || (isEmpty && content.raw === null))
-    throw new Problem('invalid_state', 'The content of this message is not stored any more.');
-  const whole = content.raw === null ? {} : await sourceOf(db.reader, row, content.raw, now);
+    throw new Problem('invalid_state', 'The content of this message is deleted, so it cannot be sent again.');
+  const submitted = content.raw === null ? {} : await sourceOf(db.reader, row, content.raw, now);
   const files = await attachmentsOf(db.reader, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
@@ -48,12 +48,12 @@ export async function storedDraft(db: Pick<Database, 'reader'>, row: MessageRow,
     unsubscribe: storedUnsubscribe(row) ?? false,
     onSuppressed: 'accept',
     test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
-    ...whole,
+    ...submitted,
     ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
   };
 }
 
-/** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */
+/** Returns the source of a mail that was submitted by SMTP: unchanged, but with the id of the new message. */
 async function sourceOf(
   read: Database['reader'],
   row: MessageRow,
@@ -76,8 +76,8 @@ function mailbox([name, address]: StoredMailbox): Mailbox {
   return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
 }
 
-/** Of these recipients only, in the same order. The first of those in `To` leads; where there is none of those, the first of all. */
-export function narrowed(draft: MessageDraft, addresses: ReadonlySet<string>): MessageDraft {
+/** Returns the draft with only these recipients, in the same order. The first in `To` leads; without one, the first of all. */
+export function withRecipients(draft: MessageDraft, addresses: ReadonlySet<string>): MessageDraft {
   const isMeant = ({ address }: { address: string }): boolean => addresses.has(address);
   const cc = draft.cc.filter(isMeant);
   const bcc = draft.bcc.filter(isMeant);

@@ -1,25 +1,25 @@
-/** What of a mail is tracked where the send itself says nothing: as its domain says, then its account, else nothing. */
+/** The tracking of mail that does not set it: the domain's setting, else the account's, else none. */
 import type { AccountTracking } from '../../accounts/settings-store.ts';
 import type { DomainDirectory } from '../../domains/domain-directory.ts';
 
 export interface TrackingRule {
   opens: boolean;
   clicks: boolean;
-  /** Address that links begin with, without a slash at its end. */
+  /** Address that links begin with, without a final slash. */
   base: string;
 }
 
 export interface TrackingRuleDeps {
   accounts: AccountTracking;
   directory: Pick<DomainDirectory, 'findOf'>;
-  /** Where the links of a domain lead to: its own tracking host, or the address of the installation. */
+  /** Returns where the links of a domain lead: its own tracking host, or the address of the installation. */
   baseOf: (domain: { tracking_host: string | null } | null) => string;
 }
 
-/** Asked for every message: all of it comes from memory nearly always. */
+/** Asked for every message: nearly all answers come from memory. */
 export function createTrackingRule({ accounts, directory, baseOf }: TrackingRuleDeps) {
   return async (accountId: string, domainName: string): Promise<TrackingRule> => {
-    // Test keys and the simulator send from domains of others.
+    // Test keys and the simulator may send from domains that are not the account's.
     const domain = await directory.findOf(accountId, domainName);
     const account = await accounts.of(accountId);
     return {

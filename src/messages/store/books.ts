@@ -1,6 +1,6 @@
 /**
- * The books: every acceptance and every change of status posts to counters in its own transaction. The check compares the
- * counters with the rows, and both with what only a working engine can have made: accepted attempts and the due index.
+ * The books: every acceptance and every change of status adds to counters in its own transaction. This check compares the
+ * counters with the rows, and both with accepted attempts and the due index.
  */
 import type { Knex } from 'knex';
 import { deliveryStatuses, type DeliveryStatus } from '../../storage/tables.ts';
@@ -9,9 +9,9 @@ import { PURGED_ATTEMPTS } from './purge-messages.ts';
 
 export interface BookLine {
   status: DeliveryStatus;
-  /** By the counters: recipients that came to this status less those that left it. */
+  /** Recipients by the counters: those that got this status less those that left it. */
   counted: number;
-  /** By the rows. */
+  /** Recipients by the rows. */
   found: number;
 }
 
@@ -19,11 +19,14 @@ export interface Books {
   balanced: boolean;
   accepted: number;
   lines: BookLine[];
-  /** What does not fit, in words. */
+  /** The differences, in words. */
   faults: string[];
 }
 
-/** Reads everything in one snapshot. A full count: seconds on a million rows, for `doctor` and tests, not for a page. */
+/**
+ * Checks the books in one snapshot. It counts everything: seconds for a million rows, so it is for `doctor` and tests, not for
+ * a page.
+ */
 export function balance(read: Knex): Promise<Books> {
   return read.transaction(async (snapshot) => {
     const counters = await sums(snapshot);

@@ -1,4 +1,4 @@
-/** What stands in the rows of a mail that nothing has happened to: no event, no attempt. */
+/** The initial columns of a message without an event and of a delivery without an attempt. */
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 
 export const UNTOUCHED_MESSAGE = {

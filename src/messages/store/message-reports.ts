@@ -1,22 +1,25 @@
-/** The mails that came back for a message: bounces, notices of delay, complaints, answers. Kept as they came, for a time. */
+/**
+ * Reports: mails that came back for a message, such as bounces, notices of delay, complaints and answers. The raw mail is
+ * stored for a time.
+ */
 import type { Knex } from 'knex';
+import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
-import { timestamp } from './message.ts';
 
 export interface ReportRecord {
   object: 'report';
   id: string;
-  /** What it was taken for; null while it has not been read. */
+  /** The kind that was recognized; null while it is unread. */
   kind: string | null;
   received_at: string;
-  /** The recipient of the message that it is about. */
+  /** The recipient that the report is about. */
   recipient: string;
-  /** Its envelope sender; empty for the null sender, as bounces have it. */
+  /** The envelope sender; empty for the null sender, as in bounces. */
   sender: string;
-  /** Bytes that came, of which only the beginning is kept. */
+  /** Bytes of the mail; only the beginning is stored. */
   size: number;
-  /** False: it names the message and proves nothing, so it has changed nothing. */
+  /** False if it names the message without a proof; then it has changed nothing. */
   verified: boolean;
 }
 
@@ -26,7 +29,7 @@ type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender
   recipient: DeliveryRow['address'];
 };
 
-/** The first hundred, oldest first. Anybody whose mail host answers can make more. */
+/** Returns the first hundred reports, oldest first: a mail host that answers could send any number. */
 export async function reportsOf(read: Knex, messageId: string): Promise<ReportRecord[]> {
   const rows = await read('reports as r')
     .join('deliveries as d', 'd.id', 'r.delivery_id')
@@ -45,12 +48,12 @@ export async function reportsOf(read: Knex, messageId: string): Promise<ReportRe
   return rows.map(({ state, ...row }) => ({
     object: 'report',
     ...row,
-    received_at: timestamp(row.received_at),
+    received_at: rfc3339(row.received_at),
     verified: state !== 'unverified',
   }));
 }
 
-/** The mail as it came, or null where no such report belongs to the message. */
+/** Returns the raw mail, or null if the message has no such report. */
 export async function rawReport(db: Connection, messageId: string, id: string): Promise<Buffer | null> {
   const [row] = await db.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ? AND message_id = ?', [
     id,

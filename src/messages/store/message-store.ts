@@ -1,5 +1,6 @@
-/** Reading a message with what belongs to it; lists of messages are message-list.ts. */
+/** Reads a message with its recipients, attempts and content; lists of messages are in messages/list/. */
 import type { Knex } from 'knex';
+import { rfc3339 } from '../../base/rfc3339.ts';
 import type {
   AttachmentRow,
   AttemptRow,
@@ -8,16 +9,15 @@ import type {
   DeliveryStatus,
   MessageRow,
 } from '../../storage/tables.ts';
-import { timestamp } from './message.ts';
 import { bodyOf } from './stored-content.ts';
 
-/** Whose mail somebody may see and change: that of an account, or only what of it is simulated (for test keys). */
+/** The mail that a caller may see and change: of an account, or only its simulated mail (for test keys). */
 export interface MailReach {
   accountId: string;
   onlyTest: boolean;
 }
 
-/** A message within reach, or undefined. */
+/** Returns a message within reach, or undefined. */
 export function findMessage(
   read: Knex,
   { accountId, onlyTest }: MailReach,
@@ -27,12 +27,12 @@ export function findMessage(
   return read('messages').where(own).first() as Promise<MessageRow | undefined>;
 }
 
-/** A message whoever it belongs to: for the operator. */
+/** Returns a message of any account, for the operator. */
 export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | undefined> {
   return read('messages').where({ id }).first() as Promise<MessageRow | undefined>;
 }
 
-/** How many recipients and attempts a message shows. */
+/** Recipients, and attempts, that a message shows. */
 const SHOWN = 20;
 
 export interface RecipientRecord {
@@ -51,7 +51,7 @@ export interface RecipientRecord {
   } | null;
 }
 
-/** The recipients, `to` first. */
+/** Returns the recipients, `to` first. */
 export async function recipientsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<RecipientRecord[]> {
   const rows = (await read('deliveries').where({ message_id: messageId }).orderBy('id').limit(limit)) as DeliveryRow[];
   return rows.map(recipientRecord);
@@ -63,7 +63,7 @@ function recipientRecord(row: DeliveryRow): RecipientRecord {
     email: row.address,
     type: row.type,
     status: row.status,
-    status_at: timestamp(row.status_at),
+    status_at: rfc3339(row.status_at),
     attempt_count: row.attempt_count,
     next_attempt_at: nextAttemptAt(row),
     smtp: answered
@@ -72,9 +72,9 @@ function recipientRecord(row: DeliveryRow): RecipientRecord {
   };
 }
 
-/** Null while it is being tried, and while it is held: then what holds it decides (messages/delivery/why.ts). */
+/** Returns the time of the next attempt; null during an attempt and while the delivery is held (see delivery/why.ts). */
 export const nextAttemptAt = (row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'held_by'>): string | null =>
-  row.claim_epoch !== null || row.held_by !== null ? null : timestamp(row.due_at);
+  row.claim_epoch !== null || row.held_by !== null ? null : rfc3339(row.due_at);
 
 export interface AttemptRecord {
   object: 'attempt';
@@ -97,7 +97,7 @@ export interface AttemptRecord {
   next_attempt_at: string | null;
 }
 
-/** The last attempts, oldest first. */
+/** Returns the last attempts, oldest first. */
 export async function attemptsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<AttemptRecord[]> {
   const rows = (await read('attempts as a')
     .join('deliveries as d', 'd.id', 'a.delivery_id')
@@ -116,8 +116,8 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
     id: row.id,
     recipient: row.address,
     number: row.number,
-    started_at: timestamp(row.started_at),
-    ended_at: timestamp(row.ended_at),
+    started_at: rfc3339(row.started_at),
+    ended_at: rfc3339(row.ended_at),
     mx: row.mx,
     ip: row.ip,
     source: row.source,
@@ -129,11 +129,11 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
     smtp_reply: row.smtp_reply,
     class: row.class,
     reason: row.reason,
-    next_attempt_at: timestamp(row.next_attempt_at),
+    next_attempt_at: rfc3339(row.next_attempt_at),
   };
 }
 
-/** The stored body of a message. */
+/** Returns the stored content of a message. */
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
   const row: (ContentRow & { base_html: string | null; base_text: string | null }) | undefined = await read(
     'contents as c',
@@ -146,7 +146,7 @@ export async function contentOf(read: Knex, contentId: string): Promise<ContentR
   return { ...content, ...bodyOf(row) };
 }
 
-/** The files of a content, in their order. */
+/** Returns the files of a content, in their order. */
 export function attachmentsOf(read: Knex, contentId: string): Promise<AttachmentRow[]> {
   return read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
 }

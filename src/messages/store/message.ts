@@ -1,8 +1,9 @@
-/** A message as the API shows it. */
+/** The message record of the API. */
+import { rfc3339 } from '../../base/rfc3339.ts';
 import { formatMailbox } from '../../mail/address.ts';
 import type { MessageRow } from '../../storage/tables.ts';
 
-/** A mailbox as stored in `*_json` columns. */
+/** A mailbox as the `*_json` columns store it. */
 export type StoredMailbox = readonly [name: string | null, address: string];
 
 export interface MessageRecord {
@@ -41,20 +42,13 @@ export interface MessageRecord {
   created_at: string;
 }
 
-/** Milliseconds as the API writes times: RFC 3339, UTC, milliseconds, `Z`. */
-export function timestamp(ms: number): string;
-export function timestamp(ms: number | null): string | null;
-export function timestamp(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
-}
-
 export function messageRecord(row: MessageRow): MessageRecord {
   return {
     object: 'message',
     id: row.id,
     batch_id: row.batch_id,
     status: row.status,
-    status_at: timestamp(row.status_at),
+    status_at: rfc3339(row.status_at),
     from: mailboxText([row.from_name, row.from_address]),
     to: mailboxText([row.to_name, row.to_address]),
     cc: mailboxes(row.cc_json),
@@ -66,8 +60,8 @@ export function messageRecord(row: MessageRow): MessageRecord {
     template_version: row.template_version,
     tags: JSON.parse(row.tags_json) as string[],
     metadata: JSON.parse(row.metadata_json) as Record<string, string>,
-    send_at: timestamp(row.send_at),
-    expires_at: timestamp(row.expires_at),
+    send_at: rfc3339(row.send_at),
+    expires_at: rfc3339(row.expires_at),
     track_opens: row.track_opens === 1,
     track_clicks: row.track_clicks === 1,
     test: row.test === 1,
@@ -75,17 +69,17 @@ export function messageRecord(row: MessageRow): MessageRecord {
     last_event:
       row.last_event_type === null || row.last_event_at === null
         ? null
-        : { type: row.last_event_type, timestamp: timestamp(row.last_event_at) },
+        : { type: row.last_event_type, timestamp: rfc3339(row.last_event_at) },
     engagement: {
       opens: row.opens,
       clicks: row.clicks,
-      first_opened_at: timestamp(row.first_opened_at),
-      last_opened_at: timestamp(row.last_opened_at),
-      first_clicked_at: timestamp(row.first_clicked_at),
+      first_opened_at: rfc3339(row.first_opened_at),
+      last_opened_at: rfc3339(row.last_opened_at),
+      first_clicked_at: rfc3339(row.first_clicked_at),
       bot_opens: row.bot_opens,
       bot_clicks: row.bot_clicks,
     },
-    created_at: timestamp(row.created_at),
+    created_at: rfc3339(row.created_at),
   };
 }
 

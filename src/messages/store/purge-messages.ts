@@ -6,7 +6,7 @@ import type { Connection, Value } from '../../storage/connection.ts';
 import { insertRows } from '../../storage/rows.ts';
 import type { CounterRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import type { Purge, Reader } from './purge.ts';
-import { count } from '../delivery/record.ts';
+import { addToCounters } from './counters.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
@@ -105,12 +105,12 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
   );
   for (const { account_id, status, due_at } of deliveries) {
     if (due_at !== null) throw new Error('mail that was finished waits again');
-    count(counters, account_id, now, status, PURGED);
+    addToCounters(counters, account_id, now, status, PURGED);
   }
   const attempts = await remove<{ outcome: string }>(rowsWithin('attempts', rows), 'outcome');
   const accountId = rows[0]?.account_id ?? '';
   for (const { outcome } of attempts)
-    if (outcome === 'accepted') count(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
+    if (outcome === 'accepted') addToCounters(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
   for (const { from, values } of marksOf(rows)) await tx.run(`DELETE FROM ${from}`, values);
   const resends = rowsWithin('resends', rows);
   await tx.run(`DELETE FROM ${resends.from}`, resends.values);

@@ -1,4 +1,4 @@
-/** From what the SMTP client or DNS answered to what it means for the delivery. Pure. */
+/** Turns the answers of mail hosts and DNS into outcomes of a delivery. Pure. */
 import { judge, type Judge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';
 import {
   HELD_BY_US,
@@ -17,16 +17,16 @@ import type { TlsResult } from '../connection/tls-policy.ts';
 import type { MailRoute } from '../dns/mx.ts';
 import { subjectOf } from './subject.ts';
 
-/** What every outcome of an attempt needs to know. */
+/** The facts that every outcome of an attempt contains. */
 export interface AttemptFrame {
   startedAt: number;
   endedAt: number;
-  /** When to try again if it comes to that. */
+  /** When to try again, where that is needed. */
   retryAt: number;
   viaRelay: boolean;
-  /** Reads refusals; the shipped rules where it is left out. */
+  /** Reads refusals; by the shipped rules where left out. */
   judge?: Judge;
-  /** When to try again where the refusal itself says something about it; `retryAt` where this is left out. */
+  /** Returns when to try again where the refusal contains a hint; `retryAt` where this is left out. */
   retryWith?: (hint: RetryHint) => number;
 }
 
@@ -36,7 +36,7 @@ export interface Place {
   source: string | null;
 }
 
-/** A message was handed to a session. */
+/** Returns the outcome of a message that was handed to a session. */
 export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: Transfer): Outcome {
   const facts = (reply: SmtpReply | null, text: string | null): AttemptFacts => ({
     ...frameFacts(frame),
@@ -63,7 +63,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: T
   }
 }
 
-/** No host could be reached, or none let us in: the message is tried again whatever they said. */
+/** Returns the outcome where no host could be reached, or none let us in: the message is tried again. */
 export function outcomeOfDial(
   frame: AttemptFrame,
   place: Place,
@@ -86,7 +86,7 @@ export function outcomeOfDial(
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }
 
-/** DNS gave no host to dial. */
+/** Returns the outcome where DNS gave no host to dial. */
 export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
   const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
     ...frameFacts(frame),
@@ -103,10 +103,10 @@ export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { 
     case 'refused':
       return { kind: 'refused', facts: facts(route.enhanced, route.text), verdict: routeVerdicts[route.reason] };
     case 'no_domain': {
-      const told = facts('4.1.2', 'DNS says that the domain does not exist');
+      const noDomain = facts('4.1.2', 'DNS says that the domain does not exist');
       return {
         kind: 'deferred',
-        facts: told,
+        facts: noDomain,
         verdict: { class: 'soft', reason: 'domain_not_found' },
         retryAt: frame.retryAt,
         noDomain: true,
@@ -122,31 +122,31 @@ const routeVerdicts = {
   no_address: { class: 'undetermined', reason: 'network' },
 } as const;
 
-/** Something of ours is missing: the mail waits. */
+/** Returns the outcome of a mail that waits because something of ours is missing. */
 export function waitForUs(frame: AttemptFrame, text: string): Outcome {
-  return later(frame, { ...frameFacts(frame), ...nobody, enhancedCode: HELD_BY_US, smtpReply: text }, 'other');
+  return later(frame, { ...frameFacts(frame), ...noPlace, enhancedCode: HELD_BY_US, smtpReply: text }, 'other');
 }
 
-/** It cannot be built, today or tomorrow. */
+/** Returns the outcome of a mail that can never be built. */
 export function cannotBuild(frame: AttemptFrame, why: string): Outcome {
   return {
     kind: 'failed',
-    facts: { ...frameFacts(frame), ...nobody, smtpReply: why },
+    facts: { ...frameFacts(frame), ...noPlace, smtpReply: why },
     reason: 'unbuildable',
     message: why,
   };
 }
 
-/** The operator's route says to throw it away. */
+/** Returns the outcome of a mail that the operator's route discards. */
 export function discarded(frame: AttemptFrame): Outcome {
   return {
     kind: 'accepted',
-    facts: { ...frameFacts(frame), ...nobody, smtpReply: 'discarded by delivery.routes' },
+    facts: { ...frameFacts(frame), ...noPlace, smtpReply: 'discarded by delivery.routes' },
     viaRelay: true,
   };
 }
 
-const nobody = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
+const noPlace = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
 
 function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
   const judged = judgeOf(frame)(refused);
@@ -220,7 +220,7 @@ const said = (
 const tlsFacts = (tls: TlsResult | null): AttemptFacts['tls'] =>
   tls === null ? null : { protocol: tls.protocol, cipher: tls.cipher, verified: tls.verified, policy: tls.policy };
 
-/** Timings to a tenth of a millisecond. */
+/** Rounds timings to a tenth of a millisecond. */
 function rounded(timings: object): Record<string, number> {
   const short: Record<string, number> = {};
   for (const [phase, ms] of Object.entries(timings) as [string, number][]) short[phase] = Math.round(ms * 10) / 10;

@@ -1,7 +1,8 @@
 /**
  * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail
- * of customers who can do nothing about it: the operator is told, once for each lane and rule in ten minutes.
+ * of customers who can do nothing about it. The log warns the operator, once for each lane and rule in ten minutes.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
@@ -14,21 +15,19 @@ export interface SetUpWarnings {
 }
 
 export function createSetUpWarnings({ clock, log }: { clock: Clock; log: Log }): SetUpWarnings {
-  const told = new Map<string, { at: number; since: number }>();
+  const logged = new LRUCache<string, { at: number; since: number }>({ max: MOST_REMEMBERED });
   return {
     note(lane, outcome) {
       if ((outcome.kind !== 'refused' && outcome.kind !== 'deferred') || outcome.grounds?.infrastructure !== true)
         return;
       const { facts, verdict, grounds } = outcome;
       const key = `${lane} ${grounds.rule}`;
-      const before = told.get(key);
+      const before = logged.get(key);
       if (before !== undefined && clock.now() - before.at < QUIET_MS) {
         before.since++;
         return;
       }
-      told.delete(key);
-      told.set(key, { at: clock.now(), since: 0 });
-      for (const oldest of told.keys()) if (told.size > MOST_REMEMBERED) told.delete(oldest);
+      logged.set(key, { at: clock.now(), since: 0 });
       log.warn(
         {
           event: 'infrastructure_bounce',

@@ -1,6 +1,6 @@
 /**
- * The simulated far end: mail of test keys and to the simulator's domain runs the whole path but for the network, and ends
- * as its address (or `test.outcome`) says. What happens after delivery is written in the same transaction as the delivery.
+ * The simulator: mail of test keys and to the simulator's domain goes the whole way but for the network, and ends as its
+ * address (or `test.outcome`) says. Changes after the delivery are written in the same transaction as the delivery.
  */
 import type { AttemptFacts, DeliveryChange, Outcome } from '../../messages/delivery/delivery.ts';
 
@@ -13,7 +13,7 @@ const AGENT = 'Posthorn simulator';
 const DEFERRAL_MS = 3_000;
 const DEFERRALS = 2;
 
-/** What becomes of it: `test.outcome` first, then the local part at the simulator's domain (`bounced+tag@`), else delivered. */
+/** Returns the end: `test.outcome` first, then the local part at the simulator's domain (`bounced+tag@`), else delivered. */
 export function simulatedEnd(outcome: string | null, address: string, simulatorDomain: string): SimulatedEnd {
   if (outcome !== null && ends.includes(outcome)) return outcome as SimulatedEnd;
   const at = address.lastIndexOf('@');
@@ -22,7 +22,7 @@ export function simulatedEnd(outcome: string | null, address: string, simulatorD
   return ends.includes(name) ? (name as SimulatedEnd) : 'delivered';
 }
 
-/** The outcome of attempt number `attempt`, and what follows it. */
+/** Returns the outcome of an attempt by its number, and the changes that follow it. */
 export function simulate(
   end: SimulatedEnd,
   attempt: number,

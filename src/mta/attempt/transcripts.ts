@@ -1,13 +1,12 @@
 /**
- * Live SMTP transcripts: what is said on the connections of one lane, or about one message, while somebody watches. Commands
- * and replies only: of the message's bytes there is their number, of credentials three stars (connection/wire.ts). While
- * nobody watches it costs one comparison a line. A watch keeps its last lines until they are fetched, and ends when nobody
- * fetches any more.
+ * Live SMTP transcripts: the dialogue on the connections of one lane, or about one message, while an operator watches. They have
+ * commands and replies only: message data is shown as its size, credentials as three stars (connection/wire.ts). Without a watch
+ * the cost is one comparison a line. A watch keeps its last lines until they are fetched, and ends when they are no longer fetched.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Trace } from '../connection/wire.ts';
 
-/** What is watched: a lane, or a message on whichever lane. */
+/** The subject of a watch: a lane, or a message on any lane. */
 export type Watched = { lane: string } | { messageId: string };
 
 export interface TranscriptLine {
@@ -23,13 +22,13 @@ export interface TranscriptLine {
 }
 
 export interface Transcripts {
-  /** The trace of a connection to this host that is about to be opened. */
+  /** Returns the trace for a connection to this host that is about to be opened. */
   of(host: string): Trace;
-  /** Begins to watch; null where too many do. */
+  /** Begins a watch; returns null where there are too many. */
   watch(what: Watched): number | null;
   /**
-   * The lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost` lines
-   * came and went before they were fetched.
+   * Returns the lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost`
+   * lines were dropped before they were fetched.
    */
   read(watch: number, after: number, waitMs: number): Promise<Fetched | null>;
   end(watch: number): void;
@@ -130,7 +129,7 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
   };
 }
 
-/** Resolves with the next line, with the end of the watch, or when the wait is over. One waits at a time; an earlier one goes. */
+/** Resolves with the next line, with the end of the watch, or when the wait is over. A second wait ends the first one. */
 function nextLine(clock: Clock, watch: Watch, waitMs: number): Promise<void> {
   watch.wake?.();
   return new Promise((resolve) => {

@@ -1,20 +1,20 @@
 /**
  * TCP connect to one host at whichever of its addresses answers first, after RFC 8305: families in turn, each address with
- * a head start before the next is tried beside it. A dead address then costs two seconds instead of a whole time limit.
+ * a head start before the next is tried in parallel. A dead address then costs two seconds instead of a whole time limit.
  */
 import { connect, isIP } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../../base/clock.ts';
 
 export interface ConnectTarget {
-  /** In the order to try, at least one. */
+  /** The addresses in the order to try; at least one. */
   ips: readonly string[];
   port: number;
   /** The addresses to connect from, each for addresses of its family. */
   localAddresses?: readonly string[] | undefined;
   /** Limit of each single attempt. */
   timeoutMs: number;
-  /** How long an address is tried alone before the next one is tried beside it; 2 s where not given. */
+  /** How long an address is tried alone before the next is tried in parallel, in ms; 2 s where not given. */
   headStartMs?: number;
   /** Ends the attempts. */
   signal?: AbortSignal | undefined;
@@ -25,14 +25,14 @@ export type Connected =
   /** `ours`: this machine has no descriptor or memory left for a connection. */
   | { kind: 'failed'; ip: string; text: string; ours?: true };
 
-/** Long beside a round trip, so that a healthy host rarely sees two connections. */
+/** Much longer than a round trip, so that a healthy host rarely sees two connections. */
 const HEAD_START_MS = 2000;
 /** Errors that say nothing about the other side. */
 const OURS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 /** A hostile domain may list hundreds of addresses. */
 const MOST_ADDRESSES = 8;
 
-/** The socket of the first address that answered, or what the last one to fail said. Losers are destroyed. */
+/** Returns the socket of the first address that answered, or the fault of the last one that failed. Other sockets are destroyed. */
 export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget): Promise<Connected> {
   const { port, localAddresses = [], timeoutMs, headStartMs = HEAD_START_MS, signal } = target;
   const waiting = familiesInTurn(target.ips).slice(0, MOST_ADDRESSES);
@@ -54,7 +54,7 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
     };
     const failed = (socket: Socket, ip: string, text: string, code = ''): void => {
       running.get(socket)?.cancel();
-      // False for a loser, and for a socket that broke after it had won.
+      // False for a socket that was not chosen, and for one that broke after it was chosen.
       if (!running.delete(socket)) return;
       socket.destroy();
       if (waiting.length > 0) next();

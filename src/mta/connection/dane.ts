@@ -1,11 +1,11 @@
-/** DANE for SMTP (RFC 7672, RFC 6698): does a certificate chain match one of the TLSA records? Pure. */
+/** Compares a certificate chain with TLSA records (DANE for SMTP, RFC 7672, RFC 6698). Pure. */
 import { X509Certificate, createHash } from 'node:crypto';
 import type { TlsaRecord } from '../../net/resolver.ts';
 
 const DANE_TA = 2;
 
 /**
- * Null if the chain (leaf first, DER) matches, else why not. For DANE-EE(3) name and dates do not count (RFC 7672 section
+ * Returns null if the chain (leaf first, DER) matches, else the reason. For DANE-EE(3) name and dates do not count (RFC 7672 section
  * 3.1.1); for DANE-TA(2) the chain must lead to the matched certificate, be in date, and the leaf must have one of the names.
  */
 export function daneFault(
@@ -54,7 +54,7 @@ function digested(bytes: Buffer, matchingType: number): Buffer {
     .digest();
 }
 
-/** Each certificate is in date and signed by the next. */
+/** Tells whether each certificate is in date and signed by the next. */
 function leadsTo(path: readonly X509Certificate[], now: number): boolean {
   return path.every((certificate, at) => {
     if (Date.parse(certificate.validFrom) > now || Date.parse(certificate.validTo) < now) return false;

@@ -1,12 +1,12 @@
 /**
  * The dial gate of one mail host as it is reached from one of our sources: when a connection to it may be opened, and how many
- * may be open. It replaces guessing by what the host has shown:
+ * may be open. It decides by what the host has shown:
  *
  *   - A refused dial while connections of ours are open says how many the host allows: as many as those are (`cap`). One more
  *     is tried 30 s later at the earliest, and only while all of them are in use; after one that was taken the next 10 s later.
  *   - A dial that fails while nothing is open, or a session that breaks before it has carried its mail, closes the gate for a
  *     while that grows with each such failure in a row. When it opens again one connection at a time is tried.
- *   - A host that nobody has reached yet gets one dial; the others follow when that one has succeeded.
+ *   - A host that was not reached yet gets one dial; the others follow when that one has succeeded.
  *
  * Connections that are open go on. Pure: times are on the monotonic clock, in ms, and handed in like chance.
  */
@@ -14,24 +14,24 @@
 export interface DialGate {
   /** Connections that were open when one more was refused; null where none was. */
   readonly cap: number | null;
-  /** When one more than those that were open was refused, and how long dialling paused then. */
+  /** When one connection more than those that were open was refused, and how long dialling paused then. */
   readonly refusedAt: number;
   readonly pauseMs: number;
   /** When the cap was last raised. */
   readonly raisedAt: number;
   /** Dials and sessions that failed in a row, with no mail carried between. */
   readonly failures: number;
-  /** Whether the last failure was a session that broke, not a dial; and whether the host refused in words. */
+  /** True where the last failure was a session that broke, not a dial; and where the host answered with a refusal. */
   readonly isBroken: boolean;
   readonly isRefusal: boolean;
-  /** Nobody dials before. */
+  /** The host is not dialled before then. */
   readonly closedUntil: number;
-  /** What the host did or said, and when. */
+  /** The failure or the refusal, and when it was. */
   readonly cause: string;
   readonly since: number;
 }
 
-/** Who is there: connections to the host that are open, and those of them that are being opened. */
+/** Counts of connections to the host: all, and those of them that are being opened. */
 export interface Standing {
   open: number;
   dialling: number;
@@ -39,7 +39,7 @@ export interface Standing {
 
 /** Why a connection has to wait. */
 export type GateWait =
-  /** The host was dialled in vain, or its sessions break: nobody dials until then, or until the one that tries is done. */
+  /** The host was dialled in vain, or its sessions break: it is not dialled until then, or until the one dial that probes it has ended. */
   | {
       why: 'closed' | 'probing';
       until: number | null;
@@ -47,18 +47,18 @@ export type GateWait =
       cause: string;
       since: number;
     }
-  /** It allows no more than are open. */
+  /** The host allows as many connections as are open. */
   | { why: 'cap'; until: number | null; cause: string; since: number }
   /** The first connection, or one more than it once allowed, is being opened. */
   | { why: 'opening'; until: null }
-  /** As many are open as we open to one host. */
+  /** The limit of connections that we open to one host is reached. */
   | { why: 'full'; until: null };
 
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 60_000;
-/** One connection more than the host allowed is tried so long after its refusal, */
+/** How long after a refusal one connection more than the host allowed is tried, in ms. */
 const RAISE_MS = 30_000;
-/** and so long after one more was taken. */
+/** How long after a connection more was accepted the next one is tried, in ms. */
 const NEXT_RAISE_MS = 10_000;
 /** Pauses after the first, second ... failed dial in a row: three are a dead host. */
 const DEAD_HOST_MS = [1_000, 2_000, 60_000, 120_000, 240_000, 480_000, 900_000] as const;
@@ -66,9 +66,9 @@ const DEAD_HOST_MS = [1_000, 2_000, 60_000, 120_000, 240_000, 480_000, 900_000] 
 const BROKEN_SESSIONS_MS = [
   1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000, 60_000, 120_000, 240_000, 480_000, 900_000,
 ] as const;
-/** From so many broken sessions in a row on one connection is open at a time. */
+/** Broken sessions in a row from which on one connection is open at a time. */
 const ONE_AT_A_TIME = 3;
-/** A pause is this much longer at most, so that sources and nodes do not come back together. */
+/** A pause is up to this share longer, so that sources and servers do not come back at the same time. */
 const JITTER = 0.2;
 
 export const openGate: DialGate = {
@@ -84,10 +84,10 @@ export const openGate: DialGate = {
   since: 0,
 };
 
-/** Whether the host itself is what keeps mail from it, rather than the number of connections: then a worse host may take it. */
+/** Tells whether the host itself is the reason to wait, rather than the number of connections: then mail may go to a worse host. */
 export const isDown = ({ why }: { why: string }): boolean => why === 'closed' || why === 'probing';
 
-/** Whether one connection more may be opened now, of at most `most`; null where it may. */
+/** Returns why one connection more, of at most `most`, may not be opened now; null where it may. */
 export function waitOf(gate: DialGate, { open, dialling }: Standing, most: number, now: number): GateWait | null {
   const { cap, failures, isBroken, closedUntil, cause, since } = gate;
   const how = isBroken ? 'broken' : gate.isRefusal ? 'refused' : 'unreachable';
@@ -105,7 +105,7 @@ export function waitOf(gate: DialGate, { open, dialling }: Standing, most: numbe
 const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
   now >= at ? null : { why: 'cap', until: at, cause, since };
 
-/** A dial was refused or failed; `standing` connections were open without it. `lot` is in [0, 1). */
+/** Notes that a dial was refused or failed; `standing` connections were open without it. `lot` is in [0, 1). */
 export function dialFailed(
   gate: DialGate,
   standing: number,
@@ -113,23 +113,23 @@ export function dialFailed(
   now: number,
   lot: number,
 ): DialGate {
-  const told = { cause: text.slice(0, 200), since: now };
+  const failure = { cause: text.slice(0, 200), since: now };
   if (standing > 0) {
     // Dials that began before the last refusal say the same once more.
     const isNew = now - gate.refusedAt >= FIRST_PAUSE_MS;
     const pauseMs = isNew ? Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, gate.pauseMs * 2)) : gate.pauseMs;
     const cap = Math.min(standing, gate.cap ?? Infinity);
-    return { ...gate, ...told, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
+    return { ...gate, ...failure, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
   }
-  return closed({ ...gate, ...told, isBroken: false, isRefusal }, DEAD_HOST_MS, now, lot);
+  return closed({ ...gate, ...failure, isBroken: false, isRefusal }, DEAD_HOST_MS, now, lot);
 }
 
-/** A session broke after the host had greeted us and before it had answered for the mail. */
+/** Notes that a session broke after the greeting and before the host had answered for the mail. */
 export function sessionBroke(gate: DialGate, text: string, now: number, lot: number): DialGate {
   return closed({ ...gate, isBroken: true, cause: text.slice(0, 200), since: now }, BROKEN_SESSIONS_MS, now, lot);
 }
 
-/** A dial has succeeded. `standing` counts the new connection. */
+/** Notes that a dial has succeeded. `standing` counts the new connection. */
 export function dialled(gate: DialGate, standing: number, most: number, now: number): DialGate {
   const { cap } = gate;
   // The mail that it carries decides whether broken sessions are over.
@@ -138,14 +138,14 @@ export function dialled(gate: DialGate, standing: number, most: number, now: num
   return { ...next, cap: standing >= most ? null : standing, raisedAt: now, pauseMs: 0 };
 }
 
-/** The host has answered for a mail, whatever it said. */
+/** Notes that the host has answered for a mail, with whatever reply. */
 export const carried = (gate: DialGate): DialGate =>
   gate.failures === 0 ? gate : { ...gate, failures: 0, isBroken: false, closedUntil: -Infinity };
 
-/** Whether the host has done nothing that limits how many connections are opened to it. */
+/** Tells whether nothing limits how many connections are opened to the host. */
 export const isFree = ({ cap, failures }: DialGate): boolean => cap === null && failures === 0;
 
-/** Somebody wants to know now: the next connection may be tried at once, one at a time where the host had failed. */
+/** Lets the next connection be tried at once, on an operator's request; one at a time where the host had failed. */
 export const tryNow = (gate: DialGate): DialGate => ({
   ...gate,
   closedUntil: -Infinity,
@@ -154,7 +154,7 @@ export const tryNow = (gate: DialGate): DialGate => ({
 });
 
 function closed(gate: DialGate, pauses: readonly number[], now: number, lot: number): DialGate {
-  // What failed together is one failure, but a first one counts at once.
+  // Dials that failed together count as one failure, but the first one counts at once.
   if (now < gate.closedUntil && gate.failures > 0) return gate;
   const failures = gate.failures + 1;
   const pause = pauses[Math.min(failures, pauses.length) - 1] ?? LONGEST_PAUSE_MS;

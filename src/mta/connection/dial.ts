@@ -1,46 +1,41 @@
 /**
- * From a host's addresses to an open session, for servers with broken TLS by the steps down (a reduced hello, a legacy one, then
- * plaintext) where no policy forbids them.
+ * Dials a host's addresses until a session is open. For servers with broken TLS it steps down (a reduced hello, a legacy one, then
+ * plaintext) where no policy forbids that.
  */
+import { LRUCache } from 'lru-cache';
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
 import { openSession } from './open-session.ts';
 import type { OpenDeps, OpenResult, SessionTarget } from './open-session.ts';
 import type { Hello } from './tls.ts';
 
-/** How a host's handshake has to be made, as far as it failed the ordinary way: `none` means plaintext. */
+/** The hello that a host needs where the ordinary one failed; `none` means plaintext. */
 export type Workaround = Hello | 'none';
 
-/** Bounded; loses the oldest first. Keys are `host:port`. */
+/** The workarounds of hosts, by `host:port`. Bounded: the oldest are forgotten first. */
 export interface TlsMemory {
   get(host: string, now: number): Workaround;
   set(host: string, workaround: Workaround, now: number): void;
-  /** Every handshake with the host broke, and mail goes to it in plaintext. */
+  /** Is called when every handshake with the host broke, and mail goes to it in plaintext. */
   downgraded?(host: string, reason: string): void;
 }
 
-/** Plaintext is remembered only so long: whoever breaks two handshakes from outside must not buy days of it. */
+/** How long plaintext is remembered, in ms: an attacker who breaks two handshakes must not get days of it. */
 const PLAINTEXT_MS = 15 * 60_000;
-/** A hello that works protects the mail, so it may be used longer before the ordinary one is tried again. */
+/** How long a hello that works is remembered, in ms: it protects the mail, so the ordinary one is tried again only later. */
 export const HELLO_MS = 86_400_000;
 const MAX_HOSTS = 10_000;
 
 export function createTlsMemory(): TlsMemory {
-  const hosts = new Map<string, { workaround: Workaround; until: number }>();
+  const hosts = new LRUCache<string, { workaround: Workaround; until: number }>({ max: MAX_HOSTS });
   return {
     get(host, now) {
-      const kept = hosts.get(host);
+      const kept = hosts.peek(host);
       return kept !== undefined && kept.until > now ? kept.workaround : 'full';
     },
     set(host, workaround, now) {
-      hosts.delete(host);
-      if (workaround === 'full') return;
-      hosts.set(host, { workaround, until: now + (workaround === 'none' ? PLAINTEXT_MS : HELLO_MS) });
-      if (hosts.size <= MAX_HOSTS) return;
-      for (const oldest of hosts.keys()) {
-        hosts.delete(oldest);
-        break;
-      }
+      if (workaround === 'full') hosts.delete(host);
+      else hosts.set(host, { workaround, until: now + (workaround === 'none' ? PLAINTEXT_MS : HELLO_MS) });
     },
   };
 }
@@ -64,19 +59,19 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
       failures.push(result);
       continue;
     }
-    // Only a session that stands shows that the step was needed and helped.
+    // Only an open session shows that the step was needed and helped.
     if (result.kind === 'open' && failures.length > 0) learn(memory, host, step, failures, clock.now());
     return result;
   }
   const last = failures.at(-1);
   if (last === undefined) throw new Error('there is at least one step');
-  // All that is left would be plaintext, which the policy forbids.
+  // Only plaintext is left, which the policy forbids.
   return { ...last, tlsUnsatisfied: true };
 }
 
 type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 
-/** Connections that were only cut do not show that TLS is broken: the next connection tries it again. */
+/** Remembers the step. Connections that were only cut do not show that TLS is broken: the next connection tries it again. */
 function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
   if (step !== 'none') {
     memory.set(host, step, now);
@@ -88,7 +83,7 @@ function learn(memory: TlsMemory, host: string, step: Workaround, failures: read
 
 const HELLOS: readonly Hello[] = ['full', 'reduced', 'legacy'];
 
-/** A hello that worked is where to begin; a policy that demands TLS takes neither old TLS nor plaintext. */
+/** Returns the steps to try, beginning with a hello that worked. A policy that demands TLS allows neither old TLS nor plaintext. */
 function steps(known: Workaround, { mode }: TlsNeed): readonly Workaround[] {
   if (mode === 'none' || (mode === 'opportunistic' && known === 'none')) return ['none'];
   const allowed = mode === 'opportunistic' ? HELLOS : HELLOS.filter((hello) => hello !== 'legacy');
@@ -101,7 +96,7 @@ function adapted(target: SessionTarget, step: Workaround): SessionTarget {
   return { ...target, hello: step };
 }
 
-/** The pool key of a connection: what has to be equal for one message's connection to carry another's. */
+/** Returns the pool key of a connection: a message may use the connection of another one with an equal key. */
 export function connectionKey(
   target: Pick<DialTarget, 'host' | 'port' | 'localAddresses' | 'need' | 'ehlo' | 'auth'>,
 ): string {

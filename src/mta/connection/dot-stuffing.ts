@@ -9,7 +9,7 @@ const LF = 0x0a;
 const FULL_STOP = 0x2e;
 
 /**
- * The pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
+ * Returns the pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
  * is copied: pieces are views of `data`. Where no line begins with a dot the cost is one native search.
  */
 export function dotStuffed(data: readonly Buffer[]): Buffer[] {
@@ -32,28 +32,29 @@ export function dotStuffed(data: readonly Buffer[]): Buffer[] {
   return pieces;
 }
 
-/** Takes what lies before the dot at `dot`, and the dot once more. */
+/** Adds the bytes up to the dot at `dot`, and a second dot. */
 function cut(pieces: Buffer[], buffer: Buffer, start: number, dot: number): number {
   pieces.push(buffer.subarray(start, dot), DOT);
   return dot;
 }
 
-/** Blocks of at most `most` bytes from pieces of any size: few writes for small pieces, several for a large one. */
+/** Returns blocks of at most `most` bytes from pieces of any size: few writes for small pieces, several for a large one. */
 export function inBlocks(pieces: readonly Buffer[], most: number): Buffer[] {
   const total = pieces.reduce((sum, piece) => sum + piece.length, 0);
   if (total <= most) return [pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces, total)];
   const blocks: Buffer[] = [];
-  let held: Buffer[] = [];
+  let buffered: Buffer[] = [];
   let size = 0;
   const flush = (): void => {
-    if (size > 0) blocks.push(held.length === 1 && held[0] !== undefined ? held[0] : Buffer.concat(held, size));
-    held = [];
+    if (size > 0)
+      blocks.push(buffered.length === 1 && buffered[0] !== undefined ? buffered[0] : Buffer.concat(buffered, size));
+    buffered = [];
     size = 0;
   };
   for (const piece of pieces) {
     for (let at = 0; at < piece.length;) {
       const end = Math.min(piece.length, at + most - size);
-      held.push(piece.subarray(at, end));
+      buffered.push(piece.subarray(at, end));
       size += end - at;
       at = end;
       if (size === most) flush();

@@ -1,4 +1,4 @@
-/** What a server offers in its answer to EHLO (RFC 5321 section 4.1.1.1): one keyword a line, parameters after it. Pure. */
+/** Reads the answer to EHLO (RFC 5321 section 4.1.1.1): one keyword a line, parameters after it. Pure. */
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
 
 export interface Extensions {
@@ -8,7 +8,7 @@ export interface Extensions {
   startTls: boolean;
   requireTls: boolean;
   enhancedStatusCodes: boolean;
-  /** Whether SIZE may be given with MAIL. */
+  /** True where MAIL may have the SIZE parameter. */
   size: boolean;
   /** Largest message taken, in octets; null where none is stated (RFC 1870 section 4). */
   sizeLimit: number | null;
@@ -18,7 +18,7 @@ export interface Extensions {
   auth: readonly string[];
 }
 
-/** What a server offers that answered HELO only. */
+/** The extensions of a server that accepts HELO only: none. */
 export const noExtensions: Extensions = {
   pipelining: false,
   eightBitMime: false,

@@ -1,7 +1,7 @@
 /**
  * Opens an SMTP session with one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO
  * again, AUTH (RFC 4954) for smarthosts. Each step is a function below, in this order; any of them may end the attempt,
- * and then the result names the phase. Nothing that happens here is the message's fault: try the next host.
+ * and then the result names the phase. A failure here says nothing about the message: the next host is tried.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
@@ -20,7 +20,7 @@ import type { Broken, Trace } from './wire.ts';
 export interface OpenDeps {
   clock: Clock;
   tls: TlsClient;
-  /** Sees the dialogue. */
+  /** Records the dialogue. */
   trace?: Trace | undefined;
 }
 
@@ -35,21 +35,21 @@ export interface SessionTarget {
   /** The name we give in EHLO. */
   ehlo: string;
   need: TlsNeed;
-  /** What the handshake has to do without, after a full hello broke. */
+  /** The hello to use, after a full one failed. */
   hello?: Hello;
   /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
   auth?: { user: string; password: string; inPlaintext?: boolean };
   timeouts: PhaseTimeouts;
-  /** Then the banner gets less time. */
+  /** True where other hosts can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
-  /** Gives the opening up: the program stops. */
+  /** Aborts the opening. */
   signal?: AbortSignal;
 }
 
 /** `ip` is the address that answered, or the last that did not. */
 export type OpenResult = {
   ip: string;
-  /** Our own address, where a connection stood. */
+  /** Our own address, where there was a connection. */
   localIp?: string;
 } & (
   | { kind: 'open'; session: Session }
@@ -58,14 +58,14 @@ export type OpenResult = {
       phase: Phase;
       /** Nothing was dialled: this machine has no descriptor or memory left for a connection. */
       ours?: true;
-      /** What the server said, if it was that. */
+      /** The server's reply, where that was the reason. */
       reply: SmtpReply | null;
       text: string;
       /** The TLS handshake itself failed: a reduced hello or plaintext may work. */
       tlsBroken: boolean;
       /** It failed because the connection was closed or reset, not by a fault of TLS. */
       tlsCut?: true;
-      /** TLS stood, but not as the need demands, or was not to be had at all. */
+      /** There was no TLS, or not as the need demands. */
       tlsUnsatisfied: boolean;
       tls: TlsResult | null;
       timings: Timings;
@@ -133,7 +133,7 @@ class Opening {
       (await this.startTls(wire)) ??
       (await this.authenticate(wire));
     if (fault === null && !isBroken(banner)) return this.opened(wire, banner);
-    // A server that sent 220 is owed a QUIT; one that did not gets it as well, since it costs nothing.
+    // RFC 5321 section 4.1.1.10: a client ends with QUIT. A server that did not send 220 gets it as well, since it costs nothing.
     void wire.quit(1000);
     return fault ?? this.failed('banner', null, 'no banner');
   }
@@ -177,7 +177,7 @@ class Opening {
     return (await this.secure(wire)) ?? this.hello(wire);
   }
 
-  /** Handshake over the wire's socket. What the server offered before counts no more (RFC 3207 section 4.2). */
+  /** Makes the handshake over the wire's socket. Extensions that the server offered before are void (RFC 3207 section 4.2). */
   private async secure(wire: Wire): Promise<Failed | null> {
     const { host, port, need, hello = 'full', timeouts } = this.target;
     const left = this.deadline - this.deps.clock.monotonic();

@@ -1,11 +1,11 @@
-/** The phases of an SMTP session, how long each may last (RFC 5321 section 4.5.3.2) and how long each took. */
+/** The phases of an SMTP session, their time limits (RFC 5321 section 4.5.3.2) and their durations. */
 
 /** `tls` is the handshake, `block` a piece of the body, `dot` the wait for the answer to the whole message. */
 export type Phase = 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'block' | 'dot';
 
 /** Milliseconds. Each phase has its limit as a whole: a server that sends a byte now and then does not extend it. */
 export type PhaseTimeouts = Record<Phase, number> & {
-  /** The banner where other hosts remain to be tried. */
+  /** The limit of the banner where other hosts can be tried. */
   bannerWithOthers: number;
   /** Everything from dialling, or from MAIL on a reused connection, to the last answer. */
   attempt: number;

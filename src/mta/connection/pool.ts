@@ -1,26 +1,15 @@
 /**
- * Connections to mail hosts: those that are idle and wait for their next mail, and how many are open to each host. A lease is one
- * mail's use of a connection; whoever leases gives back. Nobody waits in here: where no connection can be had the answer says
- * until when, the caller keeps its mail, and `wake` tells when it is worth asking again. So one lane can never hold up another.
+ * Connections to mail hosts: the idle ones, which wait for their next mail, and how many are open to each host. A lease is one
+ * mail's use of a connection; its holder gives it back. No caller waits in here: where no connection can be had the answer says
+ * until when, the caller keeps its mail, and `wake` is called when it is worth asking again. So one lane never holds up another.
  *
- * Hosts are counted as one of our sources reaches them (`host:port/source`), since receivers count what comes from each address
- * by itself. When a host may be dialled is decided by its gate (dial-gate.ts). Lanes that use one host share what it allows:
- * equal shares where there are enough connections, turns of two seconds where there are not.
+ * Hosts are counted once for each of our sources (`host:port/source`), since receivers count what comes from each address by
+ * itself. The dial gate of a host decides when it may be dialled (dial-gate.ts), and pooled-host.ts how lanes share it.
  */
-import type { Clock, Timer } from '../../base/clock.ts';
-import {
-  carried,
-  dialFailed,
-  dialled,
-  isFree,
-  openGate,
-  sessionBroke,
-  tryNow,
-  waitOf,
-  type DialGate,
-  type GateWait,
-} from './dial-gate.ts';
+import type { Clock } from '../../base/clock.ts';
+import { carried, dialFailed, dialled, sessionBroke, tryNow, type GateWait } from './dial-gate.ts';
 import type { OpenResult } from './open-session.ts';
+import { PooledHost, type Connection } from './pooled-host.ts';
 import type { Session } from './session.ts';
 
 export interface PoolLimits {
@@ -36,7 +25,7 @@ export interface PoolLimits {
 
 export const defaultPoolLimits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 20 };
 
-/** One message's right to a session. Give it back exactly once. */
+/** One message's use of a session. Give it back exactly once. */
 export interface Lease {
   readonly session: Session;
   readonly ip: string;
@@ -47,11 +36,11 @@ export interface Lease {
 }
 
 export interface LeaseRequest {
-  /** From `connectionKey`: a session is reused for an equal key only. */
+  /** From `connectionKey` (dial.ts). */
   key: string;
   /** `host:port`, with the source where there is one. */
   host: string;
-  /** The lane that asks: lanes of one host share its connections. */
+  /** The lane that asks. */
   lane: string;
   /** Overrides the pool's limit for this host (operator table). */
   maxPerHost?: number;
@@ -65,33 +54,33 @@ export type LeaseResult =
   { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | Extract<OpenResult, { kind: 'failed' }>;
 
 export interface Pool {
-  /** An idle connection, or why there is none: `dial` says that one may be opened. */
+  /** Takes an idle connection, or returns why there is none: `dial` says that one may be opened. */
   take(request: LeaseRequest): { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | { kind: 'dial' };
-  /** Opens a connection, where the gate lets one through; the signal says that it is no longer wanted. */
+  /** Opens a connection where the gate lets one through; the signal aborts when it is no longer wanted. */
   dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult>;
-  /** The host has answered for a mail. */
+  /** Notes that the host has answered for a mail. */
   carried(host: string): void;
-  /** A session with the host broke while it carried a mail. */
+  /** Notes that a session with the host broke while it carried a mail. */
   broke(host: string, text: string): void;
-  /** How many connections the lane may use beside those that it has. */
+  /** Returns how many connections the lane may use in addition to those that it has. */
   room(host: string, lane: string, maxPerHost?: number): number;
-  /** Connections to this host that the lane uses or opens. */
+  /** Counts the connections to this host that the lane uses or opens. */
   usedBy(host: string, lane: string): number;
-  /** Connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
+  /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
   waitingLong(lane: string, waitMs: number): number;
-  /** What keeps new connections to this host from being opened, or null; a connection that waits idle is not counted in. */
+  /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
   waitOf(host: string, maxPerHost?: number): GateWait | null;
-  /** What the host has shown it allows, and why; null where nothing limits it. */
+  /** Returns how many connections the host has shown it allows, and why; null where nothing limits them. */
   capOf(host: string): { cap: number; cause: string; ageMs: number } | null;
-  /** Hosts that had failed or refused may be tried at once; null: all of them. */
+  /** Lets hosts that had failed or refused be tried at once; null means all hosts. */
   tryNow(hosts: readonly string[] | null): void;
-  /** Connections open or being opened, to one host or in all. */
+  /** Counts the connections that are open or being opened, to one host or in all. */
   count(host?: string): number;
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
   drain(): Promise<void>;
   /**
    * Drops connections that have been waited for over `waitMs` in one phase, except for `most` of them: those that waited
-   * longest go first, none behind its final dot. Gives how many were dropped.
+   * longest go first, none behind its final dot. Returns how many were dropped.
    */
   dropWaiting(waitMs: number, most: number): number;
   /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
@@ -100,381 +89,354 @@ export interface Pool {
 
 export interface PoolDeps {
   clock: Clock;
-  /** From 0 up to but not including 1: varies pauses. */
+  /** Returns a number in [0, 1), which varies pauses. */
   random?: () => number;
-  /** Lanes that have mail waiting for a connection to this host. */
+  /** Returns the lanes that have mail waiting for a connection to this host. */
   lanesWaiting?: (host: string) => readonly string[];
-  /** The lane may have so many connections to this host now. */
+  /** Is called when the lane may have `room` connections to this host. */
   wake?: (lane: string, host: string, room: number) => void;
 }
 
-/** What the attempt's record says of a connection that others needed more. */
+/** The text in the attempt's record for a connection that others needed more. */
 const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
-/** How long a lane uses a host's connections while others wait for them and there is not one for each. */
-const TURN_MS = 2_000;
-/** A lane that gives back a connection takes it for its next mail within that time, or has none. */
+/** A lane that gives back a connection takes it for its next mail within this time, or has no next mail. */
 const GOES_ON_MS = 50;
-/** What was learnt about hosts; the ones met longest ago are forgotten first. */
+/** Hosts of which something is remembered; the ones met longest ago are forgotten first. */
 const MOST_HOSTS = 20_000;
 
-interface Held {
-  session: Session;
-  ip: string;
-  key: string;
-  host: HostState;
-  lane: string;
-  openedAt: number;
-  maxMessages: number;
-  idleTimer: Timer | null;
-}
+export const createPool = (deps: PoolDeps, limits: PoolLimits = defaultPoolLimits): Pool =>
+  new ConnectionPool(deps, limits);
 
-interface HostState {
-  readonly name: string;
-  gate: DialGate;
-  /** As many connections as we open to it, as it was asked for last. */
-  most: number;
-  /** Connections that are open, being opened or being closed. */
-  open: number;
-  dialling: number;
-  idle: Held[];
-  /** Connections that each lane uses or opens. */
-  used: Map<string, number>;
-  /** When the last turn of each lane began. */
-  turns: Map<string, number>;
-  /** Runs while a connection is idle that the lane which gave it back may take again. */
-  look: Timer | null;
-}
+class ConnectionPool implements Pool {
+  private readonly clock: Clock;
+  private readonly random: () => number;
+  private readonly lanesWaiting: (host: string) => readonly string[];
+  private readonly wake: (lane: string, host: string, room: number) => void;
+  private readonly limits: PoolLimits;
+  private readonly hosts = new Map<string, PooledHost>();
+  private readonly leased = new Set<Connection>();
+  private readonly opening = new Map<AbortController, { since: number; lane: string }>();
+  private total = 0;
+  private isDraining = false;
+  private drained: (() => void) | null = null;
 
-export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits): Pool {
-  const { clock, random = Math.random, lanesWaiting = () => [], wake = () => undefined } = deps;
-  const hosts = new Map<string, HostState>();
-  const leased = new Set<Held>();
-  const opening = new Map<AbortController, { since: number; lane: string }>();
-  let total = 0;
-  let draining = false;
-  let emptied: (() => void) | null = null;
-
-  const limitOf = (maxPerHost: number | undefined): number => maxPerHost ?? limits.maxPerHost;
-
-  function hostOf(name: string): HostState {
-    let host = hosts.get(name);
-    if (host === undefined) {
-      host = {
-        name,
-        gate: openGate,
-        most: limits.maxPerHost,
-        open: 0,
-        dialling: 0,
-        idle: [],
-        used: new Map(),
-        turns: new Map(),
-        look: null,
-      };
-      hosts.set(name, host);
-      if (hosts.size > MOST_HOSTS) forgetOne();
-    }
-    return host;
+  constructor({ clock, random = Math.random, lanesWaiting = () => [], wake = noop }: PoolDeps, limits: PoolLimits) {
+    this.clock = clock;
+    this.random = random;
+    this.lanesWaiting = lanesWaiting;
+    this.wake = wake;
+    this.limits = limits;
   }
 
-  function forgetOne(): void {
-    for (const [name, { open }] of hosts) {
-      if (open > 0) continue;
-      hosts.delete(name);
-      return;
-    }
-  }
-
-  /** Whether it is this lane's turn: it may not use more than its share while others wait for theirs. */
-  function hasTurn(host: HostState, lane: string, most: number): boolean {
-    const others = lanesWaiting(host.name).filter((other) => other !== lane);
-    if (others.length === 0) return true;
-    const users = new Set([...host.used.keys(), ...others, lane]);
-    const share = Math.floor(Math.min(most, host.gate.cap ?? most) / users.size);
-    const used = (one: string): number => host.used.get(one) ?? 0;
-    if (share >= 1) return used(lane) < share || !others.some((other) => used(other) < share);
-    const isInTurn = (one: string): boolean => clock.monotonic() - began(host, one) < TURN_MS;
-    if (isInTurn(lane)) return true;
-    // The next turn is that of the lane whose last one is the longest ago.
-    return others.every((other) => !isInTurn(other) && began(host, other) >= began(host, lane));
-  }
-
-  /** Tells the lanes that may have a connection to this host now. */
-  function wakeLanes(host: HostState): void {
-    for (const lane of lanesWaiting(host.name)) wakeLane(host, lane);
-  }
-
-  function wakeLane(host: HostState, lane: string): void {
-    const room = roomIn(host, lane, host.most);
-    if (room > 0) wake(lane, host.name, room);
-  }
-
-  function roomIn(host: HostState, lane: string, most: number): number {
-    if (draining || !hasTurn(host, lane, most)) return 0;
-    if (host.idle.length > 0) return host.idle.length;
-    if (waitOf(host.gate, host, most, clock.monotonic()) !== null) return 0;
-    return isFree(host.gate) && host.open > 0 ? most - host.open : 1;
-  }
-
-  function take(request: LeaseRequest): ReturnType<Pool['take']> {
-    if (draining) return { kind: 'wait', wait: { why: 'draining', until: null } };
-    const host = hostOf(request.host);
-    const most = limitOf(request.maxPerHost);
-    host.most = most;
-    if (!hasTurn(host, request.lane, most)) return { kind: 'wait', wait: { why: 'lane', until: null } };
-    const held = takeIdle(host, request.key);
-    if (held !== null) return { kind: 'leased', lease: leaseOf(held, request.lane) };
-    const wait = waitOf(host.gate, host, most, clock.monotonic());
+  take(request: LeaseRequest): ReturnType<Pool['take']> {
+    if (this.isDraining) return { kind: 'wait', wait: { why: 'draining', until: null } };
+    const host = this.hostOf(request.host);
+    const limit = request.maxPerHost ?? this.limits.maxPerHost;
+    host.limit = limit;
+    if (!this.hasTurn(host, request.lane, limit)) return { kind: 'wait', wait: { why: 'lane', until: null } };
+    const connection = this.takeIdle(host, request.key);
+    if (connection !== null) return { kind: 'leased', lease: this.lend(connection, request.lane) };
+    const wait = host.waitOf(limit, this.clock.monotonic());
     if (wait === null) return { kind: 'dial' };
-    // An idle connection that this mail cannot use goes; its place is free when it is gone.
-    if (wait.why === 'full' || wait.why === 'cap') closeOneIdle(host);
+    // An idle connection that this mail cannot use is closed; its place is free when it is gone.
+    if (wait.why === 'full' || wait.why === 'cap') this.closeOneIdle(host);
     return { kind: 'wait', wait };
   }
 
-  async function dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
-    const { key, lane, maxMessages = limits.maxMessages } = request;
-    const host = hostOf(request.host);
-    const most = limitOf(request.maxPerHost);
-    const wait = draining
-      ? ({ why: 'draining', until: null } as const)
-      : waitOf(host.gate, host, most, clock.monotonic());
+  async dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
+    const { clock } = this;
+    const { lane } = request;
+    const host = this.hostOf(request.host);
+    const limit = request.maxPerHost ?? this.limits.maxPerHost;
+    if (this.isDraining) return { kind: 'wait', wait: { why: 'draining', until: null } };
+    const wait = host.waitOf(limit, clock.monotonic());
     if (wait !== null) return { kind: 'wait', wait };
     const controller = new AbortController();
-    opening.set(controller, { since: clock.monotonic(), lane: request.lane });
-    host.dialling++;
-    adjust(host, 1);
-    use(host, lane, 1);
+    this.dialBegins(host, lane, controller);
     let opened: OpenResult;
     try {
       opened = await open(controller.signal);
     } catch (error) {
-      opening.delete(controller);
-      host.dialling--;
-      use(host, lane, -1);
-      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), random());
-      adjust(host, -1);
+      this.dialEnds(host, lane, controller);
+      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), this.random());
+      this.countOpen(host, -1);
       throw error;
     }
-    opening.delete(controller);
-    host.dialling--;
-    // The one that has failed is counted until it is gone.
+    this.dialEnds(host, lane, controller);
+    // A connection that has failed is counted until it is gone.
     const standing = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
-      use(host, lane, -1);
       // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.ours !== true && !opened.tlsUnsatisfied)
-        host.gate = dialFailed(host.gate, standing, saidBy(opened), clock.monotonic(), random());
-      adjust(host, -1);
+        host.gate = dialFailed(host.gate, standing, refusalOf(opened), clock.monotonic(), this.random());
+      this.countOpen(host, -1);
       return opened;
     }
-    host.gate = dialled(host.gate, standing, most, clock.monotonic());
-    const { session, ip } = opened;
-    // Given up in the very moment it was open.
-    if (controller.signal.aborted) session.abandon();
-    const mostMessages = Math.min(maxMessages, session.extensions.mailMax ?? maxMessages);
-    const held: Held = {
+    host.gate = dialled(host.gate, standing, limit, clock.monotonic());
+    // It may have been given up in the very moment it was open.
+    if (controller.signal.aborted) opened.session.abandon();
+    const lease = this.lend(this.connectionOf(host, request, opened), lane);
+    // Lanes that waited for this dial to succeed may dial now.
+    this.wakeLanes(host);
+    return { kind: 'leased', lease };
+  }
+
+  carried(name: string): void {
+    const host = this.hosts.get(name);
+    if (host !== undefined) host.gate = carried(host.gate);
+  }
+
+  broke(name: string, text: string): void {
+    const host = this.hostOf(name);
+    host.gate = sessionBroke(host.gate, text, this.clock.monotonic(), this.random());
+  }
+
+  room(name: string, lane: string, maxPerHost = this.limits.maxPerHost): number {
+    const host = this.hosts.get(name);
+    return host === undefined ? 1 : this.roomFor(host, lane, maxPerHost);
+  }
+
+  usedBy(name: string, lane: string): number {
+    return this.hosts.get(name)?.usedBy(lane) ?? 0;
+  }
+
+  waitingLong(lane: string, waitMs: number): number {
+    const before = this.clock.monotonic() - waitMs;
+    let count = 0;
+    for (const one of this.opening.values()) if (one.lane === lane && one.since <= before) count++;
+    for (const one of this.leased) if (one.lane === lane && (one.session.waitingSince ?? Infinity) <= before) count++;
+    return count;
+  }
+
+  waitOf(name: string, maxPerHost = this.limits.maxPerHost): GateWait | null {
+    const host = this.hosts.get(name);
+    if (host === undefined || host.idle.length > 0) return null;
+    return host.waitOf(maxPerHost, this.clock.monotonic());
+  }
+
+  capOf(name: string): ReturnType<Pool['capOf']> {
+    const gate = this.hosts.get(name)?.gate;
+    if (gate?.cap == null) return null;
+    return { cap: gate.cap, cause: gate.cause, ageMs: this.clock.monotonic() - gate.since };
+  }
+
+  tryNow(names: readonly string[] | null): void {
+    for (const name of names ?? this.hosts.keys()) {
+      const host = this.hosts.get(name);
+      if (host === undefined) continue;
+      host.gate = tryNow(host.gate);
+      this.wakeLanes(host);
+    }
+  }
+
+  count(name?: string): number {
+    return name === undefined ? this.total : (this.hosts.get(name)?.open ?? 0);
+  }
+
+  drain(): Promise<void> {
+    this.isDraining = true;
+    const done = new Promise<void>((resolve) => (this.drained = resolve));
+    for (const connection of [...this.hosts.values()].flatMap(({ idle }) => idle)) {
+      this.removeIdle(connection);
+      this.close(connection);
+    }
+    if (this.total === 0) this.drained?.();
+    return done;
+  }
+
+  dropWaiting(waitMs: number, most: number): number {
+    const before = this.clock.monotonic() - waitMs;
+    const waiting: { since: number; drop: () => void }[] = [];
+    for (const [controller, { since }] of this.opening) {
+      const drop = (): void => {
+        controller.abort(GAVE_WAY);
+      };
+      waiting.push({ since, drop });
+    }
+    for (const { session } of this.leased) {
+      const drop = (): void => {
+        session.abandon(false, GAVE_WAY);
+      };
+      waiting.push({ since: session.waitingSince ?? Infinity, drop });
+    }
+    const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
+    const dropped = late.slice(0, Math.max(0, late.length - most));
+    for (const { drop } of dropped) drop();
+    return dropped.length;
+  }
+
+  abandon(evenPastDot = false): void {
+    this.isDraining = true;
+    for (const controller of this.opening.keys()) controller.abort('given up: the program stops');
+    for (const { session } of this.leased) session.abandon(evenPastDot);
+  }
+
+  private hostOf(name: string): PooledHost {
+    let host = this.hosts.get(name);
+    if (host === undefined) {
+      host = new PooledHost(name, this.limits.maxPerHost);
+      this.hosts.set(name, host);
+      if (this.hosts.size > MOST_HOSTS) this.forgetOneHost();
+    }
+    return host;
+  }
+
+  private forgetOneHost(): void {
+    for (const [name, { open }] of this.hosts) {
+      if (open > 0) continue;
+      this.hosts.delete(name);
+      return;
+    }
+  }
+
+  private hasTurn(host: PooledHost, lane: string, limit: number): boolean {
+    const others = this.lanesWaiting(host.name).filter((other) => other !== lane);
+    return others.length === 0 || host.hasTurn(lane, limit, others, this.clock.monotonic());
+  }
+
+  private roomFor(host: PooledHost, lane: string, limit: number): number {
+    if (this.isDraining || !this.hasTurn(host, lane, limit)) return 0;
+    return host.room(limit, this.clock.monotonic());
+  }
+
+  /** Wakes the lanes that may have a connection to this host now. */
+  private wakeLanes(host: PooledHost): void {
+    for (const lane of this.lanesWaiting(host.name)) {
+      const room = this.roomFor(host, lane, host.limit);
+      if (room > 0) this.wake(lane, host.name, room);
+    }
+  }
+
+  private dialBegins(host: PooledHost, lane: string, controller: AbortController): void {
+    const now = this.clock.monotonic();
+    this.opening.set(controller, { since: now, lane });
+    host.dialling++;
+    this.countOpen(host, 1);
+    host.countUse(lane, 1, now);
+  }
+
+  private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
+    this.opening.delete(controller);
+    host.dialling--;
+    host.countUse(lane, -1, this.clock.monotonic());
+  }
+
+  private connectionOf(
+    host: PooledHost,
+    { key, lane, maxMessages = this.limits.maxMessages }: LeaseRequest,
+    { session, ip }: Extract<OpenResult, { kind: 'open' }>,
+  ): Connection {
+    return {
       session,
       ip,
       key,
       host,
       lane,
-      openedAt: clock.monotonic(),
-      maxMessages: mostMessages,
+      openedAt: this.clock.monotonic(),
+      maxMessages: Math.min(maxMessages, session.extensions.mailMax ?? maxMessages),
       idleTimer: null,
     };
-    use(host, lane, -1);
-    const lease = leaseOf(held, lane);
-    // Who waited for this dial to succeed may dial now.
-    wakeLanes(host);
-    return { kind: 'leased', lease };
   }
 
-  function leaseOf(held: Held, lane: string): Lease {
-    let out = true;
-    held.lane = lane;
-    leased.add(held);
-    use(held.host, lane, 1);
+  private lend(connection: Connection, lane: string): Lease {
+    let isOut = true;
+    connection.lane = lane;
+    this.leased.add(connection);
+    connection.host.countUse(lane, 1, this.clock.monotonic());
     return {
-      session: held.session,
-      ip: held.ip,
-      reused: held.session.messages > 0,
-      giveBack() {
-        if (!out) throw new Error('a lease was given back twice');
-        out = false;
-        leased.delete(held);
-        use(held.host, held.lane, -1);
-        if (draining || !fitForMore(held)) close(held);
-        else putIdle(held);
+      session: connection.session,
+      ip: connection.ip,
+      reused: connection.session.messages > 0,
+      giveBack: () => {
+        if (!isOut) throw new Error('a lease was given back twice');
+        isOut = false;
+        this.leased.delete(connection);
+        connection.host.countUse(connection.lane, -1, this.clock.monotonic());
+        if (this.isDraining || !this.isReusable(connection)) this.close(connection);
+        else this.keepIdle(connection);
       },
     };
   }
 
-  function use(host: HostState, lane: string, by: 1 | -1): void {
-    const count = (host.used.get(lane) ?? 0) + by;
-    if (count === 0) host.used.delete(lane);
-    else host.used.set(lane, count);
-    const now = clock.monotonic();
-    if (by === 1 && now - began(host, lane) >= TURN_MS) host.turns.set(lane, now);
+  private isReusable({ session, openedAt, maxMessages }: Connection): boolean {
+    return (
+      session.usable() && session.messages < maxMessages && this.clock.monotonic() - openedAt < this.limits.maxAgeMs
+    );
   }
 
-  function fitForMore({ session, openedAt, maxMessages }: Held): boolean {
-    return session.usable() && session.messages < maxMessages && clock.monotonic() - openedAt < limits.maxAgeMs;
-  }
-
-  function putIdle(held: Held): void {
+  private keepIdle(connection: Connection): void {
     const dismiss = (): void => {
-      removeIdle(held);
-      close(held);
+      this.removeIdle(connection);
+      this.close(connection);
     };
-    held.idleTimer = clock.after(limits.idleMs, dismiss);
-    held.session.watch(dismiss);
-    held.host.idle.push(held);
-    offerIdle(held);
+    connection.idleTimer = this.clock.after(this.limits.idleMs, dismiss);
+    connection.session.watch(dismiss);
+    connection.host.idle.push(connection);
+    this.offerIdle(connection);
   }
 
-  /** Goes to the lane that gave it back, which may go on at once; to the others where that has no turn, or does not take it. */
-  function offerIdle({ host, lane }: Held): void {
-    const waiting = lanesWaiting(host.name);
+  /** Wakes the lane that gave the connection back; the others where that lane has no turn, or does not take it at once. */
+  private offerIdle({ host, lane }: Connection): void {
+    const waiting = this.lanesWaiting(host.name);
     if (waiting.length === 0) return;
-    if (!hasTurn(host, lane, host.most)) {
-      wakeLanes(host);
+    if (!this.hasTurn(host, lane, host.limit)) {
+      this.wakeLanes(host);
       return;
     }
-    if (waiting.includes(lane)) wake(lane, host.name, 1);
-    host.look ??= clock.after(GOES_ON_MS, () => {
-      host.look = null;
-      if (host.idle.length > 0) wakeLanes(host);
+    if (waiting.includes(lane)) this.wake(lane, host.name, 1);
+    host.offerTimer ??= this.clock.after(GOES_ON_MS, () => {
+      host.offerTimer = null;
+      if (host.idle.length > 0) this.wakeLanes(host);
     });
   }
 
-  /** The one used last: the others may then reach their idle limit. */
-  function takeIdle(host: HostState, key: string): Held | null {
+  /** Takes the connection that was used last: the others may then reach their idle limit. */
+  private takeIdle(host: PooledHost, key: string): Connection | null {
     for (;;) {
-      const held = host.idle.findLast((each) => each.key === key);
-      if (held === undefined) return null;
-      removeIdle(held);
-      if (fitForMore(held)) return held;
-      close(held);
+      const connection = host.idle.findLast((each) => each.key === key);
+      if (connection === undefined) return null;
+      this.removeIdle(connection);
+      if (this.isReusable(connection)) return connection;
+      this.close(connection);
     }
   }
 
-  function removeIdle(held: Held): void {
-    held.idleTimer?.cancel();
-    held.session.watch(null);
-    const { idle } = held.host;
-    const at = idle.indexOf(held);
+  private removeIdle(connection: Connection): void {
+    connection.idleTimer?.cancel();
+    connection.session.watch(null);
+    const { idle } = connection.host;
+    const at = idle.indexOf(connection);
     if (at >= 0) idle.splice(at, 1);
   }
 
-  function closeOneIdle(host: HostState): void {
-    const [held] = host.idle;
-    if (held === undefined) return;
-    removeIdle(held);
-    close(held);
+  private closeOneIdle(host: PooledHost): void {
+    const [connection] = host.idle;
+    if (connection === undefined) return;
+    this.removeIdle(connection);
+    this.close(connection);
   }
 
   /** The connection counts until its socket is gone, since the host counts it until then. */
-  function close(held: Held): void {
-    void held.session.close().then(() => {
-      adjust(held.host, -1);
-      wakeLanes(held.host);
+  private close({ session, host }: Connection): void {
+    void session.close().then(() => {
+      this.countOpen(host, -1);
+      this.wakeLanes(host);
     });
   }
 
-  function adjust(host: HostState, by: 1 | -1): void {
-    total += by;
+  private countOpen(host: PooledHost, by: 1 | -1): void {
+    this.total += by;
     host.open += by;
     if (host.open === 0) {
-      host.look?.cancel();
-      host.look = null;
-      // Where several wait their turns go on with the next connection.
-      if (lanesWaiting(host.name).length < 2) host.turns.clear();
-      if (host.gate === openGate && host.turns.size === 0) hosts.delete(host.name);
+      host.emptied(this.lanesWaiting(host.name).length);
+      if (host.isForgettable) this.hosts.delete(host.name);
     }
-    if (draining && total === 0) emptied?.();
+    if (this.isDraining && this.total === 0) this.drained?.();
   }
-
-  return {
-    take,
-    dial,
-    carried(name) {
-      const host = hosts.get(name);
-      if (host !== undefined) host.gate = carried(host.gate);
-    },
-    broke(name, text) {
-      const host = hostOf(name);
-      host.gate = sessionBroke(host.gate, text, clock.monotonic(), random());
-    },
-    room(name, lane, maxPerHost) {
-      const host = hosts.get(name);
-      return host === undefined ? 1 : roomIn(host, lane, limitOf(maxPerHost));
-    },
-    usedBy: (name, lane) => hosts.get(name)?.used.get(lane) ?? 0,
-    waitingLong(lane, waitMs) {
-      const before = clock.monotonic() - waitMs;
-      let count = 0;
-      for (const one of opening.values()) if (one.lane === lane && one.since <= before) count++;
-      for (const held of leased) if (held.lane === lane && (held.session.waitingSince ?? Infinity) <= before) count++;
-      return count;
-    },
-    waitOf(name, maxPerHost) {
-      const host = hosts.get(name);
-      if (host === undefined || host.idle.length > 0) return null;
-      return waitOf(host.gate, host, limitOf(maxPerHost), clock.monotonic());
-    },
-    capOf(name) {
-      const gate = hosts.get(name)?.gate;
-      if (gate?.cap == null) return null;
-      return { cap: gate.cap, cause: gate.cause, ageMs: clock.monotonic() - gate.since };
-    },
-    tryNow(names) {
-      for (const name of names ?? hosts.keys()) {
-        const host = hosts.get(name);
-        if (host === undefined) continue;
-        host.gate = tryNow(host.gate);
-        wakeLanes(host);
-      }
-    },
-    count: (name) => (name === undefined ? total : (hosts.get(name)?.open ?? 0)),
-    drain() {
-      draining = true;
-      const done = new Promise<void>((resolve) => (emptied = resolve));
-      for (const held of [...hosts.values()].flatMap(({ idle }) => idle)) {
-        removeIdle(held);
-        close(held);
-      }
-      if (total === 0) emptied?.();
-      return done;
-    },
-    dropWaiting(waitMs, most) {
-      const before = clock.monotonic() - waitMs;
-      const waiting: { since: number; drop: () => void }[] = [];
-      for (const [controller, { since }] of opening) {
-        const drop = (): void => {
-          controller.abort(GAVE_WAY);
-        };
-        waiting.push({ since, drop });
-      }
-      for (const { session } of leased) {
-        const drop = (): void => {
-          session.abandon(false, GAVE_WAY);
-        };
-        waiting.push({ since: session.waitingSince ?? Infinity, drop });
-      }
-      const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
-      const dropped = late.slice(0, Math.max(0, late.length - most));
-      for (const { drop } of dropped) drop();
-      return dropped.length;
-    },
-    abandon(evenPastDot = false) {
-      draining = true;
-      for (const controller of opening.keys()) controller.abort('given up: the program stops');
-      for (const { session } of leased) session.abandon(evenPastDot);
-    },
-  };
 }
 
-/** What the host said or did instead of letting us in. */
-const saidBy = ({ reply, text }: Extract<OpenResult, { kind: 'failed' }>): { text: string; isRefusal: boolean } =>
-  reply === null ? { text, isRefusal: false } : { text: `${String(reply.code)} ${reply.text}`, isRefusal: true };
+const noop = (): void => undefined;
 
-const began = ({ turns }: HostState, lane: string): number => turns.get(lane) ?? -Infinity;
+/** Returns what the host said or did instead of letting us in. */
+const refusalOf = ({ reply, text }: Extract<OpenResult, { kind: 'failed' }>): { text: string; isRefusal: boolean } =>
+  reply === null ? { text, isRefusal: false } : { text: `${String(reply.code)} ${reply.text}`, isRefusal: true };

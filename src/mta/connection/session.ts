@@ -14,87 +14,41 @@ import type { Extensions } from './extensions.ts';
 import { noTimings } from './phases.ts';
 import type { PhaseTimeouts, Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';
+import {
+  Envelope,
+  envelopeCommands,
+  type BrokenPhase,
+  type Mail,
+  type Transfer,
+  type TransferFacts,
+  type Unsupported,
+} from './transfer.ts';
 import { isBroken } from './wire.ts';
 import type { Broken, Trace, Wire } from './wire.ts';
 
-export interface Mail {
-  /** The return path; empty for `<>`. */
-  envelopeFrom: string;
-  /** At most 100. */
-  recipients: readonly string[];
-  /** The message with CRLF line ends, cut anywhere; not dot-stuffed. */
-  data: readonly Buffer[];
-  /** Octets in all of `data`. */
-  size: number;
-  /** The envelope or a header has characters beyond ASCII (RFC 6531). */
-  smtpUtf8: boolean;
-  /** The body has octets beyond ASCII (RFC 6152). */
-  eightBit: boolean;
-  /** Hand on only over TLS, all the way (RFC 8689). */
-  requireTls?: boolean;
-  /** On `clock.monotonic()`; `timeouts.attempt` from now where it is not given. */
-  deadline?: number;
-}
-
-interface TransferFacts {
-  timings: Timings;
-  tls: TlsResult | null;
-  /** Messages this connection tried to carry before: a break or 421 on the first word then says little about the host. */
-  earlier: number;
-}
-
-export interface RefusedRecipient {
-  recipient: string;
-  reply: SmtpReply;
-}
-
-export type Transfer = TransferFacts &
-  (
-    | { kind: 'accepted'; reply: SmtpReply; refusedRecipients: readonly RefusedRecipient[] }
-    /** The server said no: 4xx or 5xx, a 421 included (after which the session is not usable). */
-    | {
-        kind: 'refused';
-        phase: 'mail' | 'rcpt' | 'data' | 'dot';
-        reply: SmtpReply;
-        refusedRecipients: readonly RefusedRecipient[];
-      }
-    /** No answer, or none that makes sense. `uncertain`: the final dot was sent, so the message may have been taken. */
-    | { kind: 'broken'; phase: BrokenPhase; text: string; reply: SmtpReply | null; uncertain: boolean }
-    | Unsupported
-  );
-
-/** Not tried: the server cannot take such a message. `limit` in octets; `text` says why where the usual words would be wrong. */
-interface Unsupported {
-  kind: 'unsupported';
-  what: 'size' | 'smtputf8' | '8bitmime' | 'requiretls';
-  limit: number | null;
-  text?: string;
-}
-
-type BrokenPhase = Broken['phase'];
-
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
 const CLOSING = 421;
-const MOST_RECIPIENTS = 100;
 const BLOCK_BYTES = 65_536;
 const QUIT_GRACE_MS = 2000;
 
-/** What the opening of the connection found out. */
+/** The result of opening a connection. */
 export interface Opened {
   wire: Wire;
   extensions: Extensions;
   tls: TlsResult | null;
   timings: Timings;
   timeouts: PhaseTimeouts;
-  /** The banner's text: it often names the operator. */
+  /** The banner's text, which often names the operator. */
   banner: string;
 }
+
+export type { Mail, Transfer } from './transfer.ts';
 
 export class Session {
   readonly extensions: Extensions;
   readonly tls: TlsResult | null;
   readonly banner: string;
-  /** Who looks at the dialogue, where somebody may. */
+  /** Records the dialogue where operators may watch it. */
   readonly trace: Trace | undefined;
   private readonly clock: Clock;
   private readonly wire: Wire;
@@ -116,22 +70,22 @@ export class Session {
     this.opening = opened.timings;
   }
 
-  /** Since when the server keeps us waiting, on `clock.monotonic()`; null while it does not, or where nobody may hang up. */
+  /** Since when the server keeps us waiting, on `clock.monotonic()`; null while it does not, or behind the final dot. */
   get waitingSince(): number | null {
     return this.pastDot ? null : this.wire.waitingSince;
   }
 
-  /** Messages tried on this connection. */
+  /** Counts the messages that were tried on this connection. */
   get messages(): number {
     return this.tried;
   }
 
-  /** False once the server said goodbye, hung up or spoke out of turn; look just before each use. */
+  /** Returns false once the server said goodbye, hung up or spoke out of turn; check just before each use. */
   usable(): boolean {
     return !this.finished && this.wire.calm;
   }
 
-  /** Calls `gone` once if the server hangs up or speaks while nothing is under way; `null` takes it back. */
+  /** Calls `gone` once if the server hangs up or speaks while no message is under way; `null` removes it. */
   watch(gone: (() => void) | null): void {
     this.wire.onUpset = gone;
   }
@@ -148,7 +102,7 @@ export class Session {
   }
 
   /**
-   * Drops the connection in the middle of whatever it does, but behind the final dot only where `evenPastDot` says so: there
+   * Drops the connection at once, but behind the final dot only where `evenPastDot` is true: there
    * the server may have taken the message, and only its answer keeps it from being sent twice.
    */
   abandon(evenPastDot = false, why = 'given up: the program stops'): void {
@@ -157,7 +111,7 @@ export class Session {
     this.wire.destroy(why);
   }
 
-  /** Carries one message. The world's refusals are values; throws only on an envelope that could inject commands: a bug. */
+  /** Carries one message. Refusals are values; throws only on an envelope that could inject commands, which is a bug. */
   async send(mail: Mail): Promise<Transfer> {
     const facts: TransferFacts = { timings: this.opening ?? noTimings(), tls: this.tls, earlier: this.tried };
     const unsupported = this.unsupported(mail);
@@ -182,7 +136,7 @@ export class Session {
     return null;
   }
 
-  /** MAIL, RCPT and DATA. Null means 354: the body is awaited. */
+  /** Sends MAIL, RCPT and DATA. Returns null on 354: the server waits for the body. */
   private async sendEnvelope(envelope: Envelope, commands: readonly string[]): Promise<Transfer | null> {
     const { wire, timeouts } = this;
     const pipelining = this.extensions.pipelining;
@@ -204,7 +158,7 @@ export class Session {
       if (phase === 'data') return this.answeredData(envelope, reply);
       if (reply.code < 400 && reply.code >= 300) return this.outOfStep(envelope, phase, reply);
       envelope.note(phase, at - 1, reply);
-      // Without pipelining there is no need to go on after the last hope is gone.
+      // Without pipelining the commands that are left need not be sent when no recipient is left.
       if (!pipelining && (phase === 'mail' || at === commands.length - 2) && envelope.hopeless) {
         this.needsReset = phase === 'rcpt';
         return envelope.refusal();
@@ -220,7 +174,7 @@ export class Session {
       return envelope.hopeless ? envelope.refusal() : envelope.refused('data', reply);
     }
     if (!envelope.hopeless) return null;
-    // RFC 2920 section 3.1: told to go ahead although it refused everyone, we send an empty message and believe the refusal.
+    // RFC 2920 section 3.1: a server that answers 354 although it refused everyone gets an empty message; the refusal counts.
     this.wire.write('.\r\n');
     const last = await this.wire.read('dot', this.timeouts.dot);
     if (isBroken(last) || last.code === CLOSING) this.finished = true;
@@ -250,7 +204,7 @@ export class Session {
     return this.outOfStep(envelope, 'dot', reply);
   }
 
-  /** The connection is over: it broke, or the server said 421. A refusal that was given before still counts. */
+  /** Ends the session: the connection broke, or the server said 421. A refusal that was given before still counts. */
   private end(
     envelope: Envelope,
     phase: BrokenPhase & ('mail' | 'rcpt' | 'data' | 'dot' | 'block'),
@@ -262,93 +216,9 @@ export class Session {
     return envelope.broken(phase, last.text, null);
   }
 
-  /** A reply that cannot belong to the command: from here on nothing can be matched. */
+  /** Ends the session on a reply that cannot belong to the command: later replies could not be matched either. */
   private outOfStep(envelope: Envelope, phase: 'mail' | 'rcpt' | 'data' | 'dot', reply: SmtpReply): Transfer {
     this.finished = true;
     return envelope.broken(phase, `the server is out of step: ${String(reply.code)} in answer to ${phase}`, reply);
   }
-}
-
-const nobody: readonly RefusedRecipient[] = [];
-
-/** The answers to one message's commands so far, and what they come to. */
-class Envelope {
-  private readonly clock: Clock;
-  private readonly facts: TransferFacts;
-  private readonly recipients: readonly string[];
-  private mailReply: SmtpReply | null = null;
-  private refusedOnes: RefusedRecipient[] | null = null;
-  private lapStart: number;
-
-  constructor(clock: Clock, facts: TransferFacts, mail: Mail) {
-    this.clock = clock;
-    this.facts = facts;
-    this.recipients = mail.recipients;
-    this.lapStart = clock.monotonic();
-  }
-
-  get mailRefused(): boolean {
-    return this.mailReply !== null;
-  }
-
-  /** Nobody is left to take the message. */
-  get hopeless(): boolean {
-    return this.mailReply !== null || this.refusedOnes?.length === this.recipients.length;
-  }
-
-  lap(phase: 'mail' | 'rcpt' | 'data' | 'dot'): void {
-    const now = this.clock.monotonic();
-    this.facts.timings[phase] += now - this.lapStart;
-    this.lapStart = now;
-  }
-
-  note(phase: 'mail' | 'rcpt', index: number, reply: SmtpReply): void {
-    if (reply.code < 300) return;
-    if (phase === 'mail') this.mailReply = reply;
-    else (this.refusedOnes ??= []).push({ recipient: this.recipients[index] ?? '', reply });
-  }
-
-  accepted(reply: SmtpReply): Transfer {
-    return { ...this.facts, kind: 'accepted', reply, refusedRecipients: this.refusedOnes ?? nobody };
-  }
-
-  refused(phase: 'mail' | 'rcpt' | 'data' | 'dot', reply: SmtpReply): Transfer {
-    return { ...this.facts, kind: 'refused', phase, reply, refusedRecipients: this.refusedOnes ?? nobody };
-  }
-
-  /** The refusal of the sender or, if that was taken, of the first recipient. */
-  refusal(): Transfer {
-    if (this.mailReply !== null) return this.refused('mail', this.mailReply);
-    const first = this.refusedOnes?.[0];
-    if (first === undefined) throw new Error('nothing was refused');
-    return this.refused('rcpt', first.reply);
-  }
-
-  broken(phase: BrokenPhase, text: string, reply: SmtpReply | null): Transfer {
-    return { ...this.facts, kind: 'broken', phase, text, reply, uncertain: phase === 'dot' };
-  }
-}
-
-/** MAIL, a RCPT for each recipient, DATA. */
-function envelopeCommands(mail: Mail, extensions: Extensions): string[] {
-  const { envelopeFrom, recipients } = mail;
-  if (recipients.length === 0 || recipients.length > MOST_RECIPIENTS)
-    throw new Error('1 to 100 recipients can be sent to');
-  let parameters = '';
-  if (extensions.size) parameters += ` SIZE=${String(mail.size)}`;
-  if (mail.eightBit) parameters += ' BODY=8BITMIME';
-  if (mail.smtpUtf8) parameters += ' SMTPUTF8';
-  if (mail.requireTls === true) parameters += ' REQUIRETLS';
-  const commands = [`MAIL FROM:<${checked(envelopeFrom, mail.smtpUtf8)}>${parameters}\r\n`];
-  for (const recipient of recipients) commands.push(`RCPT TO:<${checked(recipient, mail.smtpUtf8)}>\r\n`);
-  commands.push('DATA\r\n');
-  return commands;
-}
-
-/** Addresses were parsed long before; this is the last door before the wire. A quoted local part may hold `>`. */
-function checked(address: string, smtpUtf8: boolean): string {
-  const forbidden = smtpUtf8 ? /[\x00-\x1f\x7f]/ : /[^\x20-\x7e]/;
-  if (address.length > 1000 || forbidden.test(address) || (/[<> ]/.test(address) && !address.startsWith('"')))
-    throw new Error('an envelope address that is no address reached the SMTP client');
-  return address;
 }

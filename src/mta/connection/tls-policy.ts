@@ -1,5 +1,5 @@
 /**
- * How a connection to one mail host has to be protected, and whether it is. Weighs, strongest first: the operator's word,
+ * Decides how a connection to one mail host must be protected, and whether it is. The strongest rule comes first: the operator's setting,
  * DANE (RFC 7672), MTA-STS (RFC 8461), and otherwise opportunistic STARTTLS (RFC 7435). Pure.
  */
 import { createHash } from 'node:crypto';
@@ -16,25 +16,25 @@ export interface TlsNeed {
   /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). Where not given, the host's. */
   names?: readonly string[];
   policy: PolicyName;
-  /** The message waives the domain's policies (RFC 8689 section 5), so what becomes of this connection says nothing about them. */
+  /** The message waives the domain's policies (RFC 8689 section 5), so this connection says nothing about them. */
   isWaived?: true;
 }
 
-/** What DNS says of one host's certificate (mta/dns/dane.ts). */
+/** The TLSA records of one host (mta/dns/dane.ts). */
 export type HostDane =
   /** At least one record, all validated. */
   | { kind: 'records'; records: readonly TlsaRecord[]; names: readonly string[] }
   /**
-   * Nobody knows whether there are any: somebody may be in the way, so the host must not have the mail. `isBogus`: the resolver
-   * says SERVFAIL, as it does for forged records; else it is our own DNS that is in trouble.
+   * The look-up failed. An attacker may have caused that, so the host must not have the mail. `isBogus`: the resolver answered
+   * SERVFAIL, as it does for forged records; otherwise our own DNS has a fault.
    */
   | { kind: 'trouble'; text: string; isBogus: boolean };
 
-/** What became of it, for the attempt's record. */
+/** The TLS of a connection, for the attempt's record. */
 export interface TlsResult {
   protocol: string;
   cipher: string;
-  /** The certificate passed: trusted chain and right name, or DANE. Recorded even where nobody asks for it. */
+  /** The certificate passed: trusted chain and right name, or DANE. Recorded even where no policy demands it. */
   verified: boolean;
   policy: PolicyName;
   /** Why it was not verified. */
@@ -49,34 +49,34 @@ export interface TlsFacts {
   sts: 'none' | 'testing' | 'enforce';
   /** Why an MTA-STS policy that may exist could not be had, or null. */
   stsFault?: string | null;
-  /** Whether the host matches a pattern of the MTA-STS policy. */
+  /** True where the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
-  /** What the message asks for. */
-  wish: TlsWish | null;
+  /** The request of the message. */
+  request: TlsRequest | null;
   /** DNSSEC, MTA-STS or the operator vouch that this host is where the domain's mail goes. */
   isVouched: boolean;
 }
 
-/** RFC 8689. `require`: handed on over TLS all the way or not at all. `waive`: rather arrive than obey the domain's policies. */
-export type TlsWish = 'require' | 'waive';
+/** RFC 8689. `require`: the message may only be handed on over TLS. `waive`: its delivery matters more than the domain's policies. */
+export type TlsRequest = 'require' | 'waive';
 
 export type Asked =
   | { kind: 'need'; need: TlsNeed }
   /**
-   * This host must not have the mail (RFC 8461 section 5): try the next one, or wait. `isFinal`: waiting does not help, since what
-   * the message asks for is not to be had with this domain.
+   * This host must not have the mail (RFC 8461 section 5): the next one is tried, or the mail waits. `isFinal`: waiting does not
+   * help, since the domain cannot meet the message's request.
    */
   | { kind: 'refused'; text: string; isFinal?: true };
 
-/** What a connection to the host needs, or why it must not have the mail. */
+/** Returns what a connection to the host needs, or why it must not have the mail. */
 export function tlsNeed(facts: TlsFacts): Asked {
-  if (facts.wish === 'require') return strictNeed(facts);
+  if (facts.request === 'require') return strictNeed(facts);
   if (facts.override !== null) return overrideNeed(facts, facts.override);
-  if (facts.wish === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
+  if (facts.request === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
   return policyNeed(facts);
 }
 
-/** REQUIRETLS, RFC 8689 section 4.2.1: whatever else holds, TLS with a certificate that is verified, on a way that is vouched for. */
+/** RFC 8689 section 4.2.1: REQUIRETLS demands TLS with a verified certificate, to a host that is vouched for. */
 function strictNeed(facts: TlsFacts): Asked {
   if (!facts.isVouched) return unvouched(facts);
   const asked = facts.override === null ? policyNeed(facts) : overrideNeed(facts, facts.override);
@@ -85,7 +85,7 @@ function strictNeed(facts: TlsFacts): Asked {
   return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
 }
 
-/** Final only where it is certain that there is no policy: one that cannot be had for now may vouch for the host later. */
+/** The refusal is final only where there is certainly no policy: one that could not be fetched may vouch for the host later. */
 function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
   if (dane?.kind === 'trouble') return { kind: 'refused', text: `REQUIRETLS: ${dane.text}` };
   if (sts !== 'none')
@@ -96,7 +96,7 @@ function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
   return { kind: 'refused', text, isFinal: true };
 }
 
-/** The operator's word. `dane`: no mail without records that can be used (RFC 7672 section 6), of which RFC 8460 has a name. */
+/** Applies the operator's setting. `dane`: no mail without usable records (RFC 7672 section 6; `dane-required` in RFC 8460). */
 function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override']>): Asked {
   if (override !== 'dane') return need(overridden(override));
   if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
@@ -105,7 +105,7 @@ function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override'
   return need(daneNeed(facts.dane));
 }
 
-/** What the domain's policies ask for. */
+/** Applies the domain's policies. */
 function policyNeed(facts: TlsFacts): Asked {
   const { dane } = facts;
   // RFC 7672 section 2.2: DANE takes precedence over MTA-STS, but records that authenticate nothing cannot replace a policy.
@@ -166,7 +166,7 @@ export function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
   );
 }
 
-/** Whether an open connection may carry mail with this need. Plaintext satisfies only those who do not insist. */
+/** Tells whether an open connection may carry mail with this need. Plaintext satisfies opportunistic needs only. */
 export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
   if (of.mode === 'none' || of.mode === 'opportunistic') return true;
   if (result === null) return false;
@@ -174,7 +174,7 @@ export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
   return result.verified && (of.verify === 'dane') === (result.policy === 'dane');
 }
 
-/** Part of a connection's pool key: equal for needs that the same connection meets by design. */
+/** Returns the part of a connection's pool key that is equal for needs which the same connection meets. */
 export function needKey(of: TlsNeed): string {
   const key = [of.mode, of.verify, of.policy, ...(of.names ?? [])].join(':');
   if (of.tlsa.length === 0) return key;
@@ -182,6 +182,6 @@ export function needKey(of: TlsNeed): string {
   return `${key}:${createHash('sha256').update(of.tlsa.map(tlsaText).sort().join()).digest('base64')}`;
 }
 
-/** As in a zone file: `3 1 1 0a1b...`. */
+/** Writes a record as in a zone file: `3 1 1 0a1b...`. */
 export const tlsaText = ({ usage, selector, matchingType, certificate }: TlsaRecord): string =>
   `${[usage, selector, matchingType].map(String).join(' ')} ${certificate.toString('hex')}`;

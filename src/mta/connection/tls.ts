@@ -1,6 +1,6 @@
 /**
- * The TLS handshake with a mail host. The certificate is judged after the handshake, never by refusing it: opportunistic
- * TLS takes any (RFC 7435), and what was found is recorded in every attempt.
+ * The TLS handshake with a mail host. The certificate is checked after the handshake, which accepts any: opportunistic TLS takes
+ * every certificate (RFC 7435), and the result is recorded in every attempt.
  */
 import type { Socket } from 'node:net';
 import { constants } from 'node:crypto';
@@ -13,6 +13,7 @@ import type {
   TLSSocket,
 } from 'node:tls';
 import { isIP } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
@@ -36,10 +37,10 @@ const helloOptions: Record<Hello, SecureContextOptions> = {
   },
 };
 
-/** What handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
+/** The state that handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
 export interface TlsClient {
   contextFor(hello: Hello): SecureContext;
-  sessions: Map<string, ResumableSession>;
+  sessions: LRUCache<string, ResumableSession>;
 }
 
 /** A resumed handshake shows no certificate, so the verdict on the first one is kept with it. */
@@ -56,7 +57,7 @@ const SESSION_MS = 3_600_000;
 export function createTlsClient(options: { ca?: string } = {}): TlsClient {
   const contexts = new Map<Hello, SecureContext>();
   return {
-    sessions: new Map(),
+    sessions: new LRUCache({ max: MAX_SESSIONS }),
     contextFor(hello) {
       const made = contexts.get(hello);
       if (made !== undefined) return made;
@@ -81,12 +82,12 @@ export interface HandshakeTarget {
 export type Handshake =
   | { kind: 'secured'; socket: TLSSocket; result: TlsResult }
   /**
-   * The handshake itself failed. The socket is destroyed. `isCut`: the connection was closed or reset, which anybody on the way can
-   * do, and no fault of TLS was seen.
+   * The handshake itself failed. The socket is destroyed. `isCut`: the connection was closed or reset, which an attacker on the way
+   * can do, and no fault of TLS was seen.
    */
   | { kind: 'failed'; text: string; isCut: boolean };
 
-/** Begins TLS on a connected socket. Does not judge by the need: see `verified` and `fault` of the result. */
+/** Begins TLS on a connected socket. Does not compare the result with the need: see `verified` and `fault`. */
 export function handshake(
   deps: { clock: Clock; tls: TlsClient },
   raw: Socket,
@@ -129,7 +130,7 @@ export function handshake(
       socket.off('error', onError);
       socket.off('close', onClose);
       const result = resultOf(socket, target, resumed, clock.now());
-      // What DANE said of the certificate is no verdict for those who look at its chain and name.
+      // The result of DANE does not hold for policies that check chain and name.
       if (target.hello === 'full' && target.need.verify !== 'dane')
         rememberSession(tls, key, socket, result, clock.now());
       resolve({ kind: 'secured', socket, result });
@@ -163,7 +164,7 @@ function certificateFault(socket: TLSSocket, target: HandshakeTarget, now: numbe
   return error instanceof Error ? error.message : String(error);
 }
 
-/** As Node's own, but without the common name where there are no alternative names (RFC 8461 section 4.2, RFC 9525). */
+/** Checks names like Node's own function, but never by the common name (RFC 8461 section 4.2, RFC 9525). */
 export function checkAlternativeNames(name: string, certificate: PeerCertificate): Error | undefined {
   if (/(?:^|, )(?:DNS|IP Address):/.test(certificate.subjectaltname ?? ''))
     return checkServerIdentity(name, certificate);
@@ -171,7 +172,7 @@ export function checkAlternativeNames(name: string, certificate: PeerCertificate
   return Object.assign(new Error(`${code}: the certificate has no subject alternative name`), { code });
 }
 
-/** The certificates the server sent, leaf first. */
+/** Returns the certificates that the server sent, leaf first. */
 function chainOf(socket: TLSSocket): Buffer[] {
   const chain: Buffer[] = [];
   // Without a certificate Node gives an empty object, and the last one may have no issuer, whatever the types say.
@@ -193,12 +194,6 @@ function usableSession(tls: TlsClient, key: string, now: number): ResumableSessi
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
   // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
   socket.on('session', (session) => {
-    tls.sessions.delete(key);
     tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS });
-    if (tls.sessions.size <= MAX_SESSIONS) return;
-    for (const oldest of tls.sessions.keys()) {
-      tls.sessions.delete(oldest);
-      break;
-    }
   });
 }

@@ -1,6 +1,6 @@
 /**
- * One socket to a mail server: writes bytes, gives replies in order, and puts a time limit on each wait. Knows nothing of
- * SMTP's commands. What goes wrong is a value (`Broken`) that names the phase; after it the wire is dead for good.
+ * One socket to a mail server: writes bytes, returns replies in order, and puts a time limit on each wait. It does not know the
+ * commands of SMTP. A fault is a value (`Broken`) that names the phase; after it the wire cannot be used again.
  */
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../../base/clock.ts';
@@ -18,12 +18,12 @@ export function isBroken(answer: SmtpReply | Broken): answer is Broken {
   return 'kind' in answer;
 }
 
-/** Sees each line of the dialogue (not the message): `>` is us. */
+/** Records each line of the dialogue, but not the message; `>` is our side. */
 export interface Trace {
-  /** False while nobody looks: then nothing is handed over. */
+  /** False while no operator watches: then no line is handed over. */
   readonly on: boolean;
   line(side: '<' | '>', line: string): void;
-  /** From now on the dialogue is about this message. */
+  /** Notes that the dialogue is about this message from now on. */
   begin?(lane: string, messageId: string): void;
 }
 
@@ -31,9 +31,9 @@ export interface Trace {
 const MOST_UNREAD = 256;
 
 export class Wire {
-  /** On `clock.monotonic()`: no wait goes beyond it. */
+  /** The end of all waits, on `clock.monotonic()`. */
   deadline = Infinity;
-  /** Called once when the server speaks or leaves while nobody waits for it. */
+  /** Is called once when the server speaks or closes while no reply is awaited. */
   onUpset: (() => void) | null = null;
   /** Since when the server keeps us waiting, on `clock.monotonic()`; null while nothing is awaited. */
   waitingSince: number | null = null;
@@ -60,21 +60,21 @@ export class Wire {
     return this.broken === null && this.unread.length === 0 && !this.reader.partial;
   }
 
-  /** Writes commands. On a broken wire nothing happens: the next `read` tells. `shown` replaces secrets in the trace. */
+  /** Writes commands. On a broken wire it does nothing: the next `read` returns the fault. `shown` replaces secrets in the trace. */
   write(text: string, shown = text): void {
     if (this.broken !== null) return;
     if (this.trace?.on === true) for (const line of shown.split('\r\n')) if (line !== '') this.trace.line('>', line);
     this.socket.write(text);
   }
 
-  /** A remark of ours in the trace. */
+  /** Adds a remark of ours to the trace. */
   note(text: string): void {
     if (this.trace?.on === true) this.trace.line('>', text);
   }
 
   /**
    * Writes a block of the message. If the server is slow to take it, waits at most `timeoutMs`; with null it does not wait
-   * (the last block: the answer to the dot is awaited next). Gives a promise only where there is something to wait for.
+   * (the last block: the answer to the dot is awaited next). Returns a promise only where there is something to wait for.
    */
   writeBlock(block: Buffer, timeoutMs: number | null): Promise<Broken | null> | Broken | null {
     if (this.broken !== null) return this.broken;
@@ -84,7 +84,7 @@ export class Wire {
     return new Promise((resolve) => (this.draining = resolve));
   }
 
-  /** The next reply, or why there is none. A reply that came before the connection broke is still given. */
+  /** Returns the next reply, or the fault. A reply that came before the connection broke is still returned. */
   read(phase: Phase, timeoutMs: number): Promise<SmtpReply | Broken> {
     const ready = this.unread.shift();
     if (ready !== undefined) return Promise.resolve(ready);
@@ -94,7 +94,7 @@ export class Wire {
     return new Promise((resolve) => (this.waiting = resolve));
   }
 
-  /** A reply that came without being waited for, such as a refusal in the middle of the body. */
+  /** Returns a reply that was not awaited, such as a refusal in the middle of the body. */
   takeUnread(): SmtpReply | null {
     return this.unread.shift() ?? null;
   }
@@ -110,13 +110,13 @@ export class Wire {
     return this.socket;
   }
 
-  /** Goes on over another socket. */
+  /** Continues over another socket. */
   adopt(socket: Socket): void {
     this.socket = socket;
     this.listen();
   }
 
-  /** Says QUIT and leaves; resolves when the socket is gone, at the latest after `graceMs`. */
+  /** Says QUIT and closes; resolves when the socket is gone, at the latest after `graceMs`. */
   quit(graceMs: number): Promise<void> {
     const { socket } = this;
     if (socket.destroyed) return Promise.resolve();
@@ -134,7 +134,7 @@ export class Wire {
     });
   }
 
-  /** Drops the connection without a word; who waits for a reply is told `why`. */
+  /** Drops the connection without QUIT; a read that waits gets `why`. */
   destroy(why = 'closed by us'): void {
     this.fail(why);
     this.socket.destroy();

@@ -1,6 +1,6 @@
 /**
- * DANE for SMTP (RFC 7672): which mail hosts of a domain publish TLSA records that can be trusted. Asks only where the whole way
- * to the host was validated by the resolver (`delivery.dnssecResolver`); where it was not, nobody could know who wrote the records.
+ * DANE for SMTP (RFC 7672): finds the mail hosts of a domain that publish TLSA records which can be trusted. Asks only where the whole way
+ * to the host was validated by the resolver (`delivery.dnssecResolver`); otherwise the records may be forged.
  */
 import type { DnsAnswer, Resolver, TlsaRecord } from '../../net/resolver.ts';
 import type { HostDane } from '../connection/tls-policy.ts';
@@ -13,7 +13,7 @@ const SERVICE = '_25._tcp';
 /** After trouble the records are asked for again at the next attempt. */
 const TROUBLE_TTL_S = 5;
 
-/** The route with what DANE says of each host. Never throws for what DNS says. */
+/** Adds the TLSA records of each host to the route. DNS faults are values; it never throws for them. */
 export async function withDane(deps: { resolver: DaneResolver }, domain: string, route: MailRoute): Promise<MailRoute> {
   if (route.kind !== 'hosts') return route;
   const found = await Promise.all(route.hosts.map((host) => daneOf(deps.resolver, domain, host)));

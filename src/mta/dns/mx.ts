@@ -1,5 +1,5 @@
 /**
- * Which hosts take mail for a domain, and in what order (RFC 5321 section 5.1, null MX RFC 7505):
+ * Finds the hosts that take mail for a domain, and their order (RFC 5321 section 5.1, null MX RFC 7505):
  * `findMailHosts` asks (MX, else the domain's own addresses), `withoutOurselves` cuts what would loop back to us,
  * `byPreference` orders, `siteOf` names the lane. Only the first touches the resolver it is handed.
  */
@@ -9,17 +9,17 @@ import type { HostDane } from '../connection/tls-policy.ts';
 import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../net/resolver.ts';
 
 export interface MailHost {
-  /** As in the MX record: for SNI and certificate checks. */
+  /** The name in the MX record, for SNI and certificate checks. */
   name: string;
   preference: number;
   /** IPv6 first where both are asked for. */
   addresses: readonly HostAddress[];
   port: number;
-  /** MX and address answers were both validated (AD bit): the ground DANE stands on (RFC 7672 section 2.2). */
+  /** MX and address answers were both validated (AD bit), as DANE requires (RFC 7672 section 2.2). */
   secure: boolean;
-  /** The answer that names it (of a domain without MX: that there is none) was validated, whatever became of its addresses. */
+  /** The MX answer was validated (for a domain without MX: the answer that it has none), whether or not the addresses were. */
   isNamedSecurely: boolean;
-  /** The name its addresses stand at: another where its own is an alias. */
+  /** The name that has the addresses: another one where the host's name is an alias. */
   canonical: string;
   /** Filled in by `withDane` (dane.ts). */
   dane?: HostDane | null;
@@ -45,7 +45,7 @@ export type MailRoute =
     }
   /** Mail for this domain cannot be delivered, and trying again would not help. */
   | { kind: 'refused'; enhanced: '5.1.10' | '5.4.4' | '5.4.6'; reason: RefusalReason; text: string }
-  /** One look-up says there is no such domain; three fresh ones, spread over 20 minutes, make it so. */
+  /** One look-up found no such domain; the mail bounces only after three fresh ones, spread over 20 minutes. */
   | { kind: 'no_domain'; fresh: boolean }
   | { kind: 'trouble'; text: string };
 
@@ -54,7 +54,7 @@ export type RefusalReason = 'null_mx' | 'routing_loop' | 'private_address' | 'no
 export interface MailHostOptions extends LookupOptions {
   /** `smtp.hostname`: an MX of this name is ourselves. */
   ownHostname: string;
-  /** Where we listen for SMTP; wildcard addresses already expanded. */
+  /** The addresses on which we listen for SMTP; wildcard addresses are expanded. */
   ownAddresses: readonly { ip: string; port: number }[];
   /** 25 except in tests. */
   remotePort: number;
@@ -63,16 +63,16 @@ export interface MailHostOptions extends LookupOptions {
   /** Look for addresses of these families; at least one. */
   ipv4: boolean;
   ipv6: boolean;
-  /** From 0 up to but not including 1: shuffles hosts of one preference. */
+  /** Returns a number in [0, 1), which shuffles hosts of one preference. */
   random: () => number;
 }
 
-/** A hostile domain may list hundreds; nobody needs more. */
+/** MX records that are looked at; a hostile domain may list hundreds. */
 const MAX_HOSTS = 20;
 /** Hosts whose addresses are looked up at once, and usable hosts after which no more are looked for. */
 const HOSTS_AT_ONCE = 5;
 
-/** Finds the way to a domain (A-labels). Never throws for what DNS says. */
+/** Finds the mail hosts of a domain (A-labels). DNS faults are values; it never throws for them. */
 export async function findMailHosts(
   deps: { resolver: Resolver },
   domain: string,
@@ -183,7 +183,7 @@ function addressesOf(answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] {
   return answer.kind === 'found' ? answer.records.map((ip) => ({ ip, family })) : [];
 }
 
-/** What all the look-ups together mean. `candidates` are the records left after the cut by name. */
+/** Returns the route that all look-ups together give. `candidates` are the records without our own names. */
 function concluded(
   domain: string,
   candidates: readonly MxRecord[],
@@ -210,7 +210,7 @@ function refused(enhanced: '5.1.10' | '5.4.4' | '5.4.6', reason: RefusalReason, 
   return { kind: 'refused', enhanced, reason, text };
 }
 
-/** RFC 5321 section 5.1: if we are in the list, we and all hosts that are no better than us are left out. */
+/** RFC 5321 section 5.1: if we are in the list, we and all hosts of an equal or worse preference are left out. */
 export function withoutOurselves(records: readonly MxRecord[], options: { ownHostname: string }): readonly MxRecord[] {
   const ownName = options.ownHostname.toLowerCase();
   let own = Infinity;
@@ -245,7 +245,7 @@ function isOwn(ip: string, options: MailHostOptions): boolean {
   return options.ownAddresses.some((own) => own.ip === ip && own.port === options.remotePort);
 }
 
-/** What may go into SNI, logs and reports: letters, digits, hyphens and (seen in the wild) underscores. */
+/** Names that may appear in SNI, logs and reports: letters, digits, hyphens and (seen in the wild) underscores. */
 function isHostName(name: string): boolean {
   return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(name);
 }

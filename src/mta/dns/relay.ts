@@ -1,11 +1,11 @@
-/** Where a smarthost of `delivery.routes` is: no MX is asked for, and its network may be private. */
+/** Finds the addresses of a smarthost of `delivery.routes`: without MX records, and its network may be private. */
 import { isIP } from 'node:net';
 import type { DnsAnswer, Resolver } from '../../net/resolver.ts';
 import type { HostAddress, MailRoute } from './mx.ts';
 
 const LITERAL_TTL_S = 3600;
 
-/** The addresses of a host given by name or as an address. Never throws for what DNS says. */
+/** Finds the addresses of a host given by name or as an address. DNS faults are values; it never throws for them. */
 export async function findRelay(
   { resolver }: { resolver: Pick<Resolver, 'a' | 'aaaa'> },
   host: string,

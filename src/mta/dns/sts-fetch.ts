@@ -20,7 +20,7 @@ export type StsFetch = (domain: string) => Promise<StsFetched>;
 
 const CONNECT_MS = 10_000;
 const HEAD_START_MS = 1_000;
-/** From the connection on. */
+/** The limit of the answer from the connection on, in ms. */
 const ANSWER_MS = 20_000;
 const LARGEST_BYTES = 65_536;
 
@@ -28,7 +28,7 @@ export interface StsFetchOptions {
   allowPrivate: boolean;
   /** 443 except in tests. */
   port?: number;
-  /** PEM certificates to trust beside the usual ones. */
+  /** PEM certificates to trust in addition to the usual ones. */
   ca?: string;
 }
 
@@ -107,7 +107,7 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
   });
 }
 
-/** Of OpenSSL's verification, or of the comparison of names. */
+/** Tells whether the error is of OpenSSL's verification, or of the comparison of names. */
 const isCertificateFault = (error: Error & { code?: string }): boolean =>
   /^(?:CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_ALTNAME)/.test(error.code ?? '');
 

@@ -1,8 +1,9 @@
 /**
  * The MTA-STS policies of recipient domains (RFC 8461): looked for in DNS, fetched, kept in memory and in the database as long as
  * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
- * waits for its refresh; it holds when DNS or the web server fail, so that nobody can switch it off by blocking them (section 5.1).
+ * waits for its refresh; it holds when DNS or the web server fail, so that blocking them does not switch it off (section 5.1).
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Resolver } from '../../net/resolver.ts';
@@ -13,8 +14,8 @@ import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
 export interface StsPolicies {
   /**
-   * The policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had. Never
-   * rejects for what the world does.
+   * Returns the policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had.
+   * Rejects only for faults of ours.
    */
   find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
@@ -37,31 +38,21 @@ export function createStsPolicies(deps: {
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
   fetch: StsFetch;
-  /** A policy is another than the one that was in use until now. */
+  /** Is called when a policy has replaced another one. */
   changed?: (domain: string) => void;
 }): StsPolicies {
   const { db, clock, log } = deps;
-  /** Null: there is none, as far as the database knows. */
-  const known = new Map<string, Known | null>();
-  const failed = new Map<string, { at: number; fault: StsFault }>();
+  /** Policies by domain; null where the database has none. */
+  const known = new LRUCache<string, { row: Known | null }>({ max: MOST_DOMAINS });
+  const failed = new LRUCache<string, { at: number; fault: StsFault }>({ max: MOST_DOMAINS });
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
 
-  function remember<V>(map: Map<string, V>, domain: string, value: V): void {
-    map.delete(domain);
-    map.set(domain, value);
-    if (map.size <= MOST_DOMAINS) return;
-    for (const oldest of map.keys()) {
-      map.delete(oldest);
-      return;
-    }
-  }
-
   async function stored(domain: string): Promise<Known | null> {
-    const kept = known.get(domain);
-    if (kept !== undefined) return kept;
+    const cached = known.get(domain);
+    if (cached !== undefined) return cached.row;
     const [row] = await db.prepared.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
     const found = row === undefined ? null : fromRow(row);
-    remember(known, domain, found);
+    known.set(domain, { row: found });
     return found;
   }
 
@@ -79,7 +70,7 @@ export function createStsPolicies(deps: {
     return inForce(newest, failed.get(domain)?.fault ?? null);
   }
 
-  /** One question at a time for each domain. */
+  /** Shares one look-up at a time for each domain. */
   function asked(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
     let question = asking.get(domain);
     if (question === undefined) {
@@ -94,14 +85,14 @@ export function createStsPolicies(deps: {
     const read = fetched.kind === 'text' ? readStsPolicy(fetched.text) : { kind: 'bad' as const, why: fetched.why };
     const now = clock.now();
     if (read.kind === 'bad') {
-      remember(failed, domain, { at: now, fault: faultOf(fetched) });
+      failed.set(domain, { at: now, fault: faultOf(fetched) });
       log.warn({ event: 'sts_policy_failed', domain, reason: read.why }, 'an MTA-STS policy could not be had');
       return null;
     }
     const { policy } = read;
     const fresh: Known = { id, policy, fetchedAt: now, expiresAt: now + policy.maxAge * 1000 };
     failed.delete(domain);
-    remember(known, domain, fresh);
+    known.set(domain, { row: fresh });
     await store(domain, fresh);
     log.info({ event: 'sts_policy', domain, mode: policy.mode, mx: policy.mx }, 'an MTA-STS policy was fetched');
     return fresh;

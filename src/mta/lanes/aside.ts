@@ -1,12 +1,12 @@
 /**
- * Mail of operators' lanes whose own hosts cannot be had now. An operator's lane serves many organisations, each with hosts of its
- * own: one whose hosts are dead or busy must not keep the lane's workers from the others. So its jobs are put aside, by the hosts
+ * Jobs of operators' lanes whose hosts cannot be reached now. An operator's lane serves many organisations, each with its own hosts:
+ * one whose hosts are dead or busy must not keep the lane's workers from the others. So its jobs are put aside, by the hosts
  * that they need, and come back to the lane when one of these hosts may have a connection, and at the latest when its gate opens.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Job } from '../due-queue.ts';
 
-/** Looked at again after so long even where nobody calls. */
+/** Jobs come back after so long even where the pool does not wake them. */
 const LOOK_AGAIN_MS = 2_000;
 
 interface Entry {
@@ -17,15 +17,15 @@ interface Entry {
 }
 
 export interface Aside {
-  /** Puts a job aside that waits for one of these hosts; `until` on the monotonic clock, null where nobody knows. */
+  /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null where it is not known. */
   add(lane: string, hosts: readonly string[], job: Job, until: number | null): void;
-  /** The lane may have so many connections to this host: as many of its jobs come back. */
+  /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
   wake(lane: string, host: string, room: number): void;
-  /** All jobs of the lane come back. */
+  /** Brings back all jobs of the lane. */
   wakeLane(lane: string): void;
-  /** Lanes with jobs that wait for this host. */
+  /** Returns the lanes with jobs that wait for this host. */
   lanesWaiting(host: string): readonly string[];
-  /** How many jobs of the lane are aside. */
+  /** Counts the jobs of the lane that are aside. */
   count(lane: string): number;
   stop(): void;
 }
@@ -38,7 +38,7 @@ export function createAside(
   const byHost = new Map<string, Set<Entry>>();
   let stopped = false;
 
-  /** A job that comes back may be put aside again at once, in an entry of its own. */
+  /** Brings jobs back. A job may be put aside again at once, in a new entry. */
   function release(key: string, entry: Entry, most = Infinity): void {
     if (most < entry.jobs.length) {
       comeBack(entry.lane, entry.jobs.splice(0, most));
@@ -79,7 +79,7 @@ export function createAside(
     },
     wake(lane, host, room) {
       let left = room;
-      // What is put aside meanwhile is not looked at again.
+      // Jobs that are put aside meanwhile are not brought back again.
       for (const entry of [...(byHost.get(host) ?? [])]) {
         if (entry.lane !== lane || left <= 0) continue;
         const { length } = entry.jobs;

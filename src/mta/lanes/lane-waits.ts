@@ -1,14 +1,13 @@
 /**
- * Why mail in a lane waits, in words, with since when, by whom, and until when: the same facts that keep it back. One list for
- * every page, command and metric (messages/delivery/why.ts puts what is about the delivery itself before it). Pure but for the pool that
- * it asks.
+ * Explains why mail in a lane waits: text, since when, by whom, and until when, from the same facts that keep it back. Every page,
+ * command and metric shows this list (messages/delivery/why.ts adds the reasons of the delivery itself). Pure but for the pool.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { hostKey } from '../attempt/deliver.ts';
+import { hostKey } from '../names.ts';
 import type { LaneState } from './lane-state.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
@@ -16,7 +15,7 @@ import type { Site } from '../sites/sites.ts';
 
 export type { LaneWait } from '../../messages/delivery/why.ts';
 
-/** A limit that is in force, with what it comes from. */
+/** A limit that is in force, with its cause. */
 export interface LaneLimit {
   what: 'connections' | 'mails_per_minute';
   to: number;
@@ -36,9 +35,9 @@ export interface LaneLimitsReport {
   perMinute: number | null;
   /** Each limit with its own cause. */
   limits: LaneLimit[];
-  /** Until when no mail is tried: every host is left alone, or the lane rests. */
+  /** No mail is tried before then, because no host is dialled or the lane rests; or null. */
   parkedUntil: number | null;
-  /** Why nothing or not all of the lane goes now; the most telling first. */
+  /** The reasons why mail of the lane waits, the most telling first. */
   waits: LaneWait[];
   lastReply: string | null;
   lastProgressAt: number;
@@ -79,7 +78,7 @@ export function reportOf(
   };
 }
 
-/** What mail of this part of the lane waits for. `site` is the way of its own domain, which in an operator's lane differs. */
+/** Returns what mail of this part of the lane waits for. `site` is the site of its own domain, which in an operator's lane differs. */
 export function waitsOf(
   state: LaneState,
   part: Part,
@@ -107,7 +106,7 @@ export function waitsOf(
   return waits;
 }
 
-/** For reports on a whole lane. */
+/** The part for reports on a whole lane. */
 export const noPart: Part = { account: '', domain: '' };
 
 const nameOf = ({ site, source }: LaneState): string =>
@@ -135,7 +134,7 @@ const restReasons = {
   tls: 'tls_required',
 } as const;
 
-/** Whether all hosts of the site are closed or full, and what the one says that opens first. */
+/** Returns why the host waits that opens first, where all hosts of the site are closed or full; else null. */
 function hostsWait(site: Site, source: string | null, pool: Connections, clock: Clock): LaneWait | null {
   const most = site.operator?.maxConnections;
   const found: { name: string; wait: GateWait }[] = [];
@@ -214,7 +213,7 @@ function paceWait(state: LaneState, given: LaneLimits | null, name: string, now:
 
 function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections, clock: Clock): LaneLimit[] {
   const { throttle, pace, site, source } = state;
-  // Growth is our own doing; only what was once too many is the receiver's limit.
+  // We grow the limit ourselves; it is the receiver's only after a number of connections was too many.
   const by = throttle.ceiling === null ? 'start' : 'receiver';
   const limits: LaneLimit[] = [
     { what: 'connections', to: throttle.limit, by, cause: throttle.cause, since: throttle.causeAt },
@@ -231,7 +230,7 @@ function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections,
       what: 'connections',
       to: given.connections,
       by: 'operator',
-      cause: operatorsWord(given),
+      cause: operatorCause(given),
       since: given.since,
     });
   if (pace.perMinute !== null)
@@ -247,12 +246,12 @@ function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections,
       what: 'mails_per_minute',
       to: given.perMinute,
       by: 'operator',
-      cause: operatorsWord(given),
+      cause: operatorCause(given),
       since: given.since,
     });
   return limits;
 }
 
-const operatorsWord = ({ note }: LaneLimits): string => `set by the operator${note === null ? '' : `: ${note}`}`;
+const operatorCause = ({ note }: LaneLimits): string => `set by the operator${note === null ? '' : `: ${note}`}`;
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);

@@ -1,7 +1,7 @@
 /**
- * How many mails a minute a lane sends, where somebody limits that: the operator, or a receiver that refuses more.
+ * The pace of a lane: how many mails a minute it sends, where the operator or a receiver limits that.
  *
- * What a receiver allows is read from what it accepted: when it refuses one more, that is as many as it took in the last minute.
+ * The limit of a receiver is what it accepted: when it refuses one more, that is as many as it accepted in the last minute.
  * The lane then keeps to that many in any minute, spread evenly, so that a receiver of 60 a minute gets 60 a minute. A refusal
  * with nothing accepted in between pauses the lane, longer each time. A pace that is used whole and meets no refusal grows by a
  * tenth after a minute, and by more each time that goes well. Pure: time is handed in, in ms.
@@ -10,15 +10,15 @@
 export interface Pace {
   /** Mails a minute that the receiver's answers allow, or null. */
   readonly perMinute: number | null;
-  /** The answer that it comes from, and when that was given. */
+  /** The answer that set the pace, and when it came. */
   readonly cause: string;
   readonly changedAt: number;
   /** When the next mail may go. */
   readonly nextAt: number;
-  /** When the receiver last refused, and how often in a row with nothing accepted between. */
+  /** When the receiver last refused, and how often in a row without an accepted mail. */
   readonly refusedAt: number;
   readonly refusals: number;
-  /** How often it has grown since. */
+  /** How often the pace has grown since the last refusal. */
   readonly grown: number;
   /** Mails accepted in each of the last 60 seconds, by second of the minute, and the second that each count is of. */
   readonly accepted: Uint32Array;
@@ -29,19 +29,19 @@ export interface Pace {
 
 const MINUTE_MS = 60_000;
 const SECONDS = 60;
-/** Refusals of mails that were under way together say one thing. */
+/** Refusals of mails that were under way at the same time count once, within so many ms. */
 const TOGETHER_MS = 2_000;
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 60_000;
-/** How much the pace grows the first, second ... time without a refusal between: a limit that was lifted is found out soon. */
+/** The factors of the first, second ... growth without a refusal between: a limit that was lifted is found out soon. */
 const GROWTH = [1.1, 1.1, 1.25, 1.5, 2] as const;
-/** A pace that is used to less than this is not what limits the lane. */
+/** A pace that is used to less than this share does not limit the lane. */
 const USED = 0.8;
-/** A little less than what was accepted, since the receiver's minute is not ours. */
+/** The share of the accepted mails that becomes the pace: a little less, since the receiver's minute is not ours. */
 const MARGIN = 0.97;
-/** Where a receiver refuses before it has accepted anything. Its pauses keep the tries rare until it accepts. */
+/** The pace where a receiver refuses before it has accepted anything; the pauses keep the tries rare until it accepts. */
 const COLD_PER_MINUTE = 6;
-/** Beyond this a pace limits nothing worth keeping. */
+/** A pace beyond this number of mails a minute is forgotten. */
 const FORGET_OVER = 12_000;
 
 export const newPace = (now: number): Pace => ({
@@ -57,7 +57,7 @@ export const newPace = (now: number): Pace => ({
   inFlight: 0,
 });
 
-/** A mail begins. `most` is the operator's limit, or null. */
+/** Counts a mail that begins. `most` is the operator's limit, or null. */
 export function begun(pace: Pace, most: number | null, now: number): Pace {
   const perMinute = limitOf(pace, most);
   const inFlight = pace.inFlight + 1;
@@ -67,7 +67,7 @@ export function begun(pace: Pace, most: number | null, now: number): Pace {
   return { ...pace, inFlight, nextAt: Math.max(pace.nextAt, now - gap) + gap };
 }
 
-/** It was not begun after all. */
+/** Takes back `begun` for a mail that was not begun after all. */
 export function putBack(pace: Pace, most: number | null): Pace {
   const perMinute = limitOf(pace, most);
   const inFlight = Math.max(0, pace.inFlight - 1);
@@ -76,10 +76,10 @@ export function putBack(pace: Pace, most: number | null): Pace {
     : { ...pace, inFlight, nextAt: pace.nextAt - MINUTE_MS / perMinute };
 }
 
-/** It ended without a word about rate. */
+/** Notes that a mail ended without an answer about rate. */
 export const ended = (pace: Pace): Pace => ({ ...pace, inFlight: Math.max(0, pace.inFlight - 1) });
 
-/** When the next mail may begin: now, or a time to come. */
+/** Returns when the next mail may begin: now or later. */
 export function readyAt(pace: Pace, most: number | null, now: number): number {
   if (limitOf(pace, most) === null) return now;
   const { perMinute } = pace;
@@ -87,7 +87,7 @@ export function readyAt(pace: Pace, most: number | null, now: number): number {
   return Math.max(now, pace.nextAt, oldestLeaves(pace, now));
 }
 
-/** The receiver refused a mail because there were too many in a time. `startedAt`: when that mail was begun. */
+/** Notes that the receiver refused a mail because there were too many in a time. `startedAt`: when that mail began. */
 export function slowed(before: Pace, reply: string, startedAt: number, now: number): Pace {
   const pace = ended(before);
   if (startedAt <= pace.refusedAt || now - pace.refusedAt < TOGETHER_MS) return pace;
@@ -113,7 +113,7 @@ function allowed({ perMinute }: Pace, taken: number): number {
   return perMinute === null || learnt < perMinute ? learnt : Math.floor(perMinute * 0.9);
 }
 
-/** A mail was accepted: it is counted, and a pace that was used whole for a minute grows. */
+/** Counts an accepted mail. A pace that was used whole for a minute grows. */
 export function taken(before: Pace, now: number): Pace {
   const pace = ended(before);
   count(pace, now);
@@ -129,7 +129,7 @@ export function taken(before: Pace, now: number): Pace {
 const growsAfter = ({ perMinute, grown }: Pace): number =>
   MINUTE_MS * Math.max(1, 20 / (perMinute ?? 20) / (1 + 4 * grown));
 
-/** Somebody wants to know now: what was learnt is forgotten, and learnt again from the next refusal. */
+/** Forgets the pace on an operator's request; it is learnt again from the next refusal. */
 export const forgotten = (pace: Pace, now: number): Pace => ({
   ...pace,
   perMinute: null,
@@ -139,14 +139,14 @@ export const forgotten = (pace: Pace, now: number): Pace => ({
   nextAt: now,
 });
 
-/** The clock was set to another time, so many ms on. */
+/** Moves all times by `ms`, by which the clock was set. */
 export function shifted(pace: Pace, ms: number): Pace {
   const { changedAt, nextAt, refusedAt } = pace;
   const moved = { changedAt: changedAt + ms, nextAt: nextAt + ms, refusedAt: refusedAt + ms };
   return { ...pace, ...moved, accepted: new Uint32Array(SECONDS), seconds: new Float64Array(SECONDS) };
 }
 
-/** Counts in place: this happens for every mail, and nobody keeps the pace from before. */
+/** Counts in place, since this happens for every mail, and the pace before is not used again. */
 function count({ accepted, seconds }: Pace, now: number): void {
   const second = Math.floor(now / 1000);
   const at = second % SECONDS;
@@ -162,7 +162,7 @@ function lastMinute({ accepted, seconds }: Pace, now: number): number {
   return sum;
 }
 
-/** When the first of the last minute's mails is a minute old; where only mails under way fill the pace, a second from now. */
+/** Returns when the first mail of the last minute is a minute old; where only mails under way fill the pace, a second from now. */
 function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
   const from = Math.floor(now / 1000) - SECONDS;
   let oldest = Infinity;

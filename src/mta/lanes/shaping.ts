@@ -1,6 +1,6 @@
 /**
  * Shaping rules: so many replies of a kind from one lane within a time, and the lane is slowed down, rests for a while, or the
- * operator is told. Pure: time is handed in.
+ * operator is warned. Pure: time is handed in.
  */
 import type { ShapingRule } from '../../config/shaping.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
@@ -13,20 +13,20 @@ export type CompiledRule = Rule & { readonly text: RegExp | null };
 export const compileRules = (rules: readonly Rule[]): CompiledRule[] =>
   rules.map((rule) => ({ ...rule, text: rule.match.text === undefined ? null : new RegExp(rule.match.text, 'i') }));
 
-/** When each rule of a lane matched lately, by the rule's place in the list. */
+/** The times at which each rule of a lane matched lately, by the index of the rule. */
 export type ShapingMemory = Map<number, number[]>;
 
 /** A rule whose threshold was reached. */
 export interface Fired {
   rule: CompiledRule;
-  /** The reply that was one too many. */
+  /** The reply that reached the threshold. */
   reply: string;
 }
 
-/** A hostile reply may be long; what matters stands in front. */
+/** Characters of a reply that are read; a hostile one may be long. */
 const LOOKED_AT = 500;
 
-/** Notes an outcome of a lane; gives the rules that it makes fire. A rule that fired begins to count anew. */
+/** Counts an outcome of a lane; returns the rules whose threshold it reaches. These begin to count again from 0. */
 export function shape(
   rules: readonly CompiledRule[],
   memory: ShapingMemory,

@@ -1,8 +1,8 @@
 /**
- * How many connections a lane may have: a few to begin with, one more for each stretch of successes, half after a reply that
- * asks for less. What was too many is remembered: up to there the lane grows back quickly, beyond it by one connection
- * after each quiet while, so that it settles under the other side's limit and finds out when that is lifted. Pure: time
- * and changes are handed in. Each change says why, for the operator.
+ * The throttle of a lane: the connections it may have. It begins with a few, grows by one for each series of successes, and halves
+ * after a reply that asks for less. The number that was too many is remembered: below it the lane grows back quickly, beyond it by
+ * one connection after each quiet time, so that it settles under the receiver's limit and finds out when that is lifted. Pure:
+ * time is handed in. Each change has a cause, for the operator.
  */
 
 export interface ThrottleLimits {
@@ -16,16 +16,16 @@ export interface Throttle {
   /** Accepted messages since the last change. */
   readonly successes: number;
   readonly halvedAt: number | null;
-  /** As many were borne; one more was once too many. Null while nobody has complained. */
+  /** The connections that were accepted when one more was too many. Null while none was. */
   readonly ceiling: number | null;
-  /** From when on one more than the ceiling is tried. */
+  /** When one more than the ceiling is tried. */
   readonly probeAt: number;
   /** When and why the limit last changed. */
   readonly cause: string;
   readonly causeAt: number;
 }
 
-/** After a halving the remote gets time to feel it before the next one. */
+/** The time between two halvings, in ms, so that the receiver notices the first. */
 const HALVING_PAUSE_MS = 10_000;
 /** Without a complaint for this long, the ceiling may be one higher. */
 const PROBE_MS = 30_000;
@@ -40,7 +40,7 @@ export const newThrottle = (limits: ThrottleLimits, now: number): Throttle => ({
   causeAt: now,
 });
 
-/** A message was accepted: after as many as there are connections, one connection more, where all of them (`isFull`) were in use. */
+/** Counts an accepted message. After as many as there are connections, and where all are in use (`isFull`), the limit grows by one. */
 export function succeeded(throttle: Throttle, limits: ThrottleLimits, isFull: boolean, now: number): Throttle {
   const successes = throttle.successes + 1;
   const { limit, ceiling, probeAt } = throttle;
@@ -59,7 +59,7 @@ export function succeeded(throttle: Throttle, limits: ThrottleLimits, isFull: bo
   };
 }
 
-/** The remote asked for less. */
+/** Halves the limit, because the receiver asked for less. */
 export function pushedBack(throttle: Throttle, reply: string, now: number): Throttle {
   const probeAt = now + PROBE_MS;
   if (throttle.halvedAt !== null && now - throttle.halvedAt < HALVING_PAUSE_MS)

@@ -1,14 +1,14 @@
-/** The thread that composes large contents: a content in, what goes on the wire out, one at a time. Started by `composer.ts`. */
+/** The thread that composes large contents, one at a time. `composer.ts` starts it. */
 import { parentPort } from 'node:worker_threads';
 import { ownMemory } from '../../base/threads.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 
 export type ComposeAnswer = { kind: 'composed'; composed: Composed } | { kind: 'bad'; why: string };
 
-/** The recipients of one content come one after the other. */
+/** One is enough, since the recipients of one content come one after the other. */
 const compose = createCompose({ remembered: 1 });
 
-/** Buffers come as plain byte arrays. */
+/** Buffers arrive in a thread as plain byte arrays. */
 const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 

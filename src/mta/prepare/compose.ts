@@ -1,8 +1,9 @@
 /**
- * From a stored content to what goes on the wire after the header of each message, with the hash that DKIM signs. The text
- * part is made from the html as the sender wrote it, before anything is tracked there.
+ * Composes a stored content: the body that follows the header of each message, with the hash that DKIM signs. The text part is
+ * made from the html as the sender wrote it, before tracking changes it.
  */
 import { isAscii } from 'node:buffer';
+import { LRUCache } from 'lru-cache';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
@@ -10,11 +11,11 @@ import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
 export interface StoredContent extends MimeContent {
   id: string;
-  /** Whether a text part is derived from the html where there is none. */
+  /** True where a missing text part is derived from the html. */
   autoText: boolean;
   /** A submitted mail, header and body: nothing is composed then. */
   raw?: Buffer;
-  /** What is tracked in the copy of one recipient; absent where nothing is, and the content is then the same for all. */
+  /** The tracking of one recipient's copy; absent where nothing is tracked, and the content is then the same for all. */
   tracking?: Tracking;
 }
 
@@ -23,46 +24,41 @@ export interface Composed {
   bodyHash: string;
   /** `headers` are the whole header of the mail, not only its Content-* lines. */
   isWhole?: true;
-  /** It has octets beyond ASCII (RFC 6152). */
+  /** The content has octets beyond ASCII (RFC 6152). */
   eightBit?: boolean;
 }
 
 /** Rejects where the content cannot be encoded, which then no later try could either. */
 export type Compose = (stored: StoredContent) => Promise<Composed>;
 
-/** What was read in a content that is tracked: good for all its recipients. */
+/** The parts of a tracked content that are the same for all its recipients. */
 interface Reading {
   plan: HtmlPlan;
   plain: string | null;
 }
 
-/** `remembered`: of so many tracked contents, the last ones used, the reading is kept, as many recipients follow one another. */
+/** `remembered`: the number of tracked contents, the last ones used, whose readings are kept, as many recipients follow one another. */
 export function createCompose({ remembered }: { remembered: number }): Compose {
-  const readings = new Map<string, Reading>();
+  const readings = new LRUCache<string, Reading>({ max: remembered });
 
   function readingOf(stored: StoredContent, html: string): Reading {
     const { id } = stored;
     const reading = readings.get(id) ?? { plan: planHtml(html), plain: plainOf(stored) };
-    readings.delete(id);
     readings.set(id, reading);
-    for (const oldest of readings.keys()) {
-      if (readings.size <= remembered) break;
-      readings.delete(oldest);
-    }
     return reading;
   }
 
   return async (stored) => {
     const { id, html, attachments, tracking, raw } = stored;
-    if (raw !== undefined) return submitted(raw);
+    if (raw !== undefined) return splitSubmitted(raw);
     if (tracking === undefined || html === null) return encode({ html, text: plainOf(stored), attachments }, id);
     const { plan, plain } = readingOf(stored, html);
     return encode({ html: trackedHtml(html, plan, tracking), text: plain, attachments }, id);
   };
 }
 
-/** What was submitted, taken apart at the empty line. Its line ends are CRLF since it was accepted. */
-function submitted(raw: Buffer): Composed {
+/** Splits a submitted mail at the empty line. Its line ends are CRLF since it was accepted. */
+function splitSubmitted(raw: Buffer): Composed {
   const end = raw.indexOf('\r\n\r\n');
   if (end < 0) throw new Error('a submitted mail without the end of its header');
   const body = raw.subarray(end + 4);

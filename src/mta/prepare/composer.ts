@@ -10,15 +10,15 @@ import type { ComposeAnswer } from './compose-worker.ts';
 export interface Composer {
   /** Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
   compose(stored: StoredContent): Promise<Composed>;
-  /** Waits for room for a large content; the answer gives the room back. Ask before its bytes are loaded. */
+  /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
   room(): Promise<() => void>;
   close(): Promise<void>;
 }
 
-/** The content itself is at fault. */
+/** The content itself cannot be encoded. */
 export class Unencodable extends Error {}
 
-/** Takes about a millisecond here; handing it over costs a fifth of that. */
+/** Contents up to this weight are composed here, in about a millisecond; handing one to the thread costs a fifth of that. */
 const INLINE_BYTES = 32 * 1024;
 /** A second one is composed while the first is handed over. */
 const THREADS = 1;
@@ -26,14 +26,14 @@ const LARGE_AT_ONCE = 4;
 /** Small contents whose links are kept in memory: some kilobytes each. */
 const REMEMBERED = 50;
 const IDLE_MS = 60_000;
-/** The largest takes half a second. */
+/** The limit of one job, in ms; the largest takes half a second. */
 const JOB_MS = 60_000;
 
 export function createComposer(deps: { clock: Clock }): Composer {
   const threads = createThreads<StoredContent, ComposeAnswer>(deps, {
     entry: new URL('./compose-worker.ts', import.meta.url),
     count: THREADS,
-    // All who may hold a large content, and the contents without attachments that are large by their html.
+    // All large contents that may be in memory, and those without attachments that are large by their html.
     mostWaiting: 1000,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
@@ -77,7 +77,7 @@ export function createComposer(deps: { clock: Clock }): Composer {
   };
 }
 
-/** In bytes of text to encode; reading html for a text part costs as much again, tracking it too, and attachments are quicker. */
+/** Returns the cost in bytes of text to encode; a text part from html costs as much again, tracking too; attachments cost half. */
 function weight({ html, text, autoText, attachments, tracking, raw }: StoredContent): number {
   const derived = (text === null && autoText ? 2 : 1) + (tracking === undefined ? 0 : 1);
   const files = attachments.reduce((sum, { content }) => sum + content.length, raw?.length ?? 0);

@@ -1,4 +1,4 @@
-/** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
+/** The parts of a mail that differ for each recipient: tracked links, pixel, and the unsubscribe headers. Pure. */
 import { trackingHostOf } from '../../domains/dns-records.ts';
 import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../../mail/list-unsubscribe.ts';
 import { unsubscribeAddressFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
@@ -21,7 +21,7 @@ type Row = Pick<DeliveryRow, 'id' | 'address'> &
     | 'headers_json'
   >;
 
-/** Null where nothing is tracked: nearly every mail, whose content is then the same for all. */
+/** Returns null where nothing is tracked, as in nearly every mail: its content is the same for all recipients. */
 export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
   const { tracking_url: base } = row;
   if ((row.track_opens === 0 && row.track_clicks === 0) || base === null) return null;
@@ -35,28 +35,28 @@ export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
   };
 }
 
-/** The tracking host where it is one of the sending domain's own. */
+/** Returns the tracking host where it belongs to the sending domain, else null. */
 function ownHost(base: string, fromDomain: string): string | null {
   const { hostname } = new URL(base);
   return hostname === trackingHostOf(fromDomain) ? hostname : null;
 }
 
-/** List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */
+/** Returns List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */
 export function listHeaders(
   keys: { trackingKey: TrackingKey; returnPathKey: ReturnPathKey },
   row: Row,
   returnPathDomain: string,
 ): string {
-  const wish = storedUnsubscribe(row);
-  if (wish === null) return '';
+  const unsubscribe = storedUnsubscribe(row);
+  if (unsubscribe === null) return '';
   return unsubscribeHeaders({
-    url: wish.url ?? hostedUrl(keys.trackingKey, row),
-    mailto: wish.mailto ?? `${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`,
-    oneClick: wish.oneClick,
+    url: unsubscribe.url ?? hostedUrl(keys.trackingKey, row),
+    mailto: unsubscribe.mailto ?? `${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`,
+    oneClick: unsubscribe.oneClick,
   });
 }
 
-/** Only over https: a person's wish must not be readable, nor changeable, on its way (RFC 8058 section 3.1). */
+/** Returns an https URL or null: the request must not be readable or changeable on its way (RFC 8058 section 3.1). */
 function hostedUrl(key: TrackingKey, row: Row): string | null {
   const { tracking_url: base } = row;
   if (base?.startsWith('https://') !== true) return null;
@@ -68,11 +68,11 @@ function hostedUrl(key: TrackingKey, row: Row): string | null {
     email: row.address,
   });
   const url = `${base}${trackPaths.unsubscribe}${token}`;
-  // With the longest names there can be; the address by mail remains.
+  // The longest possible names make it too long; the mailto address remains.
   return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
 }
 
-/** The addresses that the sender gave for unsubscribing, in a header of his own or by the member: they are not to be counted. */
+/** Returns the unsubscribe URLs that the sender gave, in a header or as a member of the request: clicks on them are not counted. */
 function unsubscribeUrls(row: Row): string[] {
   const own = storedUnsubscribe(row)?.url ?? null;
   if (own !== null) return [own];

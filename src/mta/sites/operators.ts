@@ -1,7 +1,7 @@
 /**
- * The large operators of mail hosts, by their MX hosts: their name is the lane's, and they may have limits of their own. The
- * table is data (config/operators.yaml). A domain belongs to an operator only if every one of its MX hosts does: otherwise a
- * domain could list one host of Google's beside a tar-pit and hold up everybody's mail to Google. Pure.
+ * The large operators of mail hosts, by their MX hosts: a lane has the operator's name, and an operator may have its own limits.
+ * The table is data (config/operators.yaml). A domain belongs to an operator only if all of its MX hosts do: otherwise a domain
+ * could list one host of Google's and a tar-pit, and hold up all mail to Google. Pure.
  */
 
 export interface MailOperator {
@@ -14,7 +14,7 @@ export interface MailOperator {
   readonly messagesPerConnection?: number | undefined;
 }
 
-/** The operator of all of these hosts, or null. */
+/** Returns the operator of all of these hosts, or null. */
 export function operatorOf(hosts: readonly string[], table: readonly MailOperator[]): MailOperator | null {
   if (hosts.length === 0) return null;
   const isOf = (host: string, { mx }: MailOperator): boolean =>

@@ -1,7 +1,8 @@
 /**
- * Where mail for a domain goes: by the operator's routes, to the simulator, or to the hosts that DNS names. DNS answers are
- * kept as long as they say; a domain is asked for once however much mail waits for it.
+ * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
+ * kept for their TTL; a domain is looked up once however much mail waits for it.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
@@ -15,9 +16,9 @@ export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
-  /** Of its MX record, lowest first; absent for a smarthost. */
+  /** The preference of its MX record, lowest first; absent for a smarthost. */
   preference?: number;
-  /** What DANE says of it; null or absent where nothing. */
+  /** The TLSA records of the host; null or absent where there are none. */
   dane?: HostDane | null;
   /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
   isValidated?: boolean;
@@ -35,9 +36,9 @@ export interface Site {
   sts?: StsPolicy | null;
   /** Why a policy that the domain announces could not be had, or null. */
   stsFault?: StsFault | null;
-  /** What the operator says about TLS to the hosts of this domain, or null. */
+  /** The operator's setting for TLS to the hosts of this domain, or null. */
   tls?: TlsOverride | null;
-  /** Whose hosts these are, where the table of operators knows. */
+  /** The operator of the hosts, where the table of operators has it. */
   operator?: MailOperator | null;
   /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
   relay: {
@@ -53,9 +54,9 @@ export type Destination =
   | { kind: 'simulator' }
   | { kind: 'discard' }
   | { kind: 'hold' }
-  /** There is nowhere to go; the mail learns why. */
+  /** The domain has no mail host; the outcome of the mail says why. */
   | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
-  /** DNS does not say; it is asked again at `until`. That is about the domain: its mail waits without attempts. */
+  /** The look-up failed; DNS is asked again at `until`. Mail for the domain waits without attempts. */
   | Unresolved;
 
 export interface Unresolved {
@@ -84,99 +85,152 @@ export interface SitesDeps {
   operators?: readonly MailOperator[];
   /** `delivery.tls`: by recipient domain. */
   tls?: Readonly<Record<string, TlsOverride>>;
-  /** The MTA-STS policy of a domain (mta/dns/sts.ts). */
+  /** Finds the MTA-STS policy of a domain (mta/dns/sts.ts). */
   findPolicy?: (domain: string) => Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
-  /** By MX records (mta/dns/mx.ts). */
+  /** Finds the mail hosts by MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
-  /** The addresses of a smarthost given by name. */
+  /** Finds the addresses of a smarthost. */
   findRelay(host: string, port: number): Promise<MailRoute>;
 }
 
 export interface Sites {
-  /** Whether a route holds mail back. */
+  /** True where a route holds mail. */
   readonly holds: boolean;
-  /** Whether DNS did not tell of some domain. */
+  /** True while the look-up of some domain has failed. */
   readonly someUnresolved: boolean;
-  /** What is known now, or null where DNS has to be asked. */
+  /** Returns the destination, or null where DNS has to be asked. */
   known(domain: string): Destination | null;
-  /** What was known last, however long ago; null where nothing was. For who wants to tell, not to send. */
+  /** Returns the last destination, however old, or null. For reports, not for sending. */
   lastKnown(domain: string): Destination | null;
-  /** Whether DNS is being asked now. */
+  /** Tells whether DNS is being asked now. */
   isAsking(domain: string): boolean;
-  /** Asks where needed. */
+  /** Returns the destination; asks DNS where needed. */
   find(domain: string): Promise<Destination>;
-  /** Somebody wants to know now: a domain that DNS did not tell of is asked for again; null: all of them. */
+  /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
   retry(domain: string | null): void;
-  /** The clock was set to another time, so many ms on. */
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void;
-  /** What is known of a domain's policies is old: it is asked for again with its next mail. */
+  /** Forgets a domain whose policies have changed: it is looked up again for its next mail. */
   forget(domain: string): void;
-  /** Other routes from now on; mail in a lane learns of them at its next attempt. */
+  /** Replaces the routes; they apply to mail in a lane at its next attempt. */
   reroute(routes: Readonly<Record<string, Route>>): void;
 }
 
 const MOST_DOMAINS = 50_000;
 const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
-/** How long an answer that leads nowhere is good: about as long as the mail of one notifier needs to hear it. */
+/** How long an answer without a host is kept, in ms: about as long as the mail of one notification needs. */
 const NOWHERE_MS = 1_000;
-/** Until a domain is asked for again, after the first, second ... failed look-up. */
+/** Pauses after the first, second ... failed look-up of a domain, in ms. */
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
 
-export function createSites(deps: SitesDeps): Sites {
-  const { clock } = deps;
-  let { routes } = deps;
-  /** Counts the changes of routes: an answer to a question from before one is not kept. */
-  let round = 0;
-  const answers = new Map<string, { destination: Destination; until: number }>();
-  const asking = new Map<string, Promise<Destination>>();
+export const createSites = (deps: SitesDeps): Sites => new RoutedSites(deps);
 
-  const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
+class RoutedSites implements Sites {
+  private readonly deps: SitesDeps;
+  private routes: SitesDeps['routes'];
+  /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
+  private round = 0;
+  private readonly answers = new LRUCache<string, { destination: Destination; until: number }>({ max: MOST_DOMAINS });
+  private readonly asking = new Map<string, Promise<Destination>>();
 
-  const overrideOf = (domain: string): TlsOverride | null =>
-    deps.tls !== undefined && Object.hasOwn(deps.tls, domain) ? (deps.tls[domain] ?? null) : null;
-
-  function known(domain: string): Destination | null {
-    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
-    const route = routeOf(domain);
-    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
-    const answer = answers.get(keyOf(domain, route));
-    return answer !== undefined && answer.until > clock.now() ? answer.destination : null;
+  constructor(deps: SitesDeps) {
+    this.deps = deps;
+    this.routes = deps.routes;
   }
 
-  function find(domain: string): Promise<Destination> {
-    const ready = known(domain);
+  known(domain: string): Destination | null {
+    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
+    const route = this.routeOf(domain);
+    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
+    const answer = this.answers.get(keyOf(domain, route));
+    return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
+  }
+
+  find(domain: string): Promise<Destination> {
+    const ready = this.known(domain);
     if (ready !== null) return Promise.resolve(ready);
-    const route = routeOf(domain);
+    const route = this.routeOf(domain);
     const key = keyOf(domain, route);
-    let question = asking.get(key);
+    let question = this.asking.get(key);
     if (question === undefined) {
-      question = ask(domain, route, key).finally(() => asking.delete(key));
-      asking.set(key, question);
+      question = this.ask(domain, route, key).finally(() => this.asking.delete(key));
+      this.asking.set(key, question);
     }
     return question;
   }
 
-  async function ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
-    const asked = round;
+  get holds(): boolean {
+    return Object.values(this.routes).some(({ kind }) => kind === 'hold');
+  }
+
+  get someUnresolved(): boolean {
+    for (const { destination } of this.answers.values()) if (destination.kind === 'unresolved') return true;
+    return false;
+  }
+
+  lastKnown(domain: string): Destination | null {
+    return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
+  }
+
+  isAsking(domain: string): boolean {
+    return this.asking.has(keyOf(domain, this.routeOf(domain)));
+  }
+
+  retry(domain: string | null): void {
+    const key = domain === null ? null : keyOf(domain, this.routeOf(domain));
+    for (const [one, answer] of this.answers)
+      if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
+  }
+
+  shift(ms: number): void {
+    for (const answer of this.answers.values()) answer.until += ms;
+  }
+
+  forget(domain: string): void {
+    this.answers.delete(domain);
+  }
+
+  reroute(changed: Readonly<Record<string, Route>>): void {
+    this.routes = changed;
+    this.round++;
+    // A smarthost's answer holds its credentials.
+    this.answers.clear();
+    this.asking.clear();
+  }
+
+  private routeOf(domain: string): Route | undefined {
+    return Object.hasOwn(this.routes, domain) ? this.routes[domain] : this.routes['*'];
+  }
+
+  private overrideOf(domain: string): TlsOverride | null {
+    return this.deps.tls !== undefined && Object.hasOwn(this.deps.tls, domain) ? (this.deps.tls[domain] ?? null) : null;
+  }
+
+  private async ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
+    const asked = this.round;
     if (route?.kind === 'smarthost') {
       const name = `${route.host}:${String(route.port)}`;
-      return keep(key, asked, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
+      return this.keep(key, asked, await this.deps.findRelay(route.host, route.port), name, {
+        tls: route.tls,
+        auth: route.auth,
+      });
     }
-    const found = await deps.findHosts(domain, { fresh: false });
-    // "No such domain" counts towards a bounce only when asked for afresh.
-    const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    const announced = sure.kind === 'hosts' ? await deps.findPolicy?.(domain) : undefined;
-    return keep(key, asked, sure, null, null, {
+    const found = await this.deps.findHosts(domain, { fresh: false });
+    // "No such domain" counts towards a bounce only where the look-up did not use a cache.
+    const sure =
+      found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
+    const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;
+    return this.keep(key, asked, sure, null, null, {
       domain,
       sts: announced?.policy ?? null,
       stsFault: announced?.fault ?? null,
-      tls: overrideOf(domain),
+      tls: this.overrideOf(domain),
     });
   }
 
-  function keep(
+  private keep(
     key: string,
     asked: number,
     route: MailRoute,
@@ -184,17 +238,15 @@ export function createSites(deps: SitesDeps): Sites {
     relay: Site['relay'],
     secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
   ): Destination {
-    const now = clock.now();
-    const destination = destinationFrom(key, route, relayName, relay, secured, now);
+    const now = this.deps.clock.now();
+    const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
     const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
-    if (asked !== round) return destination;
-    answers.delete(key);
-    answers.set(key, { destination, until });
-    if (answers.size > MOST_DOMAINS) dropOldest(answers);
+    if (asked !== this.round) return destination;
+    this.answers.set(key, { destination, until });
     return destination;
   }
 
-  function destinationFrom(
+  private destinationFrom(
     key: string,
     route: MailRoute,
     relayName: string | null,
@@ -202,21 +254,17 @@ export function createSites(deps: SitesDeps): Sites {
     secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'>,
     now: number,
   ): Destination {
-    if (route.kind === 'hosts') return { ...siteFrom(route, relayName, relay), ...secured };
+    if (route.kind === 'hosts') return { ...this.siteFrom(route, relayName, relay), ...secured };
     if (route.kind !== 'trouble') return { kind: 'nowhere', route };
-    const before = answers.get(key)?.destination;
+    const before = this.answers.get(key)?.destination;
     const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
     const since = before?.kind === 'unresolved' ? before.since : now;
     const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
     return { kind: 'unresolved', route, since, failures, until: now + pause };
   }
 
-  function siteFrom(
-    route: Extract<MailRoute, { kind: 'hosts' }>,
-    relayName: string | null,
-    relay: Site['relay'],
-  ): Site {
-    const operator = operatorOf(route.mxNames ?? [], deps.operators ?? []);
+  private siteFrom(route: Extract<MailRoute, { kind: 'hosts' }>, relayName: string | null, relay: Site['relay']): Site {
+    const operator = operatorOf(route.mxNames ?? [], this.deps.operators ?? []);
     return {
       kind: 'site',
       name: relayName ?? operator?.name ?? laneName(route.site),
@@ -225,43 +273,9 @@ export function createSites(deps: SitesDeps): Sites {
       relay,
     };
   }
-
-  return {
-    get holds() {
-      return Object.values(routes).some(({ kind }) => kind === 'hold');
-    },
-    get someUnresolved() {
-      for (const { destination } of answers.values()) if (destination.kind === 'unresolved') return true;
-      return false;
-    },
-    known,
-    find,
-    lastKnown(domain) {
-      return known(domain) ?? answers.get(keyOf(domain, routeOf(domain)))?.destination ?? null;
-    },
-    isAsking: (domain) => asking.has(keyOf(domain, routeOf(domain))),
-    retry(domain) {
-      const key = domain === null ? null : keyOf(domain, routeOf(domain));
-      for (const [one, answer] of answers)
-        if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
-    },
-    shift(ms) {
-      for (const answer of answers.values()) answer.until += ms;
-    },
-    forget(domain) {
-      answers.delete(domain);
-    },
-    reroute(changed) {
-      routes = changed;
-      round++;
-      // A smarthost's answer holds its credentials.
-      answers.clear();
-      asking.clear();
-    },
-  };
 }
 
-/** A host without a dot must not pass for an operator. */
+/** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */
 const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
 
 const ttlOf = (route: MailRoute): number =>
@@ -269,10 +283,3 @@ const ttlOf = (route: MailRoute): number =>
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
-
-function dropOldest(map: Map<string, unknown>): void {
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
-}

@@ -1,15 +1,15 @@
 /**
- * Whether mail leaves over IPv6 (`delivery.ipv6`). Large receivers refuse IPv6 senders whose address has no name, or one that
- * does not lead back, so `auto` takes an address only where both directions agree.
+ * Finds an IPv6 address that mail may leave from (`delivery.ipv6`). Large receivers refuse IPv6 senders whose address has no name, or
+ * one that does not lead back, so `auto` uses an address only where both directions agree.
  */
 import { isIPv6 } from 'node:net';
-import { expandIPv6, isPublicAddress } from '../../net/ip.ts';
+import { isPublicAddress, plainAddress } from '../../net/ip.ts';
 import type { Resolver } from '../../net/resolver.ts';
 
-/** More addresses or names than that are not asked for. */
+/** Addresses or names that are looked up at most. */
 const MOST_ASKED = 8;
 
-/** The first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
+/** Returns the first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
 export async function namedIpv6Address(
   deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   own: readonly string[],
@@ -26,4 +26,4 @@ async function leadsBack({ resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'
   return answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)));
 }
 
-const isSame = (a: string, b: string): boolean => isIPv6(a) && expandIPv6(a).join() === expandIPv6(b).join();
+const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

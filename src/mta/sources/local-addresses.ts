@@ -1,7 +1,6 @@
 /**
- * Which address of this machine a source's connections come from, over which families (`delivery.ipv6`). IPv6 is used only from
- * an address whose names agree in both directions, where the setting says `auto`; what that comes to is looked up once, and
- * mail leaves over IPv4 meanwhile.
+ * The addresses of this machine that a source's connections come from, and their families (`delivery.ipv6`). With `auto`, IPv6 is
+ * used only from an address whose names agree in both directions; this is looked up once, and mail leaves over IPv4 meanwhile.
  */
 import type { Log } from '../../base/log.ts';
 import type { Resolver } from '../../net/resolver.ts';
@@ -14,7 +13,7 @@ export interface Local {
 }
 
 export interface LocalAddresses {
-  /** Whether the IPv6 addresses of mail hosts are of use at all. */
+  /** Tells whether any source may use IPv6. */
   isUsed(): boolean;
   of(source: Source): Local;
 }
@@ -63,7 +62,7 @@ export function createLocalAddresses(
   function localOf({ name, ipv4 }: Source): Local {
     const six = usable.get(name) ?? null;
     const addresses = [ipv4, six].filter((address) => address !== null);
-    // Where no source uses IPv6, the only IPv6 address that can come up is one that a route names.
+    // Where no source uses IPv6, only a route can name an IPv6 address.
     if (name === null && usable.size === 0) return { addresses, families: [4, 6] };
     const families = [...(name === null || ipv4 !== null ? [4] : []), ...(usable.has(name) ? [6] : [])];
     return { addresses, families };

@@ -1,8 +1,8 @@
 /**
  * Warm-up: a source that receivers do not know yet sends each of them a little more from day to day, as long as they take it
  * well. Per source and site (the operator's name where the table has one) a UTC day has a cap; the next day's cap is the
- * next of the list, but only after a day that used at least half of its own, with blocks and deferrals under 5 % and
- * complaints under 0.1 %. Counts stand in the table `warm_up`.
+ * next of the list, but only after a day that used at least half of its cap, with blocks and deferrals under 5 % and
+ * complaints under 0.1 %. The counts are in the table `warm_up`.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -16,12 +16,12 @@ const MOST_BAD = 0.05;
 const MOST_COMPLAINTS = 0.001;
 const LEAST_USE = 0.5;
 const DAY_MS = 86_400_000;
-/** Reputations fade: a site that got nothing for so long begins anew. */
+/** Reputations fade: a site that got no mail for so many days begins again. */
 const KEPT_DAYS = 30;
 
 export const capOf = (stage: number): number | null => DAILY_CAPS[stage] ?? null;
 
-/** Pure: the stage of the day after this one. */
+/** Returns the stage of the day after this one. Pure. */
 export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<WarmUpRow, 'day'>): number {
   const cap = capOf(stage);
   if (cap === null || sent < cap * LEAST_USE) return stage;
@@ -32,65 +32,129 @@ export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<
 export interface WarmUp {
   /** Reads what earlier runs have counted. */
   load(): Promise<void>;
-  /** What the source has sent the site today, and how much it may; a cap of null is no limit. */
+  /** Returns how much the source has sent the site today, and how much it may; a cap of null means no limit. */
   today(source: string, site: string): { sent: number; cap: number | null; stage: number };
-  /** A mail is about to be sent; false where the day's cap is reached. */
+  /** Counts a mail that is about to be sent; returns false where the day's cap is reached. */
   take(source: string, site: string): boolean;
-  /** It was not sent after all. */
+  /** Takes back `take` for a mail that was not sent after all. */
   putBack(source: string, site: string): void;
   note(source: string, site: string, outcome: Outcome): void;
   complained(source: string, site: string): void;
-  /** Today's counts of a source, busiest site first. */
+  /** Returns today's counts of a source, busiest site first. */
   list(source: string): WarmUpRow[];
   /** Resolves when everything counted is written. */
   close(): Promise<void>;
 }
 
-export function createWarmUp(
+export const createWarmUp = (
   deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log },
-  /** Sources that are warmed up, with the day it began where the operator says so. */
   sources: ReadonlyMap<string, { since: number | null }>,
-): WarmUp {
-  const { db, clock, log } = deps;
-  const rows = new Map<string, WarmUpRow>();
-  const changed = new Set<WarmUpRow>();
-  let writing: Promise<void> | null = null;
+): WarmUp => new SourceWarmUp(deps, sources);
 
-  const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
+class SourceWarmUp implements WarmUp {
+  private readonly deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log };
+  /** Sources that are warmed up, with the day it began where the operator says so. */
+  private readonly sources: ReadonlyMap<string, { since: number | null }>;
+  private readonly rows = new Map<string, WarmUpRow>();
+  private readonly changed = new Set<WarmUpRow>();
+  private writing: Promise<void> | null = null;
 
-  function rowOf(source: string, site: string): WarmUpRow {
+  constructor(
+    deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log },
+    sources: ReadonlyMap<string, { since: number | null }>,
+  ) {
+    this.deps = deps;
+    this.sources = sources;
+  }
+
+  async load(): Promise<void> {
+    const from = this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
+    for (const row of await this.deps.db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [
+      from,
+    ]))
+      if (this.sources.has(row.source)) this.rows.set(`${row.source} ${row.site}`, row);
+  }
+
+  today(source: string, site: string): { sent: number; cap: number | null; stage: number } {
+    if (!this.sources.has(source)) return { sent: 0, cap: null, stage: 0 };
+    const { sent, stage } = this.rowOf(source, site);
+    return { sent, stage, cap: capOf(stage) };
+  }
+
+  take(source: string, site: string): boolean {
+    if (!this.sources.has(source)) return true;
+    const row = this.rowOf(source, site);
+    const cap = capOf(row.stage);
+    if (cap !== null && row.sent >= cap) return false;
+    this.count(row, 'sent');
+    return true;
+  }
+
+  putBack(source: string, site: string): void {
+    if (this.sources.has(source)) this.count(this.rowOf(source, site), 'sent', -1);
+  }
+
+  note(source: string, site: string, outcome: Outcome): void {
+    if (!this.sources.has(source)) return;
+    if (outcome.kind === 'refused' && outcome.verdict.class === 'block')
+      this.count(this.rowOf(source, site), 'blocked');
+    // Greylisting and dead connections say nothing about the sender.
+    if (outcome.kind === 'deferred' && outcome.facts.smtpCode !== null && outcome.grounds?.greylisting !== true)
+      this.count(this.rowOf(source, site), 'deferred');
+  }
+
+  complained(source: string, site: string): void {
+    if (this.sources.has(source)) this.count(this.rowOf(source, site), 'complained');
+  }
+
+  list(source: string): WarmUpRow[] {
+    return [...this.rows.values()]
+      .filter((row) => row.source === source)
+      .map((row) => this.rowOf(source, row.site))
+      .sort((a, b) => b.sent - a.sent);
+  }
+
+  async close(): Promise<void> {
+    await this.writing;
+  }
+
+  private dayOf(at: number): string {
+    return new Date(at).toISOString().slice(0, 10);
+  }
+
+  private rowOf(source: string, site: string): WarmUpRow {
     const key = `${source} ${site}`;
-    const day = dayOf(clock.now());
-    const known = rows.get(key);
+    const day = this.dayOf(this.deps.clock.now());
+    const known = this.rows.get(key);
     // A clock that went back keeps the day it has: counting twice would send twice as much.
     if (known !== undefined && known.day >= day) return known;
-    const stage = known === undefined ? firstStage(source) : stageAfter(known);
+    const stage = known === undefined ? this.firstStage(source) : stageAfter(known);
     const row: WarmUpRow = { source, site, day, stage, sent: 0, blocked: 0, deferred: 0, complained: 0 };
-    rows.set(key, row);
+    this.rows.set(key, row);
     return row;
   }
 
-  function firstStage(source: string): number {
-    const since = sources.get(source)?.since ?? null;
-    return since === null ? 0 : Math.max(0, Math.floor((clock.now() - since) / DAY_MS));
+  private firstStage(source: string): number {
+    const since = this.sources.get(source)?.since ?? null;
+    return since === null ? 0 : Math.max(0, Math.floor((this.deps.clock.now() - since) / DAY_MS));
   }
 
-  function count(row: WarmUpRow, what: 'sent' | 'blocked' | 'deferred' | 'complained', by = 1): void {
+  private count(row: WarmUpRow, what: 'sent' | 'blocked' | 'deferred' | 'complained', by = 1): void {
     row[what] += by;
-    changed.add(row);
-    writing ??= write().finally(() => {
-      writing = null;
+    this.changed.add(row);
+    this.writing ??= this.write().finally(() => {
+      this.writing = null;
     });
   }
 
-  /** What is counted while one commit runs goes into the next. */
-  async function write(): Promise<void> {
-    while (changed.size > 0) {
-      const some = [...changed];
-      changed.clear();
+  /** Writes the changed counts; those that change while a commit runs are in the next one. */
+  private async write(): Promise<void> {
+    while (this.changed.size > 0) {
+      const some = [...this.changed];
+      this.changed.clear();
       try {
-        await db.commit.transact(async (tx) => {
-          await tx.run('DELETE FROM warm_up WHERE day < ?', [dayOf(clock.now() - KEPT_DAYS * DAY_MS)]);
+        await this.deps.db.commit.transact(async (tx) => {
+          await tx.run('DELETE FROM warm_up WHERE day < ?', [this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS)]);
           for (const row of some)
             await tx.run(
               `INSERT INTO warm_up (source, site, day, stage, sent, blocked, deferred, complained) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -101,51 +165,9 @@ export function createWarmUp(
         });
       } catch (error) {
         // Still counted in memory; the next mail writes it again.
-        log.error({ event: 'storage_failed', err: error }, 'the counts of a warm-up could not be written');
+        this.deps.log.error({ event: 'storage_failed', err: error }, 'the counts of a warm-up could not be written');
         return;
       }
     }
   }
-
-  return {
-    async load() {
-      const from = dayOf(clock.now() - KEPT_DAYS * DAY_MS);
-      for (const row of await db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [from]))
-        if (sources.has(row.source)) rows.set(`${row.source} ${row.site}`, row);
-    },
-    today(source, site) {
-      if (!sources.has(source)) return { sent: 0, cap: null, stage: 0 };
-      const { sent, stage } = rowOf(source, site);
-      return { sent, stage, cap: capOf(stage) };
-    },
-    take(source, site) {
-      if (!sources.has(source)) return true;
-      const row = rowOf(source, site);
-      const cap = capOf(row.stage);
-      if (cap !== null && row.sent >= cap) return false;
-      count(row, 'sent');
-      return true;
-    },
-    putBack(source, site) {
-      if (sources.has(source)) count(rowOf(source, site), 'sent', -1);
-    },
-    note(source, site, outcome) {
-      if (!sources.has(source)) return;
-      if (outcome.kind === 'refused' && outcome.verdict.class === 'block') count(rowOf(source, site), 'blocked');
-      // Greylisting and dead connections say nothing about the sender.
-      if (outcome.kind === 'deferred' && outcome.facts.smtpCode !== null && outcome.grounds?.greylisting !== true)
-        count(rowOf(source, site), 'deferred');
-    },
-    complained(source, site) {
-      if (sources.has(source)) count(rowOf(source, site), 'complained');
-    },
-    list: (source) =>
-      [...rows.values()]
-        .filter((row) => row.source === source)
-        .map((row) => rowOf(source, row.site))
-        .sort((a, b) => b.sent - a.sent),
-    async close() {
-      await writing;
-    },
-  };
 }

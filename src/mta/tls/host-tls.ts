@@ -1,8 +1,9 @@
 /**
- * What is known of mail hosts' TLS, over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS.
- * One that stops offering it, or whose every handshake breaks, may have somebody on the way who does that: a warning in the log.
- * That a host got plaintext is not written down: after a restart TLS is tried first.
+ * Remembers the TLS of mail hosts over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS. Where
+ * it stops offering it, or every handshake breaks, an attacker may be on the way: the log has a warning. That a host got
+ * plaintext is not stored: after a restart TLS is tried first.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Database } from '../../storage/database.ts';
@@ -13,32 +14,22 @@ export interface HostTls {
   memory: TlsMemory;
   /** Reads what earlier runs have learnt. */
   load(): Promise<void>;
-  /** A mail went to this host (`name:port`), with TLS or without. */
+  /** Notes that a mail was sent to this host (`name:port`), with TLS or without. */
   noteUse(host: string, isSecured: boolean): void;
 }
 
 const DAY_MS = 86_400_000;
-/** A host that offered TLS so lately is expected to. */
+/** A host that offered TLS within this time is expected to offer it, in ms. */
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;
 
 export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }): HostTls {
   const { db, clock, log } = deps;
   const inner = createTlsMemory();
-  const offered = new Map<string, number>();
-  const warned = new Map<string, number>();
+  const offered = new LRUCache<string, number>({ max: MOST_HOSTS });
+  const warned = new LRUCache<string, number>({ max: MOST_HOSTS });
 
-  function put(map: Map<string, number>, host: string, at: number): void {
-    map.delete(host);
-    map.set(host, at);
-    if (map.size <= MOST_HOSTS) return;
-    for (const oldest of map.keys()) {
-      map.delete(oldest);
-      return;
-    }
-  }
-
-  /** Not waited for: losing it costs one handshake more. */
+  /** Saves without waiting: losing it costs one handshake more. */
   function save(host: string, change: Partial<Omit<HostTlsRow, 'host'>>): void {
     const { workaround = null, workaround_until: until = null, offered_at: at = null } = change;
     const isWorkaround = 'workaround' in change;
@@ -59,11 +50,11 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
       });
   }
 
-  /** Once a day for each host. */
+  /** Warns once a day for each host. */
   function warn(host: string, facts: object, text: string): void {
     const now = clock.now();
     if (now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
-    put(warned, host, now);
+    warned.set(host, now);
     log.warn({ event: 'tls_downgrade', host, ...facts }, text);
   }
 
@@ -88,7 +79,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
         [now, now - EXPECTED_MS, MOST_HOSTS],
       );
       for (const { host, workaround, workaround_until: until, offered_at: at } of rows.reverse()) {
-        // An earlier version wrote plaintext down too, and kept every entry for three days.
+        // An earlier version stored plaintext, too, and kept every entry for three days.
         if (workaround !== null && workaround !== 'none' && until !== null && until > now)
           inner.set(host, workaround, Math.min(now, until - HELLO_MS));
         if (at !== null) offered.set(host, at);
@@ -99,7 +90,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
       const before = offered.get(host) ?? -Infinity;
       if (isSecured) {
         if (now - before < DAY_MS) return;
-        put(offered, host, now);
+        offered.set(host, now);
         save(host, { offered_at: now });
         return;
       }

@@ -3,7 +3,7 @@
  * by HTTPS. A step of housekeeping plans the reports of finished days at random times, or sends one that is due.
  *
  *   plan      days that are over and have sessions: a row each, due within four hours
- *   send      who wants it? the row is marked before anything leaves, so a crash costs a report and never makes two
+ *   send      asks DNS for the recipients; the row is marked before a report leaves, so a crash loses a report and never sends two
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
@@ -26,7 +26,7 @@ export interface TlsReportsDeps {
   resolver: Pick<Resolver, 'txt'>;
   accept: AcceptDeps;
   fetch: Pick<SafeFetch, 'send'>;
-  /** The account in which this domain is verified, or null. */
+  /** Returns the account in which this domain is verified, or null. */
   accountOf(domain: string): Promise<string | null>;
   random: () => number;
 }
@@ -34,14 +34,14 @@ export interface TlsReportsDeps {
 export interface TlsReportsOptions {
   /** `smtp.operatorAddress`: the reports' From and contact. */
   from: string;
-  /** Who reports: `smtp.hostname`. */
+  /** The organisation that reports: `smtp.hostname`. */
   submitter: string;
 }
 
 const DAY_MS = 86_400_000;
-/** RFC 8460 section 4.1: reports of everybody would otherwise come in the same second. */
+/** RFC 8460 section 4.1: reports are spread over this time, in ms, so that they do not all arrive in the same second. */
 const SPREAD_MS = 4 * 3_600_000;
-/** A report that is later tells nobody anything. */
+/** Days after which a report is of no use. */
 const OLDEST_DAYS = 3;
 const RETRY_MS = 3_600_000;
 const MOST_TRIES = 24;
@@ -51,30 +51,41 @@ const MOST_KINDS = 1000;
 
 const zipped = promisify(gzip);
 
-/** A rule of housekeeping. */
+/** Returns the rule of housekeeping that sends the reports. */
 export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOptions) {
-  const { db, clock, log } = deps;
+  const reporter = new TlsReporter(deps, options);
+  return { name: 'TLS reports', everyMs: 5 * 60_000, stepRows: 1, step: () => reporter.step() };
+}
 
-  async function step(): Promise<number> {
-    const removed = await removeOld(db, dayOf(clock.now() - KEPT_DAYS * DAY_MS));
-    const planned = await plan();
-    const [due] = await db.prepared.all<TlsReportRow>(
+class TlsReporter {
+  private readonly deps: TlsReportsDeps;
+  private readonly options: TlsReportsOptions;
+
+  constructor(deps: TlsReportsDeps, options: TlsReportsOptions) {
+    this.deps = deps;
+    this.options = options;
+  }
+
+  async step(): Promise<number> {
+    const removed = await removeOld(this.deps.db, dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS));
+    const planned = await this.plan();
+    const [due] = await this.deps.db.prepared.all<TlsReportRow>(
       "SELECT * FROM tls_reports WHERE state = 'planned' AND due_at <= ? ORDER BY due_at LIMIT 1",
-      [clock.now()],
+      [this.deps.clock.now()],
     );
     if (due === undefined) return removed + planned;
-    await send(due);
+    await this.send(due);
     return 1;
   }
 
-  async function plan(): Promise<number> {
-    const now = clock.now();
-    const found = await db.prepared.all<Pick<TlsReportRow, 'day' | 'domain'>>(
+  private async plan(): Promise<number> {
+    const now = this.deps.clock.now();
+    const found = await this.deps.db.prepared.all<Pick<TlsReportRow, 'day' | 'domain'>>(
       `SELECT DISTINCT s.day, s.domain FROM tls_sessions s WHERE s.day >= ? AND s.day < ?
        AND NOT EXISTS (SELECT 1 FROM tls_reports r WHERE r.day = s.day AND r.domain = s.domain) LIMIT ?`,
       [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now), PLANNED_AT_ONCE],
     );
-    const due = (): number => now + Math.floor(deps.random() * SPREAD_MS);
+    const due = (): number => now + Math.floor(this.deps.random() * SPREAD_MS);
     const rows = found.map((one): TlsReportRow => ({
       ...one,
       state: 'planned',
@@ -83,39 +94,42 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       detail: null,
       served_json: null,
     }));
-    if (rows.length > 0) await db.commit.insert({ tls_reports: rows });
+    if (rows.length > 0) await this.deps.db.commit.insert({ tls_reports: rows });
     return rows.length;
   }
 
-  async function send(row: TlsReportRow): Promise<void> {
-    const answer = await deps.resolver.txt(`_smtp._tls.${row.domain}`);
+  private async send(row: TlsReportRow): Promise<void> {
+    const answer = await this.deps.resolver.txt(`_smtp._tls.${row.domain}`);
     if (answer.kind === 'trouble') {
-      await later(row, answer.text);
+      await this.later(row, answer.text);
       return;
     }
     const wanted = answer.kind === 'found' ? readTlsReportRecord(answer.records) : null;
     if (wanted === null) {
-      await close(row, 'unwanted', null);
+      await this.close(row, 'unwanted', null);
       return;
     }
     const served = new Set(row.served_json === null ? [] : (JSON.parse(row.served_json) as string[]));
-    await close(row, 'sending', wanted.join(', '));
-    const report = await reportOf(db, row, options);
+    await this.close(row, 'sending', wanted.join(', '));
+    const report = await reportOf(this.deps.db, row, this.options);
     const body = await zipped(writeTlsReport(report));
     const faults: string[] = [];
     for (const uri of wanted.filter((one) => !served.has(one))) {
-      const fault = /^https:/i.test(uri) ? await post(uri, body) : await mail(uri, row, report, body);
+      const fault = /^https:/i.test(uri) ? await this.post(uri, body) : await this.mail(uri, row, report, body);
       if (fault === null) {
         served.add(uri);
-        log.info({ event: 'tls_report_sent', domain: row.domain, day: row.day, to: uri }, 'a TLS report was sent');
+        this.deps.log.info(
+          { event: 'tls_report_sent', domain: row.domain, day: row.day, to: uri },
+          'a TLS report was sent',
+        );
       } else faults.push(`${uri}: ${fault}`);
     }
-    if (faults.length === 0) await close(row, 'sent', wanted.join(', '));
-    else await later({ ...row, served_json: JSON.stringify([...served]) }, faults.join('; '), served.size > 0);
+    if (faults.length === 0) await this.close(row, 'sent', wanted.join(', '));
+    else await this.later({ ...row, served_json: JSON.stringify([...served]) }, faults.join('; '), served.size > 0);
   }
 
-  async function post(url: string, bytes: Buffer): Promise<string | null> {
-    const answer = await deps.fetch.send({
+  private async post(url: string, bytes: Buffer): Promise<string | null> {
+    const answer = await this.deps.fetch.send({
       method: 'POST',
       url,
       headers: { 'Content-Type': 'application/tlsrpt+gzip' },
@@ -125,13 +139,13 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     return answer.status >= 200 && answer.status < 300 ? null : `the answer was ${String(answer.status)}`;
   }
 
-  /** As a mail of ours like any other: signed, retried, and in the account that the operator's domain belongs to. */
-  async function mail(uri: string, row: TlsReportRow, report: TlsReport, body: Buffer): Promise<string | null> {
-    const [from, to] = [mailboxOf(options.from), mailboxOf(uri.slice('mailto:'.length))];
-    if (from === null || to === null) return 'this is no address';
-    const accountId = await deps.accountOf(from.domain);
-    if (accountId === null) return `${from.domain} is no verified domain of this server`;
-    const now = clock.now();
+  /** Sends the report as an ordinary mail: signed, retried, and in the account that the operator's domain belongs to. */
+  private async mail(uri: string, row: TlsReportRow, report: TlsReport, body: Buffer): Promise<string | null> {
+    const [from, to] = [mailboxOf(this.options.from), mailboxOf(uri.slice('mailto:'.length))];
+    if (from === null || to === null) return 'this is not an address';
+    const accountId = await this.deps.accountOf(from.domain);
+    if (accountId === null) return `${from.domain} is not a verified domain of this server`;
+    const now = this.deps.clock.now();
     const id = newId('msg', now);
     const messageId = `<${id}@${from.domain}>`;
     const bytes = tlsReportMail({
@@ -140,13 +154,13 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       date: new Date(now),
       messageId,
       domain: row.domain,
-      submitter: options.submitter,
+      submitter: this.options.submitter,
       report,
       gzip: body,
     });
     try {
       await acceptSingle(
-        deps.accept,
+        this.deps.accept,
         { accountId, keyId: null, mode: 'live', domains: [], requestId: null },
         {
           from,
@@ -179,27 +193,27 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     }
   }
 
-  /** Again in an hour, for those who have no report yet; in the end it is `sent` if somebody has it. */
-  async function later(row: TlsReportRow, why: string, isServed = false): Promise<void> {
+  /** Plans the report again in an hour for the recipients that have none; after the last try it is `sent` if one of them has it. */
+  private async later(row: TlsReportRow, why: string, isServed = false): Promise<void> {
     const tries = row.tries + 1;
     const isOver = tries >= MOST_TRIES;
     const state = !isOver ? 'planned' : isServed ? 'sent' : 'failed';
     if (isOver)
-      log.warn(
+      this.deps.log.warn(
         { event: 'tls_report_failed', domain: row.domain, day: row.day, reason: why },
         'a TLS report could not be sent',
       );
     const detail = isOver && isServed ? `not sent to ${why}` : why;
-    await db.commit.transact((tx) =>
+    await this.deps.db.commit.transact((tx) =>
       tx.run(
         'UPDATE tls_reports SET state = ?, tries = ?, due_at = ?, detail = ?, served_json = ? WHERE day = ? AND domain = ?',
-        [state, tries, clock.now() + RETRY_MS, detail.slice(0, 500), row.served_json, row.day, row.domain],
+        [state, tries, this.deps.clock.now() + RETRY_MS, detail.slice(0, 500), row.served_json, row.day, row.domain],
       ),
     );
   }
 
-  async function close(row: TlsReportRow, state: TlsReportRow['state'], detail: string | null): Promise<void> {
-    await db.commit.transact((tx) =>
+  private async close(row: TlsReportRow, state: TlsReportRow['state'], detail: string | null): Promise<void> {
+    await this.deps.db.commit.transact((tx) =>
       tx.run('UPDATE tls_reports SET state = ?, detail = ? WHERE day = ? AND domain = ?', [
         state,
         detail?.slice(0, 500) ?? null,
@@ -208,8 +222,6 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       ]),
     );
   }
-
-  return { name: 'TLS reports', everyMs: 5 * 60_000, stepRows: 1, step };
 }
 
 const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
@@ -219,7 +231,7 @@ function mailboxOf(address: string): Mailbox | null {
   return parsed.kind === 'ok' ? parsed.mailbox : null;
 }
 
-/** What is known of a day, as the report of RFC 8460 section 4.4. */
+/** Returns the report of a day (RFC 8460 section 4.4). */
 async function reportOf(
   db: TlsReportsDeps['db'],
   { day, domain }: Pick<TlsReportRow, 'day' | 'domain'>,

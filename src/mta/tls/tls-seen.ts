@@ -1,7 +1,7 @@
 /**
- * How TLS went with one connection, in the words of RFC 8460: which policy of the recipient domain it was held against, and the
- * result. Nothing is said where TLS was never the question (no connection, a smarthost, the operator's own rule), of connections
- * for mail that waives the policies (our reports, which else would be reported about for ever), and of faults of our own DNS. Pure.
+ * The TLS result of one connection, in the terms of RFC 8460: the policy of the recipient domain that applied, and the result. There is
+ * none where TLS was not tried (no connection, a smarthost, the operator's own rule), for mail that waives the policies (our
+ * reports, which would otherwise cause reports for ever), and for faults of our own DNS. Pure.
  */
 import type { TlsFailure, TlsPolicyType } from '../../mail/tls-report.ts';
 import { stsNames } from '../../mail/sts-policy.ts';
@@ -12,28 +12,28 @@ import type { Host, Site } from '../sites/sites.ts';
 export interface TlsSeen {
   site: Site;
   host: Host;
-  /** What the connection needed, and what became of it; both null for a host that a policy forbids. */
+  /** The need of the connection, and its result; both null for a host that a policy forbids. */
   need: TlsNeed | null;
   opened: OpenResult | null;
 }
 
 export interface TlsFinding {
-  /** The recipient domain, which hears of it. */
+  /** The recipient domain, which gets the report. */
   domain: string;
   policy: TlsPolicyType;
-  /** Where the TLSA records stand, without `_25._tcp` (RFC 7672 section 2.2.3); empty where they are not the policy. */
+  /** The base domain of the TLSA records, without `_25._tcp` (RFC 7672 section 2.2.3); empty where they are not the policy. */
   base: string;
-  /** The policy's lines as they were obeyed, and the hosts that it names. */
+  /** The lines of the policy that was applied, and the hosts that it names. */
   strings: readonly string[];
   mxHosts: readonly string[];
-  /** Null is success. */
+  /** Null for success. */
   failure: { result: TlsFailure; reason: string } | null;
   mx: string;
   ip: string;
   localIp: string;
 }
 
-/** A finding for each policy that the connection was held against; none where there is nothing to report. */
+/** Returns a finding for each policy that applied to the connection; none where there is nothing to report. */
 export function tlsFindings(seen: TlsSeen): readonly TlsFinding[] {
   const { site, host, need, opened } = seen;
   const { domain } = site;
@@ -47,7 +47,7 @@ export function tlsFindings(seen: TlsSeen): readonly TlsFinding[] {
   });
 }
 
-/** Records that cannot be used leave an enforced MTA-STS policy in force: then both have something to hear. */
+/** Returns the policies that applied. Unusable records leave an enforced MTA-STS policy in force: then both did. */
 function policiesOf({ site, host, need }: TlsSeen): readonly TlsPolicyType[] {
   if (host.dane != null || site.tls === 'dane') return need?.policy === 'mta-sts' ? ['tlsa', 'sts'] : ['tlsa'];
   return hasPolicy(site) ? ['sts'] : ['no-policy-found'];
@@ -88,7 +88,7 @@ function failureOf({ site, host, opened }: TlsSeen, policy: TlsPolicyType): TlsF
   return { result: policy === 'tlsa' ? 'validation-failure' : certificateFailure(fault), reason: fault };
 }
 
-/** No TLS was had, whatever the certificate. */
+/** Returns the failure where there was no TLS, whatever the certificate. */
 function brokenOrMissing(opened: OpenResult): TlsFinding['failure'] {
   if (opened.kind === 'failed')
     return opened.tlsBroken
@@ -103,7 +103,7 @@ function brokenOrMissing(opened: OpenResult): TlsFinding['failure'] {
     : { result: 'starttls-not-supported', reason: '' };
 }
 
-/** From Node's code or message for a certificate. */
+/** Returns the failure for Node's code or message about a certificate. */
 export function certificateFailure(fault: string): TlsFailure {
   if (/HAS_EXPIRED|NOT_YET_VALID/.test(fault)) return 'certificate-expired';
   return /ALTNAME|altnames/.test(fault) ? 'certificate-host-mismatch' : 'certificate-not-trusted';

@@ -1,6 +1,6 @@
 /**
- * Counts how TLS goes with mail hosts, for the reports of RFC 8460: in memory, and once a minute into the database. A crash costs
- * a minute of counts, a mail costs no write.
+ * Counts TLS sessions with mail hosts for the reports of RFC 8460: in memory, and once a minute in the database. A crash loses a
+ * minute of counts; a mail costs no write.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -9,16 +9,16 @@ import type { TlsPolicyRow, TlsSessionRow } from '../../storage/tables.ts';
 import { tlsFindings, type TlsFinding, type TlsSeen } from './tls-seen.ts';
 
 export interface TlsTally {
-  /** May be handed on by itself. */
+  /** Counts the findings of a connection. May be passed on as a function. */
   note: (seen: TlsSeen) => void;
-  /** Writes what is not written. */
+  /** Writes the counts that are not written. */
   stop(): Promise<void>;
 }
 
 const EVERY_MS = 60_000;
-/** Different outcomes in memory; more are written at once. */
+/** Different results in memory; more are written at once. */
 const MOST_KINDS = 5_000;
-/** Of what a host makes us say; a host must not fill the table with inventions. */
+/** Characters of a reason that are kept; a host must not fill the table with long texts. */
 const LONGEST_REASON = 200;
 
 export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; log: Log }): TlsTally {

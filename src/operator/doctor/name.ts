@@ -3,7 +3,7 @@
  * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many take no mail where they do not.
  */
 import { isIPv6 } from 'node:net';
-import { expandIPv6, isPublicAddress } from '../../net/ip.ts';
+import { isPublicAddress, plainAddress } from '../../net/ip.ts';
 import { failed, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
@@ -95,5 +95,4 @@ async function reverse({ resolver }: Needs, host: string, ip: string): Promise<V
   return [warning(`${ip} is called ${names.slice(0, 3).join(', ')}, but greets as ${host}`, cure)];
 }
 
-const isSame = (a: string, b: string): boolean =>
-  a === b || (isIPv6(a) && isIPv6(b) && expandIPv6(a).join() === expandIPv6(b).join());
+const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

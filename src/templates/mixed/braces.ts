@@ -1,7 +1,10 @@
-/** A tag that opens with two braces and closes with three: in JSON or CSS the third one is text, elsewhere it is a mistake. */
+/**
+ * Detects a tag that opens with two braces and closes with three: in JSON or CSS the third one is text, elsewhere it is a
+ * mistake.
+ */
 import { syntax, type Faulty } from './fault.ts';
 
-/** How many single braces of the text are open behind it. */
+/** Returns how many single braces are open after the text. */
 export function openBraces(text: string, before: number): number {
   let open = before;
   if (!text.includes('{') && !text.includes('}')) return open;

@@ -1,4 +1,4 @@
-/** Dates and money, written as the template's locale and time zone have it. */
+/** Writes dates and money in the template's locale and time zone. */
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { dateFormat, numberFormat } from './formats.ts';
@@ -11,11 +11,11 @@ export function money({ locale }: Surroundings, amount: number, currency: unknow
   try {
     return numberFormat(locale, { style: 'currency', currency }).format(amount);
   } catch {
-    throw failed(`'${currency.slice(0, 20)}' is no currency`);
+    throw failed(`'${currency.slice(0, 20)}' is not a currency code such as 'EUR'`);
   }
 }
 
-/** Liquid's `date`; what is no date, or has no format, stays what it is. */
+/** Liquid's `date`: a value that is not a date, or has no format, is returned unchanged. */
 export function date(around: Surroundings, given: unknown, format: unknown): unknown {
   const value = plain(given);
   const pattern = textOf(format);
@@ -24,7 +24,7 @@ export function date(around: Surroundings, given: unknown, format: unknown): unk
   return when === null ? given : strftime(when.getTime(), pattern, around.timezone, around.locale);
 }
 
-/** `YYYY-MM-DD HH:mm:ss` and their kin, in the zone of the template or the one that is named. */
+/** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone given or that of the template. */
 export function formatDate(around: Surroundings, value: unknown, format: string, zone: unknown): string {
   const when = value === 'now' ? new Date(around.now) : dateOf(value);
   if (when === null) return '';
@@ -34,7 +34,7 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
     try {
       written = dateFormat(locale, { timeZone, ...options });
     } catch {
-      throw failed(`'${timeZone.slice(0, 60)}' is no time zone`);
+      throw failed(`'${timeZone.slice(0, 60)}' is not a time zone such as 'Europe/Vienna'`);
     }
     return written.formatToParts(when).find((one) => one.type === type)?.value ?? '';
   };
@@ -68,14 +68,14 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
   );
 }
 
-/** No date is written in more. */
+/** Characters of the longest date that is read. */
 const LONGEST_DATE = 100;
 
 function dateOf(given: unknown): Date | null {
   const value = plain(given);
   if (typeof value !== 'string' && typeof value !== 'number') return null;
   if (typeof value === 'string' && value.length > LONGEST_DATE) return null;
-  // Numbers are seconds, unless they are so large that they must be milliseconds.
+  // Numbers are seconds; very large ones are milliseconds.
   const number = typeof value === 'string' && /^\d{5,}$/.test(value) ? Number(value) : value;
   const found = new Date(typeof number === 'number' && Math.abs(number) < 1e11 ? number * 1000 : number);
   return Number.isNaN(found.getTime()) ? null : found;

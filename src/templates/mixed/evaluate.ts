@@ -1,12 +1,12 @@
 /**
- * One evaluation of the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as
- * source: whatever data says in braces is printed.
+ * Evaluates the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as source:
+ * braces in data are printed.
  */
 import type { Expression, FilterCall, Path } from './expression.ts';
 import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { filters, helpers } from './library.ts';
-import type { ForOptions, Node } from './tree.ts';
+import type { ForOptions, Node } from './node.ts';
 import {
   compare,
   escaped,
@@ -29,20 +29,20 @@ export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
   strict: boolean;
   limitMs: number;
-  /** Milliseconds of any clock that only goes forward. */
+  /** Milliseconds of any monotonic clock. */
   monotonic(): number;
-  /** Values that are longer (in characters and elements) are worked on elsewhere: `TooSlow`. Default: none is. */
+  /** Larger values (in characters and elements) throw `TooSlow`, to be rendered elsewhere. Default: no limit. */
   mostWeight?: number;
 }
 
 const MOST_TURNS = 50_000;
 const LONGEST_LIST = 50_000;
-/** Looking at the clock costs more than a small step. */
+/** Steps between two looks at the clock, which cost more than a small step. */
 const STEPS_A_LOOK = 64;
-/** Characters or elements that cost about as much as a step. */
+/** Characters or elements that cost about as much as one step. */
 const WEIGHT_A_STEP = 128;
 
-/** The loop data of a `for`: what `forloop` and `@index` show. */
+/** The state of a loop, shown by `forloop` and `@index`. */
 interface Turn {
   index: number;
   length: number;
@@ -56,17 +56,17 @@ export function evaluate(nodes: readonly Node[], options: EvaluateOptions): stri
 
 class Evaluation {
   private readonly options: EvaluateOptions;
-  /** Block-local names, innermost last; the first is the template's own, for `assign`. */
+  /** Block-local names, innermost last; the first map is the template's own, for `assign`. */
   private readonly locals: Map<string, unknown>[] = [new Map<string, unknown>()];
   private readonly counters = new Map<string, number>();
   private readonly cycles = new Map<string, number>();
   private readonly offsets = new Map<string, number>();
-  /** What `{{#each}}` and `{{#with}}` stepped into, innermost last; the first is the root. */
+  /** The contexts that `{{#each}}` and `{{#with}}` entered, innermost last; the first is the root. */
   private readonly contexts: unknown[];
   private readonly data: ReadonlyMap<string, unknown>[] = [new Map()];
   private out: string[] = [];
   private written = 0;
-  /** What `ifchanged` printed last. */
+  /** The last output of `ifchanged`. */
   private unchanged: string | null = null;
   private turns = 0;
   private steps = 0;
@@ -89,7 +89,7 @@ class Evaluation {
     this.out.push(text);
   }
 
-  /** `weight`: how many characters or elements it has to do with. */
+  /** Counts a step and looks at the clock from time to time. `weight`: characters or elements that the step handles. */
   private step(weight = 0): void {
     this.steps += 1 + Math.floor(weight / WEIGHT_A_STEP);
     if (this.steps < STEPS_A_LOOK) return;
@@ -98,7 +98,7 @@ class Evaluation {
   }
 
   private turn(): void {
-    if (++this.turns > MOST_TURNS) throw failed(`its loops take more than ${String(MOST_TURNS)} turns`);
+    if (++this.turns > MOST_TURNS) throw failed(`the loops run more than ${String(MOST_TURNS)} times`);
     this.step();
   }
 
@@ -167,7 +167,7 @@ class Evaluation {
       }
       case 'step': {
         const before = this.counters.get(node.name) ?? 0;
-        // `increment` prints and then counts; `decrement` counts first.
+        // `increment` prints before it counts; `decrement` counts first.
         this.counters.set(node.name, before + node.by);
         this.write(String(node.by > 0 ? before : before - 1));
         return null;
@@ -199,12 +199,12 @@ class Evaluation {
     this.write(raw || value instanceof Safe ? this.oneLine(text) : this.fit(text));
   }
 
-  /** Escaped for the part it stands in. */
+  /** Escapes the text for the part. */
   private fit(text: string): string {
     return this.options.part === 'html' ? escaped(text) : this.oneLine(text);
   }
 
-  /** A header has one line: a line break in data would begin another header. */
+  /** Replaces line breaks in a header: they would start another header. */
   private oneLine(text: string): string {
     const { part } = this.options;
     return part === 'subject' || part === 'header' ? text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ') : text;
@@ -221,7 +221,7 @@ class Evaluation {
 
   private within(value: unknown, { params, body }: { params: readonly string[]; body: readonly Node[] }): Flow {
     const [name] = params;
-    // Where it is the context already, `../` goes no further: as in Handlebars.
+    // As in Handlebars, an unchanged context adds no level for `../`.
     const isNew = value !== this.contexts.at(-1);
     if (isNew) this.contexts.push(value);
     if (name !== undefined) this.locals.push(new Map([[name, value]]));
@@ -243,7 +243,7 @@ class Evaluation {
     for (const [n, [key, item]] of pairs.entries()) {
       this.turn();
       const flow = this.turnOfEach(params, body, key, item, { index: n, length: pairs.length });
-      // Liquid's words leave the innermost loop of either language.
+      // Liquid's `break` leaves the innermost loop of either language.
       if (flow === 'break') break;
     }
     return null;
@@ -294,7 +294,7 @@ class Evaluation {
     const given = plain(this.value(expression));
     const value = Number(given);
     if (typeof given === 'string' && Number.isNaN(value))
-      throw failed(`'${given.slice(0, 40)}' is no number for a loop`);
+      throw failed(`'${given.slice(0, 40)}' is not a number for a loop`);
     return Number.isFinite(value) ? Math.max(0, Math.trunc(value)) : 0;
   }
 
@@ -349,7 +349,7 @@ class Evaluation {
     const key = typeof group === 'string' ? group : `:${textOf(this.value(group))}`;
     const turn = this.cycles.get(key) ?? 0;
     this.cycles.set(key, turn + 1 < values.length ? turn + 1 : 0);
-    // A group of the same name may have fewer values here.
+    // Another group of the same name may have had more values.
     const next = values[turn];
     if (next === undefined) return;
     const value = this.value(next);
@@ -359,8 +359,8 @@ class Evaluation {
   // Expressions
 
   /**
-   * `strictly`: a missing name is a fault where the template is strict. Questions such as `if` may ask for what is not there;
-   * `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they use the name as well.
+   * Evaluates an expression. `strictly`: a missing name is a fault if the template is strict. Questions such as `if` may name a
+   * missing variable; `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
    */
   private value(expression: Expression, strictly = true): unknown {
     switch (expression.kind) {
@@ -381,7 +381,7 @@ class Evaluation {
       case 'call': {
         const helper = helpers.get(expression.helper);
         if (helper === undefined) throw failed(`there is no helper '${expression.helper}'`, expression.at);
-        const asks = mayAsk.has(expression.helper);
+        const asks = mayBeMissing.has(expression.helper);
         const args = expression.args.map((one) => this.value(one, strictly && !asks));
         return this.bounded(helper(this.options, args, this.named(expression.named)), expression.at);
       }
@@ -435,7 +435,7 @@ class Evaluation {
     }
   }
 
-  /** What a filter does takes as long as its values are large: no look at the clock can come between. */
+  /** Limits the size of a filter's values: a filter runs as long as they are large, without a look at the clock. */
   private weigh(values: readonly unknown[], at: number): void {
     const { mostWeight, limitMs } = this.options;
     const weight = values.reduce<number>((sum, one) => sum + weightOf(one, mostWeight ?? MOST_OUTPUT), 0);
@@ -444,7 +444,7 @@ class Evaluation {
     this.step(weight);
   }
 
-  /** A value can double with every assignment. */
+  /** Limits the size of a value, which could double with every assignment. */
   private bounded(value: unknown, at: number): unknown {
     const inner = plain(value);
     if (typeof inner === 'string' && inner.length > MOST_OUTPUT)
@@ -478,7 +478,7 @@ class Evaluation {
     }
   }
 
-  /** Block-local names, then counters, then the contexts, innermost first; the last of these is the root. */
+  /** Looks a name up: block-local names, then counters, then the contexts, innermost first. */
   private lookUp(name: string): unknown {
     const local = this.lookUpLocal(name);
     if (local !== undefined) return local;
@@ -501,8 +501,8 @@ class Evaluation {
   }
 }
 
-/** Helpers that are asked whether something is there. */
-const mayAsk: ReadonlySet<string> = new Set([
+/** Helpers that may ask for a missing variable. */
+const mayBeMissing: ReadonlySet<string> = new Set([
   'default',
   'insert',
   'and',

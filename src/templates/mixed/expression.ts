@@ -1,27 +1,28 @@
 /**
- * The one grammar of what stands in a tag: a term or a helper's call, then filters; and Liquid's conditions. Terms are
- * literals, paths, ranges and calls in parentheses.
+ * The grammar inside a tag: a term or a helper call, then filters; and Liquid's conditions. Terms are literals, paths, ranges
+ * and calls in parentheses.
  */
 import { syntax } from './fault.ts';
+import { readLexemes, type Language, type Lexeme } from './lexemes.ts';
 import { Float } from './value.ts';
 
 export interface Path {
   /**
-   * `name`: a bare name, found by the scope. `named`: the same, its name being the text of the first step. `this`: only the
-   * context. `root`, `data` (`@index`): as they say.
+   * `name`: a bare name, looked up in the scope. `named`: the same, with the text of the first step as the name. `this`: the
+   * context. `root`, `data` (`@index`): the root, loop data.
    */
   base: 'name' | 'named' | 'this' | 'root' | 'data';
-  /** How many contexts up, by `../`. */
+  /** Levels up, by `../`. */
   up: number;
   name: string;
   steps: readonly (string | Expression)[];
-  /** As written. */
+  /** The path as it is written. */
   text: string;
 }
 
 export type Expression =
   | { kind: 'literal'; value: string | number | boolean | null | Float }
-  /** Liquid's words for nothing: equal to what is empty. */
+  /** Liquid's words `empty` and `blank`: equal to empty values. */
   | { kind: 'nothing'; word: 'empty' | 'blank' }
   | { kind: 'path'; path: Path; at: number }
   | { kind: 'range'; from: Expression; to: Expression }
@@ -37,122 +38,15 @@ export interface FilterCall {
   at: number;
 }
 
-/** What names exist: an unknown one is a fault when the template is saved, not a hole in a mail. */
+/** The names that exist: an unknown one is a fault when the template is saved, not a gap in a mail. */
 export interface Known {
   helpers: { has(name: string): boolean };
   filters: { has(name: string): boolean };
-  /** How many values a filter takes, at least and at most. */
+  /** Returns how many values a filter takes, at least and at most. */
   arityOf(filter: string): readonly [number, number];
 }
 
-interface Lexeme {
-  /** `segment`: Handlebars' `[any text]`, a name that is written with what names cannot hold. */
-  kind: 'string' | 'number' | 'name' | 'mark' | 'segment';
-  text: string;
-  at: number;
-  /** Whether white space stands before it. */
-  spaced: boolean;
-}
-
-const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~]+/y;
-const NUMBER = /-?\d+(?:\.\d+)?(?=\.\.|[\s,|:=<>!)\]}~]|$)/y;
-const BLANKS = /\s+/y;
-const MARKS = [
-  '==',
-  '!=',
-  '<>',
-  '<=',
-  '>=',
-  '../',
-  './',
-  '..',
-  '.',
-  '|',
-  ':',
-  ',',
-  '=',
-  '<',
-  '>',
-  '(',
-  ')',
-  '[',
-  ']',
-  '@',
-  '/',
-];
 const MOST_NESTED = 32;
-
-/** Whose tag it is: `[name]` at the head of a path is a name in Handlebars, in Liquid what `name` holds. */
-export type Language = 'handlebars' | 'liquid';
-
-const BEFORE_SEGMENT: ReadonlySet<string> = new Set(['.', '/', './', '../']);
-
-/** Whether the bracket that comes next holds a name as it is. */
-function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | undefined, language: Language): boolean {
-  const joined = last !== undefined && !spaced;
-  if (joined && last.kind === 'mark' && BEFORE_SEGMENT.has(last.text)) return true;
-  if (language === 'liquid' || behind === '"' || behind === "'") return false;
-  return !joined || last.text === '(' || last.text === '=';
-}
-
-const unquoted = (text: string): string => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
-
-/** The text that matches from `at` on. */
-function matched(pattern: RegExp, body: string, at: number): string | null {
-  pattern.lastIndex = at;
-  return pattern.exec(body)?.[0] ?? null;
-}
-
-function lex(body: string, bodyAt: number, language: Language, look: () => void): Lexeme[] {
-  const lexemes: Lexeme[] = [];
-  let at = 0;
-  while (at < body.length) {
-    if (lexemes.length % LEXEMES_A_LOOK === LEXEMES_A_LOOK - 1) look();
-    const blanks = matched(BLANKS, body, at)?.length ?? 0;
-    at += blanks;
-    if (at >= body.length) break;
-    const { length, ...lexeme } = lexemeAt(body, at, { bodyAt, language, last: lexemes.at(-1), spaced: blanks > 0 });
-    lexemes.push(lexeme);
-    at += length;
-  }
-  return lexemes;
-}
-
-const LEXEMES_A_LOOK = 32;
-
-/** What stands at `at`, and how long it is there. */
-function lexemeAt(
-  body: string,
-  at: number,
-  { bodyAt, language, last, spaced }: { bodyAt: number; language: Language; last: Lexeme | undefined; spaced: boolean },
-): Lexeme & { length: number } {
-  const make = (kind: Lexeme['kind'], text: string, length = text.length) => ({
-    kind,
-    text,
-    at: bodyAt + at,
-    spaced,
-    length,
-  });
-  const char = body[at] ?? '';
-  if (char === '"' || char === "'") {
-    const end = body.indexOf(char, at + 1);
-    if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
-    return make('string', body.slice(at + 1, end), end + 1 - at);
-  }
-  if (char === '[' && isSegment(last, spaced, body[at + 1], language)) {
-    const end = body.indexOf(']', at + 1);
-    if (end < 0) throw syntax(`'[' is never closed`, bodyAt + at);
-    return make('segment', unquoted(body.slice(at + 1, end)), end + 1 - at);
-  }
-  const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
-  const number = afterDot ? null : matched(NUMBER, body, at);
-  if (number !== null) return make('number', number);
-  const name = matched(NAME, body, at);
-  if (name !== null) return make('name', name);
-  const mark = MARKS.find((one) => body.startsWith(one, at));
-  if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
-  return make('mark', mark);
-}
 
 /** Reads the inside of one tag. */
 export class Reader {
@@ -166,7 +60,7 @@ export class Reader {
   constructor(known: Known, body: string, bodyAt: number, language: Language, look: () => void) {
     this.known = known;
     this.language = language;
-    this.lexemes = lex(body, bodyAt, language, look);
+    this.lexemes = readLexemes(body, bodyAt, language, look);
     this.end = bodyAt + body.length;
   }
 
@@ -174,12 +68,12 @@ export class Reader {
     return this.place >= this.lexemes.length;
   }
 
-  /** As `done`, for who has asked before and taken something since. */
+  /** Returns `done`; a method, so that TypeScript does not reuse an earlier answer. */
   atEnd(): boolean {
     return this.done;
   }
 
-  /** Where the next lexeme stands. */
+  /** The place of the next lexeme. */
   get at(): number {
     return this.lexemes[this.place]?.at ?? this.end;
   }
@@ -198,7 +92,7 @@ export class Reader {
     return next?.kind === 'name' && next.text === text;
   }
 
-  /** Takes the mark if it is next. */
+  /** Takes the mark if it is next; returns whether it did. */
   takeMark(text: string): boolean {
     if (!this.isMark(text)) return false;
     this.place++;
@@ -211,7 +105,7 @@ export class Reader {
     return true;
   }
 
-  /** Takes a plain name. Throws where something else is next. */
+  /** Takes a plain name. Throws if something else is next. */
   name(what: string): string {
     const next = this.peek();
     if (next?.kind !== 'name') throw this.wrong(what);
@@ -219,7 +113,7 @@ export class Reader {
     return next.text;
   }
 
-  /** The name of a variable that a Liquid tag makes. Throws where something else is next. */
+  /** Takes the name of a variable that a Liquid tag sets. Throws if something else is next. */
   variable(what: string): string {
     const next = this.peek();
     const isName =
@@ -231,7 +125,7 @@ export class Reader {
   }
 
   finish(): void {
-    if (!this.done) throw syntax(`'${this.peek()?.text ?? ''}' is too much here`, this.at);
+    if (!this.done) throw syntax(`'${this.peek()?.text ?? ''}' is not expected here: remove it`, this.at);
   }
 
   wrong(what: string): Error {
@@ -242,12 +136,12 @@ export class Reader {
     );
   }
 
-  /** A term or a helper's call, then filters: what `{{ }}` holds. */
+  /** Reads the content of `{{ }}`: a term or a helper call, then filters. */
   output(): Expression {
     return this.filtered(this.callOrTerm());
   }
 
-  /** A term, then filters: what Liquid's tags hold. */
+  /** Reads a value of a Liquid tag: a term, then filters. */
   value(): Expression {
     return this.filtered(this.term());
   }
@@ -259,16 +153,16 @@ export class Reader {
       const next = this.peek(1);
       const isCall =
         next !== undefined && (next.kind !== 'mark' || ['(', '@', '../', './', '.', '['].includes(next.text));
-      // `items as |item|`: the words behind are the block's.
+      // `items as |item|`: the words after `items` belong to the block.
       const isBlockParams = next?.kind === 'name' && next.text === 'as' && this.isMark('|', 2);
-      // `{{#if count includeZero=true}}`: the option is the block's as well.
+      // `{{#if count includeZero=true}}`: the option belongs to the block.
       const isOption = next?.kind === 'name' && this.isMark('=', 2) && !this.known.helpers.has(first.text);
       if (isCall && !isBlockParams && !isOption) return this.call();
     }
     return this.term();
   }
 
-  /** `helper arg … key=val`. */
+  /** Reads `helper arg … key=val`. */
   call(): Expression {
     const { at } = this;
     const helper = this.name('the name of a helper');
@@ -317,7 +211,7 @@ export class Reader {
     return { name, args, named, at };
   }
 
-  /** Liquid's conditions: `and` and `or` are read from the right, none before the other. */
+  /** Reads a Liquid condition: `and` and `or` are read from the right, without precedence. */
   condition(): Expression {
     return this.nested(() => {
       const left = this.comparison();
@@ -364,7 +258,7 @@ export class Reader {
     if (next.kind === 'mark' && next.text === '(') return this.parenthesis();
     if (next.kind === 'name' && !isPathMark(this.peek(1))) {
       const word = words.get(next.text);
-      // Handlebars does not know Liquid's words for nothing: data may have them for names.
+      // Handlebars has no such words: data may use them as names.
       if (word !== undefined && (word.kind !== 'nothing' || this.language === 'liquid')) {
         this.place++;
         return word;
@@ -373,7 +267,7 @@ export class Reader {
     return this.path();
   }
 
-  /** `(1..5)` or a call. */
+  /** Reads `(1..5)` or a call. */
   private parenthesis(): Expression {
     this.place++;
     const { at } = this;
@@ -418,7 +312,7 @@ export class Reader {
       if (base === 'name') name = first;
       else steps.push(first);
     } else if (this.isMark('[') && up === 0) {
-      // `["a name"]`, or in Liquid what another path holds: a name of the data all the same.
+      // `["a name"]`, or in Liquid the value of another path: also a name of the data.
       const step = this.bracket();
       if (typeof step === 'string') name = step;
       else {
@@ -464,7 +358,7 @@ export class Reader {
     return text;
   }
 
-  /** `[0]`, `["key"]`, `[other.path]`. */
+  /** Reads `[0]`, `["key"]` or `[other.path]`. */
   private bracket(): string | Expression {
     this.place++;
     const first = this.peek();
@@ -485,7 +379,7 @@ const counted = (least: number, most: number): string =>
       ? `${String(least)} value${least === 1 ? '' : 's'}`
       : `${String(least)} to ${String(most)} values`;
 
-/** Conditions are read from the right, by recursion. */
+/** Conditions in one tag; they are read by recursion. */
 const MOST_CONDITIONS = 500;
 
 const words: ReadonlyMap<string, Expression> = new Map<string, Expression>([

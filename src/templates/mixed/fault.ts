@@ -1,17 +1,17 @@
-/** What is wrong with a template, with the place in its source. Thrown inside the language, a value outside of it. */
+/** Faults of a template, with their place in the source. Inside the language they are thrown, outside they are values. */
 
 export interface TemplateFault {
   code: 'template_syntax_error' | 'template_render_failed' | 'missing_variable';
-  /** With line and column where there is a place. */
+  /** Ends with line and column, if the fault has a place. */
   message: string;
-  /** 1-based; null where the fault has no place. */
+  /** Counted from 1; null if the fault has no place. */
   line: number | null;
   column: number | null;
-  /** The variable, where one is missing. */
+  /** The missing variable, if that is the fault. */
   name?: string;
 }
 
-/** `at` is an offset into the source, or null. */
+/** A thrown fault. `at` is an offset into the source, or null. */
 export class Faulty extends Error {
   readonly code: TemplateFault['code'];
   readonly at: number | null;
@@ -25,10 +25,10 @@ export class Faulty extends Error {
   }
 }
 
-/** Its time ran out: elsewhere it may be given more. */
+/** The time limit was reached: elsewhere there may be more time. */
 export class TooSlow extends Faulty {
   constructor(limitMs: number) {
-    super('template_render_failed', `it takes longer than ${String(limitMs)} ms`, null);
+    super('template_render_failed', `rendering takes longer than ${String(limitMs)} ms`, null);
   }
 }
 
@@ -36,8 +36,8 @@ export const syntax = (message: string, at: number): Faulty => new Faulty('templ
 export const failed = (message: string, at: number | null = null): Faulty =>
   new Faulty('template_render_failed', message, at);
 
-/** Line and column of an offset, both counted from 1. */
-export function placeOf(source: string, at: number): { line: number; column: number } {
+/** Returns line and column of an offset, both counted from 1. */
+export function lineAndColumn(source: string, at: number): { line: number; column: number } {
   let line = 1;
   let start = 0;
   for (let end = source.indexOf('\n'); end >= 0 && end < at; end = source.indexOf('\n', end + 1)) {
@@ -47,13 +47,13 @@ export function placeOf(source: string, at: number): { line: number; column: num
   return { line, column: at - start + 1 };
 }
 
-/** The fault as the caller is told of it. */
-export function told(source: string, { code, message, at, variable }: Faulty): TemplateFault {
-  const place = at === null ? null : placeOf(source, at);
+/** Makes the fault that callers get: with its place, and with a capital letter like all messages. */
+export function toTemplateFault(source: string, { code, message, at, variable }: Faulty): TemplateFault {
+  const place = at === null ? null : lineAndColumn(source, at);
   const where = place === null ? '' : ` line ${String(place.line)} col ${String(place.column)}`;
   return {
     code,
-    message: `${message}${where}`,
+    message: `${message.charAt(0).toUpperCase()}${message.slice(1)}${where}`,
     line: place?.line ?? null,
     column: place?.column ?? null,
     ...(variable === null ? {} : { name: variable }),

@@ -1,6 +1,6 @@
-/** What filters and helpers are to the language, whatever they do. */
+/** The types of filters and helpers. */
 
-/** What a filter or helper may ask about the render it is part of. */
+/** The render that a filter or helper is part of. */
 export interface Surroundings {
   part: 'html' | 'text' | 'subject' | 'header';
   locale: string;
@@ -17,5 +17,5 @@ export type Filter = (
 
 export type Helper = (around: Surroundings, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
 
-/** As it is registered. */
+/** A filter or helper with its name. */
 export type Named<Kind> = readonly [name: string, run: Kind];

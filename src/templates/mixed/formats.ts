@@ -1,29 +1,29 @@
-/** Formatters of Intl: making one takes longer than using it a hundred times, so they are kept. */
+/** Formatters of Intl, cached: making one takes longer than a hundred uses. */
+import { LRUCache } from 'lru-cache';
 
-const MOST_KEPT = 200;
+const MOST_FORMATS = 200;
 
-/** `make` may throw a RangeError, for an unknown zone, currency or locale. */
-function kept<Options, Format>(
+/** Caches formatters. `make` may throw a RangeError for an unknown zone, currency or locale. */
+function cached<Options, Format extends object>(
   make: (locale: string, options: Options) => Format,
 ): (locale: string, options: Options) => Format {
-  const formats = new Map<string, Format>();
+  const formats = new LRUCache<string, Format>({ max: MOST_FORMATS });
   return (locale, options) => {
     const key = `${locale} ${JSON.stringify(options)}`;
-    const known = formats.get(key);
-    if (known !== undefined) return known;
+    const found = formats.get(key);
+    if (found !== undefined) return found;
     const made = make(locale, options);
-    if (formats.size >= MOST_KEPT) formats.clear();
     formats.set(key, made);
     return made;
   };
 }
 
-/** Throws a RangeError for an unknown zone or locale. */
-export const dateFormat = kept(
+/** Returns a date formatter. Throws a RangeError for an unknown zone or locale. */
+export const dateFormat = cached(
   (locale: string, options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(locale, options),
 );
 
-/** Throws a RangeError for an unknown currency or locale. */
-export const numberFormat = kept(
+/** Returns a number formatter. Throws a RangeError for an unknown currency or locale. */
+export const numberFormat = cached(
   (locale: string, options: Intl.NumberFormatOptions) => new Intl.NumberFormat(locale, options),
 );

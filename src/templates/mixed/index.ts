@@ -1,56 +1,60 @@
 /**
  * Handlebars and Liquid in one document: tokens (tokens.ts), one tree (tree.ts), one evaluation (evaluate.ts). `compile` and
- * `render` never throw: what is wrong with a template is a value with its place in the source.
+ * `render` never throw: a fault of a template is a value with its place in the source.
  */
 import { evaluate } from './evaluate.ts';
-import type { Expression, Path } from './expression.ts';
-import { Faulty, failed, told, TooSlow, type TemplateFault } from './fault.ts';
+import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
-import { parse, type Node } from './tree.ts';
+import type { Node } from './node.ts';
+import { parse } from './tree.ts';
+import { variablesOf } from './variables.ts';
 
 export type { TemplateFault } from './fault.ts';
 
-/** Decides how values are escaped: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
+/** The part decides the escaping of values: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
 export type Part = 'html' | 'text' | 'subject' | 'header';
 
 export interface Compiled {
   readonly part: Part;
   readonly source: string;
-  /** Names that are looked for in the data, in the order in which they first appear; names within `{{#each}}` and `{{#with}}` may be members of theirs. */
+  /**
+   * Names that are read from the data, in order of first appearance; names within `{{#each}}` and `{{#with}}` may be members of
+   * the values there.
+   */
   readonly variables: readonly string[];
   readonly nodes: readonly Node[];
 }
 
-/** `slow`: only its time ran out. */
+/** `slow`: only the time limit was reached. */
 export type Compilation =
   { ok: true; template: Compiled } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
-/** `slow`: only its time ran out. */
+/** `slow`: only the time limit was reached. */
 export type Rendering = { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
 
 export const MOST_SOURCE = 512 * 1024;
 export const RENDER_LIMIT_MS = 250;
 
-/** Milliseconds of any clock that only goes forward, and how many of them it may take. */
+/** A monotonic clock in milliseconds, and the time allowed. */
 export interface TimeLimit {
   monotonic(): number;
   limitMs: number;
 }
 
-/** Reads a template. Linear in its length; without a limit it takes the time it takes. */
+/** Compiles a template, in time linear in its length. */
 export function compile(source: string, part: Part, limit?: TimeLimit): Compilation {
   try {
     if (Buffer.byteLength(source) > MOST_SOURCE) throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
-    const nodes = parse(source, { helpers, filters, arityOf }, lookout(limit));
+    const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
     return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }
 }
 
-/** Looking at the clock costs more than a tag. */
+/** Tags between two looks at the clock, which cost more than a tag. */
 const CALLS_A_LOOK = 16;
 
-function lookout(limit: TimeLimit | undefined): () => void {
+function timeLimiter(limit: TimeLimit | undefined): () => void {
   if (limit === undefined) return () => undefined;
   const { limitMs } = limit;
   const begun = limit.monotonic();
@@ -62,18 +66,18 @@ function lookout(limit: TimeLimit | undefined): () => void {
 
 export interface RenderOptions {
   variables: Readonly<Record<string, unknown>>;
-  /** A missing variable is a fault instead of nothing. */
+  /** If true, a missing variable is a fault; otherwise it prints nothing. */
   strict: boolean;
   /** BCP 47, for dates and numbers. */
   locale: string;
-  /** IANA name. */
+  /** An IANA name, such as `Europe/Vienna`. */
   timezone: string;
-  /** What `now` is, in milliseconds since the epoch: the same at every render of a message. */
+  /** The time of `now`, in ms since the epoch: the same for all renders of a message. */
   now: number;
-  /** Milliseconds of any clock that only goes forward. */
+  /** Milliseconds of a monotonic clock. */
   monotonic(): number;
   limitMs?: number;
-  /** Values that have more characters and elements are left to who may take longer: `slow`. Default: none is. */
+  /** Larger values (in characters and elements) give the result `slow`. Default: no limit. */
   mostWeight?: number;
 }
 
@@ -86,108 +90,9 @@ export function render({ part, source, nodes }: Compiled, options: RenderOptions
 }
 
 function faultOf(source: string, error: unknown): TemplateFault {
-  if (error instanceof Faulty) return told(source, error);
-  // Deep recursion over hostile data; anything else is a bug and must be seen as one.
-  if (error instanceof RangeError) return told(source, failed('it is nested too deep'));
+  if (error instanceof Faulty) return toTemplateFault(source, error);
+  // Deep recursion over hostile data. Any other error is a bug and is thrown.
+  if (error instanceof RangeError)
+    return toTemplateFault(source, failed('the template or its data is nested too deep'));
   throw error;
-}
-
-/** Names of the data that a template asks for, without those that it makes itself. */
-function variablesOf(nodes: readonly Node[]): string[] {
-  const found = new Set<string>();
-  const made = new Set<string>(['forloop', 'tablerowloop']);
-  const look = (expression: Expression): void => {
-    switch (expression.kind) {
-      case 'path':
-        path(expression.path);
-        return;
-      case 'range':
-        look(expression.from);
-        look(expression.to);
-        return;
-      case 'call':
-        [...expression.args, ...expression.named.values()].forEach(look);
-        return;
-      case 'filtered':
-        look(expression.value);
-        for (const { args, named } of expression.filters) [...args, ...named.values()].forEach(look);
-        return;
-      case 'compare':
-      case 'logic':
-        look(expression.left);
-        look(expression.right);
-        return;
-      case 'literal':
-      case 'nothing':
-        return;
-    }
-  };
-  const path = ({ base, name, steps }: Path): void => {
-    if (base === 'name' && !made.has(name)) found.add(name);
-    const [first] = steps;
-    if (base === 'root' && typeof first === 'string') found.add(first);
-    for (const step of steps) if (typeof step !== 'string') look(step);
-  };
-  const walk = (list: readonly Node[]): void => {
-    for (const node of list) {
-      switch (node.kind) {
-        case 'output':
-          look(node.value);
-          break;
-        case 'if':
-          for (const { test, body } of node.branches) {
-            look(test);
-            walk(body);
-          }
-          walk(node.otherwise);
-          break;
-        case 'each':
-        case 'for':
-        case 'tablerow':
-          look(node.list);
-          if (node.kind === 'each') for (const name of node.params) made.add(name);
-          else made.add(node.name);
-          walk(node.body);
-          if (node.kind !== 'tablerow') walk(node.otherwise);
-          break;
-        case 'with':
-        case 'section':
-          look(node.value);
-          for (const name of node.params) made.add(name);
-          walk(node.body);
-          walk(node.otherwise);
-          break;
-        case 'case':
-          look(node.value);
-          for (const { values, body } of node.whens) {
-            values?.forEach(look);
-            walk(body);
-          }
-          break;
-        case 'ifchanged':
-          walk(node.body);
-          break;
-        case 'assign':
-          look(node.value);
-          made.add(node.name);
-          break;
-        case 'capture':
-          walk(node.body);
-          made.add(node.name);
-          break;
-        case 'step':
-          made.add(node.name);
-          break;
-        case 'cycle':
-          node.values.forEach(look);
-          break;
-        case 'text':
-        case 'break':
-        case 'continue':
-          break;
-      }
-    }
-  };
-  walk(nodes);
-  return [...found];
 }

@@ -1,6 +1,6 @@
 /**
- * Filters and helpers. Liquid's standard filters are LiquidJS's own, called with values and never with source text: those that
- * take an expression to evaluate are left out, since it could come from data.
+ * Filters and helpers. Liquid's standard filters are those of LiquidJS, called with values and never with source text: filters
+ * that evaluate an expression are left out, since it could come from data.
  */
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
@@ -11,7 +11,7 @@ import { asNumber, numberFilters } from './number-filters.ts';
 import { textFilters } from './text-filters.ts';
 import { compare, escaped, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
 
-/** Filters of texts in Liquid's standard set, as LiquidJS has them. */
+/** Liquid's standard text filters that LiquidJS does. */
 const standard = [
   'append',
   'base64_decode',
@@ -35,7 +35,7 @@ const standard = [
   'number_of_words',
 ] as const;
 
-/** Text that only loses or gains white space stays safe. */
+/** Filters that only change white space: safe text stays safe. */
 const keepsSafe: ReadonlySet<string> = new Set(['strip', 'lstrip', 'rstrip', 'strip_newlines', 'squish']);
 
 const liquid = new Liquid();
@@ -54,7 +54,7 @@ function ofLiquid(name: string, value: unknown, args: readonly unknown[]): unkno
   }
 }
 
-/** An object as it would be printed; what else is not a text stays what it is. */
+/** Returns an object as text, and any other value unchanged. */
 const asText = (value: unknown): unknown => (typeof plain(value) === 'object' ? textOf(value) : plain(value));
 
 const standardFilters = standard.map((name): [string, Filter] => [
@@ -65,7 +65,7 @@ const standardFilters = standard.map((name): [string, Filter] => [
   },
 ]);
 
-/** Data goes to a safe text escaped, so that the result is safe as a whole. */
+/** Escapes the value for html, so that the result is safe as a whole. */
 const safeText = ({ part }: Surroundings, value: unknown): string =>
   value instanceof Safe || part !== 'html' ? textOf(value) : escaped(textOf(value));
 
@@ -110,7 +110,7 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['money', (around, value, [currency]) => money(around, asNumber(value), plain(currency))],
 ]);
 
-/** Linear in the text, whatever is left open in it. */
+/** Removes tags, in time linear in the text, even if tags are left open. */
 function withoutTags(text: string): string {
   const out: string[] = [];
   const noEnd = new Set<string>();
@@ -151,11 +151,11 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
   return pattern.exec(text)?.index ?? -1;
 }
 
-/** Half a character is none, and cannot be encoded. */
+/** Replaces half surrogate pairs, which cannot be encoded. */
 const wellFormed = (text: string): string =>
   text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd');
 
-/** How many values a filter takes beside its input, at least and at most. */
+/** How many values a filter takes after its input, at least and at most. */
 const arities: Readonly<Record<string, readonly [number, number]>> = {
   append: [1, 1],
   prepend: [1, 1],
@@ -203,7 +203,7 @@ export const arityOf = (filter: string): readonly [number, number] => arities[fi
 const two = (name: string, test: (a: unknown, b: unknown) => boolean): [string, Helper] => [
   name,
   (_, args) => {
-    // `undefined` stands for what is not given; too few are a slip in the template.
+    // An `undefined` value is a missing variable; too few values are a mistake in the template.
     if (args.length < 2) throw failed(`the helper '${name}' needs two values`);
     return test(args[0], args[1]);
   },
@@ -214,7 +214,7 @@ const ordered =
   (a: unknown, b: unknown): boolean =>
     compare(a, operator, b);
 
-/** SendGrid's spelling compares texts that hold numbers as numbers. */
+/** Compares as SendGrid does: texts with numbers count as numbers. */
 const orderedLoosely =
   (operator: string) =>
   (a: unknown, b: unknown): boolean =>

@@ -1,13 +1,13 @@
 /**
- * Filters of lists, as Liquid has them. What is no list counts as a list of one, lists in lists as one list. Each walks its list
- * once (sorting: with its logarithm); `evaluate.ts` bounds what a list may hold.
+ * Liquid's list filters. A value that is not a list counts as a list of one; nested lists count as one list. Each filter walks
+ * its list once (sorting: n log n); `evaluate.ts` limits the length of lists.
  */
 import { failed } from './fault.ts';
 import type { Filter, Named } from './filter.ts';
 import { sumOf } from './number-filters.ts';
 import { compare, isEqual, isObject, isTrue, joined, jsonOf, memberOf, plain, textOf } from './value.ts';
 
-/** Lists in lists, as deep as JSON may be, are one. */
+/** Flattens nested lists, as deep as JSON may be. */
 const flat = (list: readonly unknown[]): unknown[] =>
   list.some((one) => Array.isArray(one)) ? list.flatMap((one) => (Array.isArray(one) ? flat(one) : [one])) : [...list];
 
@@ -17,23 +17,24 @@ function itemsOf(given: unknown): unknown[] {
   return Array.isArray(value) ? flat(value) : [given];
 }
 
-/** Thrown for an element that has no members at all: the filter gives nothing then. */
+/** Thrown for an element without members: then the filter returns nothing. */
 class NoMembers extends Error {}
 
 /**
- * The member that a filter looks at. A text has what is in it; a whole number has none, and who asks for it has another list in
- * mind than this.
+ * Returns the member that a filter compares. A text has the texts in it as members. A whole number has none: asking for one is
+ * a mistake in the template.
  */
 function memberOfItem(item: unknown, name: unknown): unknown {
   const value = plain(item);
   if (isObject(value)) return name === null || name === undefined ? undefined : memberOf(value, textOf(name));
   const member = textOf(name);
   if (typeof value === 'string') return value.includes(member) ? member : undefined;
-  if (Number.isInteger(value)) throw failed(`'${member.slice(0, 100)}' is looked for in the number ${textOf(value)}`);
+  if (Number.isInteger(value))
+    throw failed(`'${member.slice(0, 100)}' cannot be read from the number ${textOf(value)}`);
   throw new NoMembers();
 }
 
-/** `run` gets what tells whether an element is asked for: its member is the value given, or true where none is. */
+/** Makes a filter whose test is true for elements with the given value of a member, or with a true one if no value is given. */
 const selecting = (
   name: string,
   run: (items: unknown[], test: (item: unknown) => boolean) => unknown,
@@ -53,7 +54,7 @@ const selecting = (
   },
 ];
 
-/** The elements with what they are ordered or told apart by: themselves or a member. */
+/** Returns the elements with the key that they are compared by: the element itself or a member. */
 const keyed = (value: unknown, member: unknown): { item: unknown; key: unknown }[] =>
   itemsOf(value).map((item) => ({
     item,
@@ -69,7 +70,7 @@ function memberOr(item: unknown, name: unknown): unknown {
   }
 }
 
-/** What is absent comes last. */
+/** Sorts by key; elements without one come last. */
 function sorted(value: unknown, member: unknown, order: (a: unknown, b: unknown) => number): unknown[] {
   const isAbsent = (key: unknown): boolean => key === null || key === undefined;
   return keyed(value, member)
@@ -82,11 +83,14 @@ function sorted(value: unknown, member: unknown, order: (a: unknown, b: unknown)
 function inOrder(a: unknown, b: unknown): number {
   const [left, right] = [plain(a), plain(b)];
   if (typeof left !== typeof right || (typeof left !== 'number' && typeof left !== 'string'))
-    throw failed(`the filter 'sort' finds things that have no order`);
+    throw failed(`the filter 'sort' has values that cannot be compared`);
   return compare(left, '<', right) ? -1 : Number(compare(left, '>', right));
 }
 
-/** Tells values apart: texts from numbers that look the same, and lists and objects by what they hold. */
+/**
+ * Returns a key that differs for different values: texts differ from equal-looking numbers, lists and objects are compared by
+ * content.
+ */
 function identity(value: unknown): string {
   const inner = plain(value) ?? null;
   return typeof inner === 'object' ? jsonOf(inner) : `${typeof inner} ${textOf(inner)}`;
@@ -102,7 +106,7 @@ function unique(value: unknown, member: unknown): unknown[] {
   });
 }
 
-/** Of a text and a number there is no first element. */
+/** Returns the first or last element; a text and a number have none. */
 const endOf = (value: unknown, end: 'first' | 'last'): unknown =>
   Array.isArray(plain(value)) || isObject(plain(value)) ? memberOf(value, end) : undefined;
 

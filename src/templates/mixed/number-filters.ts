@@ -1,9 +1,9 @@
-/** Arithmetic as Liquid has it: whole numbers stay whole, and what a fraction is part of is one. */
+/** Liquid's arithmetic: whole numbers stay whole, and a result with a fraction in it is a fraction. */
 import { failed } from './fault.ts';
 import type { Filter, Named } from './filter.ts';
 import { Float, plain } from './value.ts';
 
-/** What is no number counts as 0; of a text its leading digits count, or all of it where it is a fraction. */
+/** Returns a value as a number: 0 if it is not one; of a text the leading digits, or all of it if it is a fraction. */
 export function asNumber(value: unknown): number {
   const given = plain(value);
   if (typeof given === 'number') return given;
@@ -22,19 +22,19 @@ const isFraction = (value: unknown): boolean => {
   );
 };
 
-/** Rounded where binary fractions would show: 10.1 - 2.2 is 7.9. */
+/** Rounds away the errors of binary fractions: 10.1 - 2.2 is 7.9. */
 const tidy = (value: number): number => (Number.isInteger(value) ? value : Number(value.toPrecision(15)));
 
 const kept = (value: number, fraction: boolean): number | Float =>
   fraction && Number.isInteger(value) ? new Float(value) : value;
 
-/** A result that is a fraction where one of the two is. */
+/** Makes a filter of two numbers; the result is a fraction if one of them is. */
 const between = (name: string, run: (a: number, b: number) => number): Named<Filter> => [
   name,
   (_, value, [by]) => kept(tidy(run(asNumber(value), asNumber(by))), isFraction(value) || isFraction(by)),
 ];
 
-/** The one of the two that it picks, as it is. */
+/** Makes a filter that returns one of two numbers. */
 const oneOf = (name: string, first: (a: number, b: number) => boolean): Named<Filter> => [
   name,
   (_, value, [other]) => {
@@ -48,7 +48,7 @@ function notZero(by: number): number {
   return by;
 }
 
-/** As many digits as are asked for; fractions of digits do not count. */
+/** Rounds to `digits`; fractions of digits are ignored. */
 function rounded(value: number, digits: number): number {
   const scaled = (from: number, by: number): number => {
     const [mantissa = '0', power = '0'] = String(from).split('e');
@@ -60,7 +60,7 @@ function rounded(value: number, digits: number): number {
   return value < 0 ? 0 - result : result;
 }
 
-/** Sum of numbers, and whether one of them is a fraction. */
+/** Returns the sum, a fraction if one of the values is. */
 export const sumOf = (values: readonly unknown[]): number | Float =>
   kept(tidy(values.reduce<number>((sum, one) => sum + asNumber(one), 0)), values.some(isFraction));
 

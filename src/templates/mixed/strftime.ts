@@ -1,8 +1,8 @@
-/** The formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. */
+/** Writes the formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. */
 import { failed } from './fault.ts';
 import { dateFormat } from './formats.ts';
 
-/** What the calendar of the zone says. */
+/** A time in the calendar of a zone. */
 interface Fields {
   year: number;
   /** 1 to 12. */
@@ -67,7 +67,7 @@ function fieldsOf(at: number, zone: string, locale: string): Fields {
   };
 }
 
-/** A word of the locale: of a month or a day of the week. */
+/** Returns the locale's word for a month or a weekday. */
 const word = ({ at, zone, locale }: Fields, options: Intl.DateTimeFormatOptions, type: 'month' | 'weekday'): string =>
   dateFormat(locale, { ...options, timeZone: zone })
     .formatToParts(at)
@@ -86,11 +86,11 @@ const zoneName = ({ at, zone }: Fields): string =>
 
 const hour12 = ({ hour }: Fields): number => hour % 12 || 12;
 
-/** Week of the year, the first being the one that its first `from` (0 is Sunday) begins. */
+/** Returns the week of the year; the first one starts with the year's first `from` (0 is Sunday). */
 const week = ({ yearDay, weekday }: Fields, from: 0 | 1): number =>
   Math.floor((yearDay + 6 - ((weekday - from + 7) % 7)) / 7);
 
-/** ISO 8601: the week that holds the year's first Thursday is the first. */
+/** Returns the ISO 8601 week: the first one contains the year's first Thursday. */
 function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: number } {
   const thursday = new Date(Date.UTC(year, month - 1, day + 4 - (weekday || 7)));
   const own = thursday.getUTCFullYear();
@@ -99,7 +99,7 @@ function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: n
 
 interface Directive {
   text(fields: Fields): string | number;
-  /** Filled up to so many characters; with `0` unless it says else. */
+  /** Minimum width; filled with `0` by default. */
   width?: number;
   fill?: ' ';
 }
@@ -168,7 +168,7 @@ function written(fields: Fields, format: string): string {
         : flags.includes('0')
           ? '0'
           : (directive.fill ?? (directive.width === undefined ? ' ' : '0'));
-      // `%3N`: so many digits of the fraction.
+      // `%3N`: the number of digits of the fraction.
       if (letter === 'N') return width === '' ? cased : cased.slice(0, Number(width));
       return cased.padStart(width === '' ? (directive.width ?? 0) : Number(width), fill);
     },
@@ -178,10 +178,10 @@ function written(fields: Fields, format: string): string {
 const swapped = (text: string): string =>
   text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
 
-/** No format says anything in more. */
+/** Characters of the longest format. */
 const LONGEST_FORMAT = 300;
 
-/** Throws a fault where the format is longer than any that is meant. */
+/** Returns the format. Throws a fault if it is too long or pads too much. */
 export function checkFormat(format: string): string {
   if (format.length > LONGEST_FORMAT)
     throw failed(`the format of a date is longer than ${String(LONGEST_FORMAT)} characters`);
@@ -190,7 +190,7 @@ export function checkFormat(format: string): string {
   return format;
 }
 
-/** `at` in milliseconds since the epoch. Throws a fault where the format is longer than any that is meant. */
+/** Writes `at` (ms since the epoch). Throws a fault if the format is too long or pads too much. */
 export function strftime(at: number, format: string, zone: string, locale: string): string {
   return written(fieldsOf(at, zone, locale), checkFormat(format));
 }

@@ -1,9 +1,9 @@
-/** Filters of texts whose result could be far longer than their input, or whose arguments Liquid wants to be whole numbers. */
+/** Text filters whose result could be far longer than their input, or whose arguments must be whole numbers in Liquid. */
 import { failed } from './fault.ts';
 import type { Filter, Named } from './filter.ts';
 import { Float, joined, MOST_OUTPUT, plain, textOf } from './value.ts';
 
-/** Throws where it is no whole number and no text of one. */
+/** Returns a whole number, also one given as a text. Throws for any other value. */
 function whole(value: unknown, filter: string): number {
   const given = plain(value);
   if (typeof given === 'number' && Number.isInteger(given) && !(value instanceof Float)) return given;
@@ -11,7 +11,7 @@ function whole(value: unknown, filter: string): number {
   throw failed(`the filter '${filter}' needs a whole number`);
 }
 
-/** `pattern` is a text. An empty one stands between all characters and at both ends. */
+/** Replaces `pattern`, a plain text. An empty one is found between all characters and at both ends. */
 function replaced(text: string, pattern: string, by: string): string {
   const parts = pattern === '' ? ['', ...Array.from(text), ''] : text.split(pattern);
   const length = text.length + (parts.length - 1) * (by.length - pattern.length);
@@ -19,7 +19,7 @@ function replaced(text: string, pattern: string, by: string): string {
   return parts.join(by);
 }
 
-/** A blank parts words; empty parts at the end do not count. */
+/** Splits a text: by words for a blank; empty parts at the end are dropped. */
 function split(text: string, by: string): string[] {
   if (text === '') return [];
   if (by === '') return Array.from(text);
@@ -47,7 +47,7 @@ function truncatedWords(text: string, most: number, end: string): string {
   return words.length <= keep ? text : words.slice(0, keep).join(' ') + end;
 }
 
-/** What stands behind a text that was cut off; nothing where an unknown variable is named. */
+/** Returns the text that marks a cut; empty if an unknown variable is given. */
 const ending = (args: readonly unknown[]): string => (args.length > 1 ? textOf(args[1]) : '...');
 
 const first = (args: readonly unknown[], fallback: number, filter: string): number =>

@@ -1,6 +1,6 @@
 /**
- * From source text to tokens of both languages in one pass. What is between the tags stays text; white space that a tag
- * takes away with `~` or `-`, and the line that a Handlebars block tag has for itself, is taken from the text here.
+ * Splits the source into tokens of both languages in one pass. White space that a tag removes with `~` or `-`, and the line of
+ * a Handlebars block tag that is alone on it, are removed here.
  */
 import { openBraces, thirdBrace } from './braces.ts';
 import { syntax } from './fault.ts';
@@ -15,18 +15,18 @@ export type Token =
   | { kind: 'tag'; name: string; body: string; bodyAt: number; at: number };
 
 interface Found {
-  /** Null for comments: they only shape the white space around them. */
+  /** Null for comments: they only affect the white space around them. */
   token: Exclude<Token, { kind: 'text' }> | null;
-  /** Text that stands for the tag: of `raw`, or an escaped `{{`. */
+  /** The text of the tag: of `raw`, or an escaped `{{`. */
   literal: string | null;
   end: number;
   trimBefore: boolean;
   trimAfter: boolean;
-  /** Has its line for itself, if nothing else is on it. */
+  /** True for a tag whose line is removed if nothing else is on it. */
   standalone: boolean;
 }
 
-/** `look` is called for each tag: it may throw where that takes too long. */
+/** Splits the source. `look` is called for each tag and may throw if that takes too long. */
 export function tokenize(source: string, look: () => void): Token[] {
   const parts: (string | Found)[] = [];
   let from = 0;
@@ -42,7 +42,7 @@ export function tokenize(source: string, look: () => void): Token[] {
     }
     look();
     const marked = second === '{' && source[at - 1] === '\\' && at > from;
-    // Two backslashes are one of text, and the tag behind it is a tag.
+    // Two backslashes are one backslash of text, followed by a tag.
     const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
     const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
     const text = source.slice(from, marked ? at - 1 : at);
@@ -80,7 +80,7 @@ function mustache(source: string, at: number): Found {
   const close = endOf(source, start, raw ? '}' : '}}');
   if (close < 0) throw syntax(`'{{' is never closed`, at);
   let end = close + (raw ? 1 : 0);
-  // `{{{x}~}}`: the mark stands between the braces.
+  // `{{{x}~}}`: the mark is between the braces.
   let trimAfter = false;
   if (raw && isTrim(source[end])) {
     trimAfter = true;
@@ -131,7 +131,7 @@ function mustacheToken(
   return outputToken(source, at, start, end, false);
 }
 
-/** Not by a regular expression: that takes as long as all the rest of a small tag. */
+/** Without a regular expression, which takes as long as the rest of a small tag. */
 function behindBlanks(source: string, from: number, to: number): number {
   let at = from;
   while (at < to && (source[at] === ' ' || source[at] === '\n' || source[at]?.trim() === '')) at++;
@@ -154,7 +154,7 @@ const blockToken = (
   to: number,
 ): NonNullable<Found['token']> => ({ kind, body: source.slice(from, to), bodyAt: from, at });
 
-/** `{{! … }}`, or `{{!-- … --}}`, which may hold `}}`. */
+/** Reads `{{! … }}`, or `{{!-- … --}}`, which may contain `}}`. */
 function comment(source: string, at: number, start: number, trimBefore: boolean): Found {
   const long = source.startsWith('!--', start);
   let close = long ? source.indexOf('--', start + 3) : source.indexOf('}}', start);
@@ -217,17 +217,20 @@ function tagAt(source: string, at: number): TagPlace {
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
 }
 
-/** The end tag of a block whose inside is not read. */
+/** Finds the end tag of a block whose inside is not read. */
 function closing(source: string, from: number, name: 'raw' | 'doc', openedAt: number): TagPlace & { from: number } {
   const pattern = name === 'raw' ? /\{%[-~]?\s*endraw\b/g : /\{%[-~]?\s*(?:enddoc|doc)\b/g;
   pattern.lastIndex = from;
   const match = pattern.exec(source);
   if (match === null) throw syntax(`{% ${name} %} is never closed`, openedAt);
-  if (!match[0].endsWith(`end${name}`)) throw syntax(`a {% ${name} %} cannot stand in another`, match.index);
+  if (!match[0].endsWith(`end${name}`)) throw syntax(`a {% ${name} %} cannot be inside another`, match.index);
   return { ...tagAt(source, match.index), from: match.index };
 }
 
-/** The end of a comment, which may hold others and `raw`. Its tags are read as tags: what is left open swallows the end. */
+/**
+ * Finds the end of a comment, which may contain other comments and `raw`. Its tags are read as tags, so an unclosed one hides
+ * the end.
+ */
 function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   let depth = 1;
   let inRaw = false;
@@ -244,9 +247,7 @@ function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   throw syntax(`{% comment %} is never closed`, openedAt);
 }
 
-/**
- * Where `mark` stands outside of quotes. A quote that is never closed is none, or one apostrophe would swallow the rest.
- */
+/** Returns the place of `mark` outside of quotes. An unclosed quote is ignored, or one apostrophe would hide the rest. */
 function endOf(source: string, from: number, mark: string): number {
   const plain = source.indexOf(mark, from);
   if (plain < 0) return -1;
@@ -269,7 +270,7 @@ function firstQuote(source: string, from: number, to: number): number {
 
 const LINE_BEFORE = /(?:^|\n)[ \t]*$/;
 
-/** Takes the white space away that tags ask for, and drops empty text. */
+/** Joins the parts: removes the white space that tags ask for, and drops empty text. */
 function joined(parts: readonly (string | Found)[]): Token[] {
   const tokens: Token[] = [];
   const alone = parts.map((part, n) => typeof part !== 'string' && part.standalone && isAlone(parts, n));
@@ -294,14 +295,14 @@ function joined(parts: readonly (string | Found)[]): Token[] {
   return tokens;
 }
 
-/** Not by a regular expression: a hostile text of blanks would make it look at each of them again and again. */
+/** Without a regular expression, which is quadratic for a hostile text of blanks. */
 function withoutLastBlanks(text: string): string {
   let end = text.length;
   while (end > 0 && (text[end - 1] === ' ' || text[end - 1] === '\t')) end--;
   return text.slice(0, end);
 }
 
-/** Whether nothing but blanks is on the line of the tag: the text before ends a line, the text after begins one. */
+/** Returns true if only blanks are on the line of the tag. */
 function isAlone(parts: readonly (string | Found)[], n: number): boolean {
   const [before, after] = [parts[n - 1], parts[n + 1]];
   if (typeof before !== 'string' || typeof after !== 'string') return false;
@@ -312,4 +313,5 @@ function isAlone(parts: readonly (string | Found)[], n: number): boolean {
   return begins && (isLast ? /^[ \t]*(?:\r?\n|$)/ : /^[ \t]*\r?\n/).test(after);
 }
 
+/** Blanks before a tag that still count as an indent. */
 const LONGEST_INDENT = 200;

@@ -1,83 +1,35 @@
 /**
- * From tokens to one tree. Blocks of both languages lie on one stack, so that a closer or an `else` belongs to the innermost
- * open block or to none.
+ * Builds one tree from the tokens. Blocks of both languages share one stack, so that an end tag or an `else` belongs to the
+ * innermost open block or to none.
  */
-import { Reader, type Expression, type Known, type Language } from './expression.ts';
+import { Reader, type Expression, type Known } from './expression.ts';
 import { syntax } from './fault.ts';
+import type { Language } from './lexemes.ts';
+import { dropText, isBlank, type Branch, type ForOptions, type Node, type When } from './node.ts';
 import { tokenize, type Token } from './tokens.ts';
-import type { Truth } from './value.ts';
-
-export interface Branch {
-  test: Expression;
-  truth: Truth;
-  /** `includeZero`: whether 0 is true as well. */
-  zero: Expression | null;
-  negated: boolean;
-  body: Node[];
-}
-
-export interface ForOptions {
-  limit: Expression | null;
-  offset: Expression | 'continue' | null;
-  reversed: boolean;
-}
-
-export type Node =
-  | { kind: 'text'; text: string }
-  | { kind: 'output'; value: Expression; raw: boolean; at: number }
-  | { kind: 'if'; branches: Branch[]; otherwise: Node[] }
-  /** `{{#each}}`. */
-  | { kind: 'each'; list: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
-  | { kind: 'with'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
-  /** `{{#name}}`: each, with or if, as the value is. */
-  | { kind: 'section'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
-  | { kind: 'for'; name: string; list: Expression; options: ForOptions; body: Node[]; otherwise: Node[]; at: number }
-  | {
-      kind: 'tablerow';
-      name: string;
-      list: Expression;
-      options: ForOptions;
-      cols: Expression | null;
-      body: Node[];
-      at: number;
-    }
-  | { kind: 'case'; value: Expression; whens: When[] }
-  | { kind: 'assign'; name: string; value: Expression; at: number }
-  | { kind: 'capture'; name: string; body: Node[] }
-  | { kind: 'ifchanged'; body: Node[] }
-  | { kind: 'step'; name: string; by: 1 | -1 }
-  | { kind: 'cycle'; group: Expression | string; values: readonly Expression[] }
-  | { kind: 'break' }
-  | { kind: 'continue' };
-
-/** `values` is null for an `else`: it is met where no `when` before it was. */
-export interface When {
-  values: Expression[] | null;
-  body: Node[];
-}
 
 /** A block that is not closed yet. */
 interface Open {
-  /** As it is named in messages: `{{#if}}`, `{% for %}`. */
+  /** The block as messages name it: `{{#if}}`, `{% for %}`. */
   shown: string;
-  /** What closes it: `/if`, `endfor`. */
+  /** The tag that closes it: `/if`, `endfor`. */
   closer: string;
   at: number;
-  /** Where what follows goes to. */
+  /** The list that following nodes are added to. */
   into: Node[];
   otherwise?(reader: Reader | null, at: number): void;
-  /** `elsif`, `when`, `{{else if}}`. */
+  /** Handles `elsif`, `when` and `{{else if}}`; returns whether it took the tag. */
   branch?(name: string, reader: Reader, at: number): boolean;
   seenElse: boolean;
-  /** `{{else each …}}` opens a block that the outer closer closes as well. */
+  /** True for a block opened by `{{else each …}}`, which the outer end tag closes as well. */
   chained: boolean;
-  /** Liquid's own: its bodies, which print nothing where none of them has more than white space. */
+  /** The bodies of a Liquid block, which prints nothing if all of them are blank. */
   bodies?(): Node[][];
 }
 
 const DEEPEST = 32;
 
-/** `look` is called again and again: it may throw where that takes too long. */
+/** Parses a template. `look` is called often and may throw if that takes too long. */
 export function parse(source: string, known: Known, look: () => void): Node[] {
   return new Builder(source, known, look).build();
 }
@@ -131,7 +83,7 @@ class Builder {
         this.elseBlock(token);
         return;
       case 'tag':
-        // Its lines are tags, each read by itself.
+        // Each of its lines is a tag.
         if (token.name === 'liquid') this.lines(token);
         else this.tag(token.name, this.reader(token, 'liquid'), token.at, token);
         return;
@@ -144,7 +96,7 @@ class Builder {
 
   private output(token: Extract<Token, { kind: 'output' }>): void {
     const reader = this.reader(token);
-    // `{{ }}` prints nothing in Liquid, and is most likely a slip in either language.
+    // `{{ }}` prints nothing in Liquid; it is most likely a mistake in either language.
     if (reader.done) throw syntax(`'{{ }}' is empty`, token.at);
     const value = reader.output();
     reader.finish();
@@ -208,7 +160,7 @@ class Builder {
     return top;
   }
 
-  /** One term or call, and the option `includeZero`. */
+  /** Reads one term or call, and the option `includeZero`. */
   private only(reader: Reader): { test: Expression; zero: Expression | null } {
     const test = reader.callOrTerm();
     const zero = reader.done ? null : (reader.args().named.get('includeZero') ?? null);
@@ -241,7 +193,7 @@ class Builder {
         const isLiquid = first.truth === 'liquid';
         const test = isLiquid ? { test: this.condition(reader), zero: null } : this.only(reader);
         const next: Branch = { ...test, truth: isLiquid ? 'liquid' : 'handlebars', negated: false, body: [] };
-        // Liquid reads what stands behind its `else` and does nothing with it.
+        // Liquid parses branches after its `else` and never runs them.
         if (isLiquid && this.top.seenElse) {
           this.top.into = next.body;
           return true;
@@ -320,7 +272,7 @@ class Builder {
       case 'else': {
         const open = this.stack.at(-1);
         if (open?.closer.startsWith('/') !== false || open.otherwise === undefined) throw this.misplaced(shown, at);
-        // A second one in `if` and `unless` is never met, as in Liquid; `case` says itself what it does.
+        // A second `else` in `if` and `unless` never runs, as in Liquid; `case` handles its own.
         if (open.seenElse && open.closer !== 'endcase') open.into = [];
         else open.otherwise(reader, at);
         open.seenElse = true;
@@ -389,14 +341,18 @@ class Builder {
         break;
     }
     if (name.startsWith('end')) {
-      while (this.stack.at(-1)?.chained === true) this.stack.pop();
-      if (this.stack.at(-1)?.closer !== name) throw this.misplaced(shown, at);
-      reader.finish();
-      const bodies = this.stack.pop()?.bodies?.() ?? [];
-      if (bodies.every((body) => body.every(isBlank))) for (const body of bodies) dropText(body);
+      this.endTag(name, reader, at);
       return;
     }
     throw syntax(name === '' ? `'{% %}' has no name` : `there is no tag '${name}'`, at);
+  }
+
+  private endTag(name: string, reader: Reader, at: number): void {
+    while (this.stack.at(-1)?.chained === true) this.stack.pop();
+    if (this.stack.at(-1)?.closer !== name) throw this.misplaced(`{% ${name} %}`, at);
+    reader.finish();
+    const bodies = this.stack.pop()?.bodies?.() ?? [];
+    if (bodies.every((body) => body.every(isBlank))) for (const body of bodies) dropText(body);
   }
 
   private loopHead(reader: Reader): { name: string; list: Expression } {
@@ -409,7 +365,7 @@ class Builder {
     const options: ForOptions = { limit: null, offset: null, reversed: false };
     while (!reader.done) {
       reader.takeMark(',');
-      // A comma may stand at the end.
+      // A comma may come last.
       if (reader.atEnd()) break;
       if (reader.takeName('reversed')) {
         options.reversed = true;
@@ -421,7 +377,7 @@ class Builder {
       if (name === 'offset' && reader.takeName('continue')) options.offset = 'continue';
       else if (name === 'limit' || name === 'offset') options[name] = reader.term();
       else if (name === 'cols') others.set(name, reader.term());
-      else throw syntax(`'${name}' is no option of a loop`, at);
+      else throw syntax(`'${name}' is not an option of a loop: use limit, offset or reversed`, at);
     }
     return options;
   }
@@ -465,7 +421,7 @@ class Builder {
       shown: '{% case %}',
       closer: 'endcase',
       at,
-      // What stands before the first `when` belongs to none.
+      // Nodes before the first `when` belong to no branch.
       into: [],
       bodies: () => whens.map(({ body }) => body),
       otherwise: () => {
@@ -506,7 +462,7 @@ class Builder {
     else this.tag(name, this.reader(inner, 'liquid'), bodyAt, inner);
   }
 
-  /** `{% liquid %}`: a tag a line. */
+  /** Reads `{% liquid %}`: one tag on each line. */
   private lines({ body, bodyAt }: { body: string; bodyAt: number }): void {
     const depth = this.stack.length;
     let at = bodyAt;
@@ -527,32 +483,5 @@ class Builder {
   }
 }
 
-/** The first word of a block tag: `#each items as |i|` is `each`, `#a.b` is `a.b`. */
+/** Returns the first word of a block tag: `#each items as |i|` is `each`, `#a.b` is `a.b`. */
 const blockName = (body: string): string => /^\s*(\S+)/.exec(body)?.[1] ?? '';
-
-/** Whether it prints nothing but white space whatever the data: what Liquid calls a blank body. */
-function isBlank(node: Node): boolean {
-  switch (node.kind) {
-    case 'text':
-      return node.text.trim() === '';
-    case 'assign':
-    case 'capture':
-      return true;
-    case 'if':
-      return (
-        node.branches.every(({ truth, body }) => truth === 'liquid' && body.every(isBlank)) &&
-        node.otherwise.every(isBlank)
-      );
-    case 'for':
-      return node.body.every(isBlank) && node.otherwise.every(isBlank);
-    case 'case':
-      return node.whens.every(({ body }) => body.every(isBlank));
-    default:
-      return false;
-  }
-}
-
-function dropText(body: Node[]): void {
-  const rest = body.filter(({ kind }) => kind !== 'text');
-  body.splice(0, body.length, ...rest);
-}

@@ -1,7 +1,7 @@
-/** Values of a template: what is inside them, whether they are true, how they compare and how they print. */
+/** Values of a template: their members, truth, comparison and printed text. */
 import { failed } from './fault.ts';
 
-/** Text that is fit for its place already and is not escaped again. */
+/** Text that is already escaped for its part. */
 export class Safe {
   readonly text: string;
   constructor(text: string) {
@@ -10,8 +10,8 @@ export class Safe {
 }
 
 /**
- * A whole number that came from a fraction: `5.0`, or what is reckoned with one. It prints its `.0` and divides with a rest;
- * all else takes it for the number it is.
+ * A whole number that came from a fraction: `5.0`, or a result computed with one. It prints its `.0` and divides without
+ * rounding; otherwise it is a number.
  */
 export class Float {
   readonly value: number;
@@ -23,7 +23,7 @@ export class Float {
   }
 }
 
-/** Equal to whatever is empty (`empty`), or also to what is false or only blanks (`blank`). */
+/** Liquid's `empty` and `blank`: equal to empty values; `blank` also to false and to text with blanks only. */
 export class Nothing {
   readonly word: 'empty' | 'blank';
   constructor(word: 'empty' | 'blank') {
@@ -31,7 +31,7 @@ export class Nothing {
   }
 }
 
-/** A range that is not written out: `(1..1000000)` costs nothing until a loop counts its turns. */
+/** A range without its elements: `(1..1000000)` costs nothing until a loop counts its turns. */
 export class Range {
   readonly from: number;
   readonly to: number;
@@ -57,7 +57,7 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
   !(value instanceof Range) &&
   !(value instanceof Date);
 
-/** Own properties only: what a prototype has is no business of a template. */
+/** Returns a member of a value. Only own properties count: templates must not reach prototypes. */
 export function memberOf(given: unknown, key: string): unknown {
   const value = plain(given);
   if (value === null || value === undefined || key === '__proto__' || key === 'constructor') return undefined;
@@ -80,7 +80,7 @@ function elementOf(list: readonly unknown[], key: string): unknown {
   return undefined;
 }
 
-/** What a loop walks over. An object gives pairs of key and value. */
+/** Returns the elements of a loop. An object gives pairs of key and value. */
 export function listOf(given: unknown, most: number): unknown[] {
   const value = plain(given);
   if (Array.isArray(value)) return value;
@@ -91,8 +91,8 @@ export function listOf(given: unknown, most: number): unknown[] {
 }
 
 /**
- * Whose idea of truth decides: Liquid knows nil and false only, Handlebars' `{{#if}}` also nothing, zero and empty lists, its
- * sections (`{{#name}}`) empty lists alone.
+ * The rule of truth: in Liquid only nil and false are false; in Handlebars' `{{#if}}` also empty text, zero and empty lists; in
+ * its sections (`{{#name}}`) also empty lists.
  */
 export type Truth = 'handlebars' | 'section' | 'liquid';
 
@@ -124,14 +124,14 @@ export function isEqual(a: unknown, b: unknown): boolean {
   return left === right;
 }
 
-/** A text and a number have no order: to Liquid that is a fault, where other things are just not in order. */
+/** Returns true for comparing a text with a number: a fault in Liquid, while other different types just are not in order. */
 export const haveNoOrder = (a: unknown, operator: string, b: unknown): boolean => {
   if (!['<', '<=', '>', '>='].includes(operator)) return false;
   const kinds = `${typeof plain(a)} ${typeof plain(b)}`;
   return kinds === 'string number' || kinds === 'number string';
 };
 
-/** Things of different kinds have no order. */
+/** Compares two values; values of different types have no order. */
 export function compare(a: unknown, operator: string, b: unknown): boolean {
   switch (operator) {
     case '==':
@@ -169,7 +169,7 @@ function inOrder(a: unknown, operator: string, b: unknown): boolean {
   }
 }
 
-/** As it is printed. Lists print their elements one after the other, as in Liquid; objects as JSON. */
+/** Returns the value as it is printed: lists as their elements, as in Liquid, objects as JSON. */
 export function textOf(given: unknown): string {
   if (given instanceof Float) return Number.isInteger(given.value) ? `${String(given.value)}.0` : String(given.value);
   const value = plain(given);
@@ -182,10 +182,10 @@ export function textOf(given: unknown): string {
   return JSON.stringify(value);
 }
 
-/** No value is longer, printed or counted by `weightOf`. */
+/** Characters of the longest value, printed or counted by `weightOf`. */
 export const MOST_OUTPUT = 5 * 1024 * 1024;
 
-/** The elements printed with `glue` between them. Throws where that gets too long: a list can hold one long text very often. */
+/** Joins the printed elements with `glue`. Throws if that gets too long: a list can have one long text many times. */
 export function joined(list: readonly unknown[], glue: string): string {
   const texts: string[] = [];
   let length = 0;
@@ -198,7 +198,7 @@ export function joined(list: readonly unknown[], glue: string): string {
   return texts.join(glue);
 }
 
-/** As JSON. Throws where that gets too long. */
+/** Returns the value as JSON. Throws if that gets too long. */
 export function jsonOf(given: unknown): string {
   const value = plain(given) ?? null;
   if (!Array.isArray(value)) return JSON.stringify(value);
@@ -214,8 +214,8 @@ export function jsonOf(given: unknown): string {
 }
 
 /**
- * How much there is to do for who walks through a value: its characters and elements. Counts no further than `most`, so that
- * asking costs no more than is allowed.
+ * Returns the number of characters and elements in a value. Counts no further than `most`, so that the count itself stays
+ * cheap.
  */
 export function weightOf(given: unknown, most: number): number {
   const value = plain(given);
@@ -241,6 +241,6 @@ const escapes: Readonly<Record<string, string>> = {
 
 export const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? char);
 
-/** Ampersands that begin a reference stay. */
+/** Escapes a text; ampersands that begin a reference stay. */
 export const escapedOnce = (text: string): string =>
   text.replace(/&(?!#\d{1,7};|#x[\da-fA-F]{1,6};|[A-Za-z][A-Za-z\d]{1,31};)|[<>"']/g, (char) => escapes[char] ?? char);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { decide, isWaiting, type Decision } from '../../../src/messages/delivery/decide.ts';
+import { decide } from '../../../src/messages/delivery/decide.ts';
+import { isWaiting, type Decision } from '../../../src/messages/delivery/decision.ts';
 import { HELD_WITHOUT_END } from '../../../src/messages/delivery/delivery.ts';
 import type {
   DeliveryState,

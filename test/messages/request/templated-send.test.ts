@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { addAccount } from '../../../src/accounts/account-store.ts';
 import { Problem } from '../../../src/base/problem.ts';
-import { expandSend, isTemplated, type ExpandedSend } from '../../../src/messages/request/templated-send.ts';
+import { isTemplated } from '../../../src/messages/request/template-members.ts';
+import { expandSend, type ExpandedSend } from '../../../src/messages/request/templated-send.ts';
 import { createRenderer, type PartResult, type Renderer } from '../../../src/templates/renderer.ts';
 import { createTemplate } from '../../../src/templates/template-store.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -12,7 +13,7 @@ describe('messages/templated-send', () => {
   let clock: FakeClock;
   let renderer: Renderer;
   let accountId: string;
-  let breaths: number;
+  let yields: number;
 
   before(async () => {
     temp = await openTempDatabase();
@@ -37,7 +38,7 @@ describe('messages/templated-send', () => {
     await temp.close();
   });
   beforeEach(() => {
-    breaths = 0;
+    yields = 0;
   });
 
   const expand = (body: Record<string, unknown>, changes: { renderer?: Renderer; mostEntries?: number } = {}) =>
@@ -45,10 +46,10 @@ describe('messages/templated-send', () => {
       accountId,
       now: clock.now(),
       mostEntries: changes.mostEntries ?? 1000,
-      faulty: new Map(),
+      dataFaults: new Map(),
       monotonic: () => clock.monotonic(),
-      breathe: () => {
-        breaths++;
+      yieldToEventLoop: () => {
+        yields++;
         return Promise.resolve();
       },
     });
@@ -128,7 +129,7 @@ describe('messages/templated-send', () => {
     assert.equal(({} as Record<string, unknown>)['x'], undefined);
   });
 
-  it('reads a template once for all entries, and breathes between them', async () => {
+  it('reads a template once for all entries, and yields to the event loop between them', async () => {
     let reads = 0;
     const fast: TempDatabase['db']['prepared'] = {
       ...temp.db.prepared,
@@ -145,10 +146,10 @@ describe('messages/templated-send', () => {
         accountId,
         now: clock.now(),
         mostEntries: 1000,
-        faulty: new Map(),
+        dataFaults: new Map(),
         monotonic: () => clock.monotonic(),
-        breathe: () => {
-          breaths++;
+        yieldToEventLoop: () => {
+          yields++;
           return Promise.resolve();
         },
       },
@@ -156,7 +157,7 @@ describe('messages/templated-send', () => {
     assert.equal(expanded.templates.size, 500);
     assert.equal(reads, 2, 'the template and its version');
     assert.equal(slow.calls, 500);
-    assert.ok(breaths >= 90, `${String(breaths)} breaths in 500 ms`);
+    assert.ok(yields >= 90, `${String(yields)} yields in 500 ms`);
   });
 
   it('does not render what is refused for its number of entries', async () => {

@@ -55,15 +55,4 @@ describe('base/delta', () => {
       { numRuns: 1000 },
     );
   });
-
-  it('takes no longer than its length allows', () => {
-    const pairs = [
-      ['a'.repeat(500_000), 'a'.repeat(500_000)],
-      ['a'.repeat(500_000), `${'a'.repeat(23)}b`.repeat(20_000)],
-      [base.repeat(10), `${base.slice(0, 30)}!`.repeat(15_000)],
-    ] as const;
-    const before = process.cpuUsage();
-    for (const [one, other] of pairs) createDeltaMaker(one).of(other);
-    assert.ok(process.cpuUsage(before).user < 3_000_000);
-  });
 });

@@ -4,7 +4,9 @@ import { createServer, type AddressInfo } from 'node:net';
 import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
 import { createPool, type Pool, type PoolLimits } from '../../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
-import { deliver, hostKey, idleWay, reach, type DeliverDeps, type Tried } from '../../../src/mta/attempt/deliver.ts';
+import { deliver, type Tried } from '../../../src/mta/attempt/deliver.ts';
+import { connectToSite, takeIdleConnection, type SourceContext } from '../../../src/mta/attempt/reach.ts';
+import { hostKey } from '../../../src/mta/names.ts';
 import type { AttemptFrame } from '../../../src/mta/attempt/outcome.ts';
 import type { Ready } from '../../../src/mta/prepare/prepare.ts';
 import type { Host, Site } from '../../../src/mta/sites/sites.ts';
@@ -32,7 +34,7 @@ const mail: Ready = {
 describe('mta/deliver', () => {
   let clock: FakeClock;
   let pool: Pool;
-  let deps: DeliverDeps;
+  let deps: SourceContext;
   let servers: FakeMailServer[];
 
   beforeEach(() => {
@@ -71,8 +73,8 @@ describe('mta/deliver', () => {
   });
   /** Both steps, as a worker takes them. */
   async function send(site: Site): Promise<Tried> {
-    const reached = await reach(deps, site, mail);
-    if (reached.kind === 'reached') return deliver(deps, site, mail, reached.way, frame);
+    const reached = await connectToSite(deps, site, mail);
+    if (reached.kind === 'reached') return deliver(deps, site, mail, reached.connection, frame);
     if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frame(clock.now())) };
     assert.ok(reached.kind === 'wait');
     return { kind: 'untried', waits: reached.waits };
@@ -290,7 +292,7 @@ describe('mta/deliver', () => {
       const site = siteOf(host);
       const busy = send(site);
       await server.reached('mail', 1);
-      const reached = await reach(deps, site, mail);
+      const reached = await connectToSite(deps, site, mail);
       assert.ok(reached.kind === 'wait');
       assert.equal(reached.refusal, '4.7.0 too many connections');
       assert.deepEqual(pool.capOf(hostKey(host))?.cap, 1);
@@ -334,11 +336,11 @@ describe('mta/deliver', () => {
   it('finds an idle connection without waiting, and only where there is one', async () => {
     const server = await serve();
     const site = siteOf(hostAt(server.port));
-    assert.equal(idleWay(deps, site, mail), null);
+    assert.equal(takeIdleConnection(deps, site, mail), null);
     await send(site);
-    const way = idleWay(deps, site, mail);
+    const way = takeIdleConnection(deps, site, mail);
     assert.ok(way !== null);
-    assert.equal(idleWay(deps, site, mail), null, 'it is taken');
+    assert.equal(takeIdleConnection(deps, site, mail), null, 'it is taken');
     way.lease.giveBack();
   });
 
@@ -353,10 +355,10 @@ describe('mta/deliver', () => {
     await better.reached('mail', 1);
     busy.push(send(siteOf(first)));
     await better.reached('mail', 2);
-    assert.equal(idleWay(deps, siteOf(first, second), mail) === null, true);
+    assert.equal(takeIdleConnection(deps, siteOf(first, second), mail) === null, true);
     for (const session of better.sessions) session.reset();
     await Promise.all(busy);
-    const way = idleWay(deps, siteOf(first, second), mail);
+    const way = takeIdleConnection(deps, siteOf(first, second), mail);
     assert.ok(way !== null, 'but where that is dead');
     assert.equal(way.host.name, 'mx1.dest.test');
     way.lease.giveBack();

@@ -29,8 +29,7 @@ describe('mta/connection/tls with GnuTLS', () => {
   before(function () {
     const absent = missing('gnutls-serv');
     if (absent.length === 0) return;
-    console.log('      skipped: no GnuTLS server: apt-get install gnutls-bin');
-    this.skip();
+    this.skip('gnutls-serv is not installed (apt-get install gnutls-bin)');
   });
 
   for (const [what, priority, reached] of rows)

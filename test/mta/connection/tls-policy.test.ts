@@ -8,7 +8,7 @@ const nothingKnown: TlsFacts = {
   dane: null,
   sts: 'none',
   stsMatches: false,
-  wish: null,
+  request: null,
   isVouched: false,
 };
 const tlsa = { usage: 3, selector: 1, matchingType: 1, certificate: Buffer.alloc(32) };
@@ -58,51 +58,51 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
     { dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true }, sts: 'enforce', stsMatches: true },
     'refused',
   ],
-  ['REQUIRETLS', { wish: 'require', isVouched: true }, 'required name requiretls'],
-  ['REQUIRETLS, nobody vouches for the host', { wish: 'require' }, 'refused for good'],
-  ['REQUIRETLS, and the policy cannot be had', { wish: 'require', stsFault: 'sts-policy-fetch-error' }, 'refused'],
-  ['REQUIRETLS, and the policy does not name the host', { wish: 'require', sts: 'enforce' }, 'refused'],
+  ['REQUIRETLS', { request: 'require', isVouched: true }, 'required name requiretls'],
+  ['REQUIRETLS, nobody vouches for the host', { request: 'require' }, 'refused for good'],
+  ['REQUIRETLS, and the policy cannot be had', { request: 'require', stsFault: 'sts-policy-fetch-error' }, 'refused'],
+  ['REQUIRETLS, and the policy does not name the host', { request: 'require', sts: 'enforce' }, 'refused'],
   [
     'REQUIRETLS, and the TLSA records cannot be had',
-    { wish: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } },
+    { request: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } },
     'refused',
   ],
-  ['REQUIRETLS with DANE', { wish: 'require', isVouched: true, dane: dane(tlsa) }, 'required dane dane'],
+  ['REQUIRETLS with DANE', { request: 'require', isVouched: true, dane: dane(tlsa) }, 'required dane dane'],
   [
     'REQUIRETLS with DANE that cannot be used',
-    { wish: 'require', isVouched: true, dane: dane({ ...tlsa, usage: 1 }) },
+    { request: 'require', isVouched: true, dane: dane({ ...tlsa, usage: 1 }) },
     'required name requiretls',
   ],
   [
     'REQUIRETLS with MTA-STS',
-    { wish: 'require', isVouched: true, sts: 'enforce', stsMatches: true },
+    { request: 'require', isVouched: true, sts: 'enforce', stsMatches: true },
     'required name mta-sts',
   ],
   [
     'REQUIRETLS with MTA-STS that only tests',
-    { wish: 'require', isVouched: true, sts: 'testing', stsMatches: true },
+    { request: 'require', isVouched: true, sts: 'testing', stsMatches: true },
     'required name requiretls',
   ],
   [
     'REQUIRETLS goes before an operator who wants no TLS',
-    { wish: 'require', isVouched: true, override: 'none' },
+    { request: 'require', isVouched: true, override: 'none' },
     'required name requiretls',
   ],
   [
     'REQUIRETLS over a smarthost on 465',
-    { wish: 'require', isVouched: true, override: 'implicit' },
+    { request: 'require', isVouched: true, override: 'implicit' },
     'implicit name operator',
   ],
-  ['TLS-Required: No waives DANE', { wish: 'waive', dane: dane(tlsa) }, 'opportunistic no opportunistic'],
+  ['TLS-Required: No waives DANE', { request: 'waive', dane: dane(tlsa) }, 'opportunistic no opportunistic'],
   [
     'TLS-Required: No waives DANE that is in trouble',
-    { wish: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } },
+    { request: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } },
     'opportunistic no opportunistic',
   ],
-  ['TLS-Required: No waives MTA-STS', { wish: 'waive', sts: 'enforce' }, 'opportunistic no opportunistic'],
+  ['TLS-Required: No waives MTA-STS', { request: 'waive', sts: 'enforce' }, 'opportunistic no opportunistic'],
   [
     "TLS-Required: No does not waive the operator's word",
-    { wish: 'waive', override: 'verified' },
+    { request: 'waive', override: 'verified' },
     'required name operator',
   ],
   ['the operator has the last word', { override: 'none', dane: dane(tlsa), sts: 'enforce' }, 'none no operator'],
@@ -127,7 +127,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ],
   [
     'REQUIRETLS where the operator asks for DANE',
-    { wish: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) },
+    { request: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) },
     'required dane dane',
   ],
   ['a smarthost on 465', { override: 'implicit' }, 'implicit name operator'],
@@ -170,7 +170,7 @@ describe('mta/connection/tls-policy', () => {
   });
 
   it('marks what was asked for by a message that waives the policies, which shares its connections all the same', () => {
-    const waived = tlsNeed({ ...nothingKnown, wish: 'waive', sts: 'enforce' });
+    const waived = tlsNeed({ ...nothingKnown, request: 'waive', sts: 'enforce' });
     const ordinary = tlsNeed(nothingKnown);
     assert.ok(waived.kind === 'need' && ordinary.kind === 'need');
     assert.equal(waived.need.isWaived, true);

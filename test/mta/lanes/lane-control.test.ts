@@ -73,7 +73,7 @@ describe('mta/lane-control', () => {
       },
       { lane: { initial: 2, max: 10 }, rules, innerSlots: 64 },
     );
-    control.meet(LANE, site, null);
+    control.register(LANE, site, null);
   });
   afterEach(() => {
     control.stop();
@@ -205,7 +205,7 @@ describe('mta/lane-control', () => {
   });
 
   it("an operator's lane rests for one domain until three of them are answered so", () => {
-    control.meet('farm', farm, null);
+    control.register('farm', farm, null);
     const at = (domain: string): Part => ({ account: 'acc_1', domain });
     many(20, () => said('sender', 550), at('a.test'), 'farm');
     assert.notEqual(control.restUntil('farm', at('a.test')), null);
@@ -215,7 +215,7 @@ describe('mta/lane-control', () => {
   });
 
   it("the rate of one of an operator's tenants is that tenant's while the others take mail, else the operator's", () => {
-    control.meet('farm', farm, null);
+    control.register('farm', farm, null);
     const at = (domain: string): Part => ({ account: 'acc_1', domain });
     learn(accepted(), at('well.test'), 'farm');
     learn(said('rate', 450, 'too much mail'), at('full.test'), 'farm');
@@ -263,13 +263,13 @@ describe('mta/lane-control', () => {
     clock.advance(1000);
     assert.deepEqual([pumped, control.slots(LANE)], [1, 2]);
     control.foundNone(LANE);
-    control.called(LANE);
+    control.wake(LANE);
     assert.deepEqual([pumped, control.slots(LANE)], [2, 2]);
   });
 
   it("tells a host's cap once", () => {
     cap = { cap: 3, cause: '421 too many connections', ageMs: 0 };
-    for (let count = 0; count < 5; count++) control.refused(LANE, '421 too many connections');
+    for (let count = 0; count < 5; count++) control.noteRefusedConnection(LANE, '421 too many connections');
     assert.deepEqual(control.history(LANE), [
       { at: NOW, what: 'connections', to: '3 connections', cause: '421 too many connections' },
     ]);
@@ -329,7 +329,7 @@ describe('mta/lane-control', () => {
   });
 
   it("never blames another tenant's hosts", () => {
-    control.meet('farm', farm, null);
+    control.register('farm', farm, null);
     wait = { why: 'closed', how: 'unreachable', until: 10_000, cause: 'x', since: 0 };
     const own = { ...farm, hosts: [{ name: 'other.farm.test', port: 25, addresses: [] }] };
     assert.match(control.waits('farm', part, own)[0]?.message ?? '', /^other\.farm\.test /);

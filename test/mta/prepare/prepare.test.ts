@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import type { DkimSigner } from '../../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../../src/messages/delivery/return-path.ts';
-import { createPrepare, type Held, type Prepared, type PrepareDeps, type Ready } from '../../../src/mta/prepare/prepare.ts';
+import {
+  createPrepare,
+  type Held,
+  type Prepared,
+  type PrepareDeps,
+  type Ready,
+} from '../../../src/mta/prepare/prepare.ts';
 import type { Connection } from '../../../src/storage/connection.ts';
 import { relaxedBodyHash } from '../../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../../src/tracking/token.ts';
@@ -27,7 +33,7 @@ function prepareWith(
   const { begin, close } = createPrepare(deps);
   const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
     const begun = await begin(deliveryId);
-    return begun.kind === 'making' ? begun.mail : begun;
+    return begun.kind === 'preparing' ? begun.mail : begun;
   };
   return Object.assign(prepare, { close });
 }
@@ -81,13 +87,13 @@ describe('mta/prepare', () => {
     const { begin, close } = createPrepare(deps);
     const wantedOf = async (id: string, from = begin): Promise<unknown> => {
       const begun = await from(id);
-      assert.ok(begun.kind === 'making');
+      assert.ok(begun.kind === 'preparing');
       await begun.mail;
       return begun.wanted;
     };
     const [plain, strict] = [await store({}), await store({ require_tls: 1 })];
-    assert.deepEqual(await wantedOf(plain.id), { messageId: plain.message_id, tlsWish: null });
-    assert.deepEqual(await wantedOf(strict.id), { messageId: strict.message_id, tlsWish: 'require' });
+    assert.deepEqual(await wantedOf(plain.id), { messageId: plain.message_id, tlsRequest: null });
+    assert.deepEqual(await wantedOf(strict.id), { messageId: strict.message_id, tlsRequest: 'require' });
     assert.equal(await wantedOf('dlv_gone'), null);
     await close();
     const unsigned = createPrepare({

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { Patient } from './healthy.ts';
 import { checkNames, examine } from '../../../src/operator/doctor/examine.ts';
+import { settleEventLoop } from '../../support/harness/event-loop.ts';
 import type { Missing } from '../../../src/operator/doctor/probes.ts';
 
 describe('an examination', () => {
@@ -37,7 +38,7 @@ describe('an examination', () => {
     const probes = patient.probes();
     const greet = () => new Promise<never>(() => undefined);
     const examined = examine({ ...probes, network: { ...probes.network, greet } }, ['outbound', 'one_click']);
-    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    await settleEventLoop();
     patient.office.clock.advance(20_000);
     const [late, other] = await examined;
     assert.deepEqual([late?.check, late?.status, late?.why], ['outbound', 'warning', 'no result within 20 s']);

@@ -37,7 +37,7 @@ after(endBrowser);
 
 /** Skips the test or suite where there is no Chromium. */
 export function needsChromium(context: Mocha.Context): void {
-  if (!existsSync(PATH)) context.skip();
+  if (!existsSync(PATH)) context.skip('Chromium is not installed (apt-get install chromium)');
 }
 
 /** A window of its own, with cookies of its own. What its pages complain of gathers in `complaints`. */

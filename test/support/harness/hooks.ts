@@ -1,7 +1,31 @@
-/** Root hooks: a test that leaves a socket or a server open has a leak, and fails for it. */
+/** Root hooks: a test that leaves a socket or a server open fails, and so does one that is skipped without a reason. */
 import assert from 'node:assert/strict';
+import Mocha from 'mocha';
+import { titleWithReason } from './skip-reason.ts';
 
-// Mocha passes over a rejection that nobody handles, but it ends the service (`crashed` in the log): here it fails the test.
+declare module 'mocha' {
+  interface Context {
+    /** Skips the test, or all tests of the suite in a `before` hook. The reporter lists the reason. */
+    skip(reason: string): never;
+  }
+}
+
+// Mocha's own `skip` takes no reason. The title is all of a test that reaches the reporter from a parallel process.
+const context = Mocha.Context.prototype as { skip(this: Mocha.Context, reason?: string): never };
+const skip = context.skip;
+context.skip = function (reason) {
+  assert.ok(reason, 'say why: this.skip(reason)');
+  const { test, currentTest } = this;
+  const mark = (one: { title: string }): void => {
+    one.title = titleWithReason(one.title, reason);
+  };
+  if (test?.title.startsWith('"before all"') === true) test.parent?.eachTest(mark);
+  else if (currentTest !== undefined) mark(currentTest);
+  else if (test !== undefined) mark(test);
+  return skip.call(this);
+};
+
+// Mocha ignores an unhandled rejection, but it ends the service (`crashed` in the log): here it fails the test.
 process.on('unhandledRejection', (reason) => {
   throw reason;
 });

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Refusal } from '../../../src/messages/delivery/classify.ts';
-import { refusalOf } from '../../../src/messages/delivery/told-reply.ts';
+import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
 import { corpus } from './corpora.ts';
 
 export interface LabelledReply {
@@ -51,7 +51,7 @@ export function labelledReplies(): LabelledReply[] | null {
     ...lines,
     ...Object.entries(reasons).flatMap(([reason, list]) => list.map((line) => ({ line, reason }))),
     ...Object.values(hosts).flatMap((host) => host.smtp_lines),
-  ].map(({ line, reason }) => labelled(line, reason, refusalOf(line)));
+  ].map(({ line, reason }) => labelled(line, reason, readRefusal(line)));
   const all = [...found, ...diagnostics(read(path.join(bounces, 'labels.json')))];
   return [...new Map(all.map((row) => [row.line, row])).values()].filter(({ label }) => !undecided.includes(label));
 }

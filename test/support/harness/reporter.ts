@@ -1,21 +1,30 @@
 /**
- * Mocha's dot reporter, and at the end one line that a script can read: `12 passed, 0 failed, 3 skipped`. Tests that passed only
- * when they were tried once more (`--retries`) are named: each waits for something by guessing.
+ * Mocha's dot reporter. At the end it lists why tests were skipped (`skipped 12: corpora not present`), which tests passed only when they
+ * were retried (`--retries`), and one line that a script can read: `12 passed, 0 failed, 3 skipped`. `.ci/run` reads these lines.
  */
 import Mocha from 'mocha';
+import { reasonIn } from './skip-reason.ts';
+
+const { EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
 
 export default class Reporter extends Mocha.reporters.Dot {
   private readonly retried: string[] = [];
+  private readonly skipped = new Map<string, number>();
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
     super(runner, options);
-    runner.on(Mocha.Runner.constants.EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
+    runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
       this.retried.push(`${test.fullTitle()}: ${error.message}`);
+    });
+    runner.on(EVENT_TEST_PENDING, (test: Mocha.Test) => {
+      const reason = reasonIn(test.title) ?? `no reason: ${test.fullTitle()}`;
+      this.skipped.set(reason, (this.skipped.get(reason) ?? 0) + 1);
     });
   }
 
   override epilogue(): void {
     super.epilogue();
+    for (const [reason, count] of this.skipped) console.log(`skipped ${count}: ${reason}`);
     for (const title of this.retried) console.log(`tried again: ${title}`);
     const { passes, failures, pending } = this.stats;
     console.log(`${passes} passed, ${failures} failed, ${pending} skipped`);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { compile, render } from '../../../src/templates/mixed/index.ts';
+import { NO_CORPORA } from '../../support/harness/corpora.ts';
 import { byHandlebars, conformance, type Group } from './conformance.ts';
 import { handlebarsDeviations } from './handlebars-cases.ts';
 
@@ -14,12 +15,12 @@ describe('templates/mixed beside other engines', () => {
   const failing = (groups: readonly Group[]): string => groups.flatMap((one) => one.failing).join('\n');
 
   it('Liquid: the suite of others, but for partials', function () {
-    if (seen.liquid === null) return this.skip();
+    if (seen.liquid === null) return this.skip(NO_CORPORA);
     assert.ok(part(seen.liquid) >= 0.98, failing(seen.liquid));
   });
 
   it('Mustache: the suite of others, as far as Handlebars shares it', function () {
-    if (seen.mustache === null) return this.skip();
+    if (seen.mustache === null) return this.skip(NO_CORPORA);
     assert.equal(failing(seen.mustache), '');
   });
 

@@ -192,26 +192,26 @@ const rules: readonly Row[] = [
 
 const wrong: readonly (readonly [string, RegExp])[] = [
   ['{{{{raw}}}}x{{{{/raw}}}}', /raw blocks/],
-  ['{{> partial}}', /partials/],
+  ['{{> partial}}', /[Pp]artials/],
   ['{% include "x" %}', /no partials/],
-  ['{{#*inline "x"}}{{/inline}}', /decorators/],
+  ['{{#*inline "x"}}{{/inline}}', /[Dd]ecorators/],
   ['{{ plan', /never closed line 1 col 1/],
   ['{% if plan %}', /\{% if %\} is never closed/],
   ['{{#if plan}}', /\{\{#if\}\} is never closed/],
   ['x\n{{/if}}', /closes nothing.* line 2 col 1/],
   ['{{#if a}}{% else %}{{/if}}', /'\{% else %\}' does not belong to the innermost open block \(\{\{#if\}\}\)/],
   ['{% if a %}{{else}}{% endif %}', /'\{\{else\}\}' does not belong to the innermost open block \(\{% if %\}\)/],
-  ['{{ plan | shout }}', /there is no filter 'shout' line 1 col 11/],
-  ['{{ shout plan }}', /there is no helper 'shout'/],
+  ['{{ plan | shout }}', /There is no filter 'shout' line 1 col 11/],
+  ['{{ shout plan }}', /There is no helper 'shout'/],
   ['{{ plan | append }}', /takes 1 value/],
-  ['{% shout %}', /there is no tag 'shout'/],
+  ['{% shout %}', /There is no tag 'shout'/],
   ['{{ }}', /empty/],
   ['{% for x of y %}{% endfor %}', /'in'/],
   ['{{#if a}}'.repeat(40), /deeper than 32/],
   ['x'.repeat(600 * 1024), /larger than/],
   ['{{ "x }}', /never closed/],
   ['{% assign -x = 1 %}', /cannot begin with '-'/],
-  ['{% doc %}{% doc %}{% enddoc %}', /cannot stand in another/],
+  ['{% doc %}{% doc %}{% enddoc %}', /cannot be inside another/],
   ['{% comment %}{% {{ {%- endcomment %}', /never closed/],
   ['{{ a.[b }}', /never closed/],
   ['{{a/this/b}}', /'this' can only begin a path/],
@@ -222,8 +222,8 @@ const doubled = (times: number): string =>
   `{% assign x = "xxxxxxxxxx" %}${'{% assign x = x | append: x %}'.repeat(times)}`;
 
 const tooMuch: readonly (readonly [string, RegExp])[] = [
-  ['{% for i in (1..60000) %}{% endfor %}', /turns/],
-  ['{% for i in (1..300) %}{% for j in (1..300) %}{% endfor %}{% endfor %}', /turns/],
+  ['{% for i in (1..60000) %}{% endfor %}', /loops run more than/],
+  ['{% for i in (1..300) %}{% for j in (1..300) %}{% endfor %}{% endfor %}', /loops run more than/],
   [`{% assign x = "xxxxxxxxxx" %}${'{% assign x = x | append: x %}'.repeat(40)}`, /grows longer/],
   ['{% assign x = "x" | split: "" %}'.concat('{% assign x = x | concat: x %}'.repeat(40)), /list grows/],
   [
@@ -231,10 +231,10 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
     /output is longer/,
   ],
   ['{{ 1 | divided_by: 0 }}', /divided by 0/],
-  ['{{ 1 | money: "no" }}', /no currency/],
+  ['{{ 1 | money: "no" }}', /not a currency/],
   ['{% if "2" > 1 %}{% endif %}', /compares a text with a number line 1 col 11/],
-  ['{{ "a,1" | split: "," | concat: nums | sort }}', /no order/],
-  ['{{ nums | map: "x" }}', /in the number 1/],
+  ['{{ "a,1" | split: "," | concat: nums | sort }}', /cannot be compared/],
+  ['{{ nums | map: "x" }}', /from the number 1/],
   ['{{ "abc" | slice: 1.5 }}{{ "abc" | slice: nope }}', /whole number/],
   ['{{ "now" | date: "%9999999999d" }}', /99 characters/],
   ['{{ "now" | date: "%-_0099999d" }}', /99 characters/],
@@ -397,30 +397,6 @@ describe('templates/mixed', () => {
       }),
       { numRuns: 2000 },
     );
-  });
-
-  it('takes no longer than its length allows', () => {
-    for (const piece of [
-      '{{ "',
-      '{{ \'" ',
-      '{% comment %}',
-      '{{!--',
-      '{{{',
-      '{% raw %}',
-      '  \n',
-      '{{#if ',
-      '\\{{',
-      '{{ a | b',
-      '[[',
-      '((',
-      '{{a.[b',
-    ]) {
-      const source = piece.repeat(Math.floor(200_000 / piece.length));
-      const before = process.cpuUsage();
-      compile(source, 'html');
-      const { user } = process.cpuUsage(before);
-      assert.ok(user < 3_000_000, `${piece}: ${String(user / 1000)} ms`);
-    }
   });
 
   describe('beside the engines it brings together', () => {

@@ -4,12 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { readReport } from '../../src/inbound/classify.ts';
-import { readBounceWords } from '../../src/inbound/words-file.ts';
-import { cpuNow } from '../support/harness/cpu-now.ts';
-import { closureOf, fillersFor, literalsIn, type RegExpLiteral } from '../support/tools/regexp-literals.ts';
+import { readReport } from '../../../src/inbound/classify.ts';
+import { readBounceWords } from '../../../src/inbound/words-file.ts';
+import { cpuNow } from '../../support/harness/cpu-now.ts';
+import { closureOf, fillersFor, literalsIn, type RegExpLiteral } from '../../support/tools/regexp-literals.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
+const root = path.resolve(import.meta.dirname, '../../..');
 const SIZE = 100_000;
 /** A linear pass over 100 KB takes about one; a quadratic one many thousands. */
 const MOST_MS = 150;

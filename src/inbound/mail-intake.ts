@@ -1,0 +1,80 @@
+/** Takes the octets of a mail from a session: how much memory mails may have while they come, and how slowly they may come. */
+import type { Clock, Timer } from '../base/clock.ts';
+import { LOOKS, Patience } from '../net/patience.ts';
+import type { LimitName, ListenerLimits } from './listener-limits.ts';
+import { Tally } from './tally.ts';
+
+/** Octets of mails in memory that are being received, in all and by network. */
+export class HeldMail {
+  total = 0;
+  readonly byNetwork = new Tally();
+
+  add(network: string, bytes: number): void {
+    this.total += bytes;
+    this.byNetwork.add(network, bytes);
+  }
+}
+
+/** A mail that has come, cut at `keepBytes`; `size` is that of all of it. */
+export interface TakenMail {
+  bytes: () => Buffer;
+  size: number;
+  /** The limit on memory that it went over, after which the rest was dropped. */
+  full: LimitName | null;
+}
+
+export interface IntakeDeps {
+  clock: Clock;
+  limits: ListenerLimits;
+  held: HeldMail;
+  keepBytes: number;
+}
+
+/**
+ * Reads a mail to its end and hands it to `use`; its memory counts as held until that is done. Rejects where the client leaves in the
+ * middle. Calls `tooSlow` when the mail has fallen behind the pace.
+ */
+export async function takeMail<Result>(
+  { clock, limits, held, keepBytes }: IntakeDeps,
+  { stream, network, tooSlow }: { stream: AsyncIterable<Buffer>; network: string; tooSlow: () => void },
+  use: (mail: TakenMail) => Promise<Result>,
+): Promise<Result> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  let kept = 0;
+  let full: LimitName | null = null;
+  const pace = watchPace({ clock, limits }, () => size, tooSlow);
+  try {
+    for await (const chunk of stream) {
+      size += chunk.length;
+      const part = chunk.subarray(0, Math.max(0, keepBytes - kept));
+      if (held.total + part.length > limits.heldBytes) full ??= 'heldBytes';
+      else if (held.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
+      if (full !== null || part.length === 0) continue;
+      chunks.push(part);
+      kept += part.length;
+      held.add(network, part.length);
+    }
+    pace.cancel();
+    return await use({ bytes: () => Buffer.concat(chunks), size, full });
+  } finally {
+    pace.cancel();
+    held.add(network, -kept);
+  }
+}
+
+/** Calls `tooSlow` once. Time in which this process was too busy to look is not counted. */
+function watchPace(
+  { clock, limits }: Pick<IntakeDeps, 'clock' | 'limits'>,
+  bytes: () => number,
+  tooSlow: () => void,
+): Timer {
+  const step = limits.dataIdleMs / LOOKS;
+  const patience = new Patience({ idleMs: limits.dataIdleMs, leastPace: limits.dataPace });
+  const look = (): void => {
+    if (patience.isOver(step, bytes())) tooSlow();
+    else timer = clock.after(step, look, { background: true });
+  };
+  let timer = clock.after(step, look, { background: true });
+  return { cancel: () => timer.cancel() };
+}

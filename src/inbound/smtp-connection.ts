@@ -1,0 +1,47 @@
+/**
+ * Everything that we use of smtp-server beyond its documentation: `send`, `close`, `_socket` and `_getEnhancedStatusCode` of a
+ * connection. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
+ */
+import type { SMTPServer } from 'smtp-server';
+
+export type SmtpConnection = SMTPServer['connections'] extends Set<infer One> ? One : never;
+
+/** A reply that begins with an enhanced status code (RFC 2034). */
+const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3} /;
+
+/** Returns the connection of a session, or undefined where it is closed already. */
+export const findConnection = (server: SMTPServer, id: string): SmtpConnection | undefined =>
+  [...server.connections].find((connection) => connection.id === id);
+
+/**
+ * Keeps smtp-server from adding an enhanced status code, which it chooses by the number of the reply alone, to a reply of ours that
+ * has one. Calls `replied` after each reply; `isCoded` is false for the replies that smtp-server writes itself.
+ */
+export function keepEnhancedCodes(
+  connection: SmtpConnection,
+  replied: (code: number, reply: { isCoded: boolean }) => void,
+): void {
+  const send = connection.send.bind(connection);
+  const codeFor = connection._getEnhancedStatusCode.bind(connection);
+  let isCoded = false;
+  connection._getEnhancedStatusCode = (code, context) => (isCoded ? '' : codeFor(code, context));
+  connection.send = (code, data, context) => {
+    isCoded = typeof data === 'string' && ENHANCED.test(data);
+    send(code, data, context);
+    const reply = { isCoded };
+    isCoded = false;
+    replied(code, reply);
+  };
+}
+
+/** Sends a last reply and closes our side. */
+export function endConnection(connection: SmtpConnection, code: number, text: string): void {
+  connection.send(code, text);
+  connection.close();
+}
+
+/** Ends the connection and frees its socket without waiting for the client to close its side. */
+export function cutConnection(connection: SmtpConnection, code: number, text: string): void {
+  endConnection(connection, code, text);
+  connection._socket.destroySoon();
+}

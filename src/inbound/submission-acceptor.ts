@@ -1,0 +1,180 @@
+/** Accepts a submitted mail as the API accepts a request: the same checks, one transaction, the same idempotency keys. */
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
+import { addressKey, parseMailbox, type Mailbox } from '../mail/address.ts';
+import type { SubmittedMail } from '../mail/submitted.ts';
+import { acceptSingle } from '../messages/accept/accept.ts';
+import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
+import { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { IdempotencyRow } from '../storage/tables.ts';
+import { submissionAudit } from './submission-audit.ts';
+import type { SubmissionDeps, SubmissionSession, SubmissionSettings } from './submission-deps.ts';
+import { submissionOptions } from './submission-options.ts';
+
+/** A mail that was read, and what it is accepted with. */
+export interface ReadSubmission {
+  mail: SubmittedMail;
+  /** SHA-256 of its octets, hex. */
+  digest: string;
+  /** When DATA began, on the monotonic clock. */
+  started: number;
+}
+
+interface Keyed extends ReadSubmission {
+  options: ReturnType<typeof submissionOptions>;
+  /** The record of its idempotency key, or null without one. */
+  key: string | null;
+}
+
+export class SubmissionAcceptor {
+  private readonly deps: SubmissionDeps;
+  private readonly settings: SubmissionSettings;
+  /** Mails that are being stored, by idempotency key. */
+  private readonly inFlight = new Map<string, Promise<unknown>>();
+
+  constructor(deps: SubmissionDeps, settings: SubmissionSettings) {
+    this.deps = deps;
+    this.settings = settings;
+  }
+
+  /** Resolves with the id of the message, which is durable then. Throws Problem. */
+  async accept(session: SubmissionSession, caller: Caller, read: ReadSubmission): Promise<string> {
+    const options = submissionOptions(read.mail.options, this.deps.clock.now());
+    const key =
+      options.idempotencyKey === null
+        ? null
+        : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey);
+    // Mails with the same key go one after the other: the second then finds what the first has written.
+    while (key !== null && this.inFlight.has(key)) await this.inFlight.get(key);
+    const work = this.store(session, caller, { ...read, options, key });
+    if (key === null) return work;
+    const settled = work.then(noop, noop);
+    this.inFlight.set(key, settled);
+    void settled.then(() => this.inFlight.delete(key));
+    return work;
+  }
+
+  private async store(
+    session: SubmissionSession,
+    caller: Caller,
+    { mail, options, key, digest, started }: Keyed,
+  ): Promise<string> {
+    const { deps } = this;
+    const { clock, idempotency } = deps;
+    const before = key === null ? null : await idempotency.store.find(key);
+    if (before !== null) {
+      if (before.body_hash !== digest && idempotency.onMismatch === 'error')
+        throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
+      await deps.audit.write(
+        submissionAudit(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true }),
+      );
+      return (JSON.parse(before.body) as { id: string }).id;
+    }
+    const noticeTo = await this.noticeAddress(session, caller);
+    const now = clock.now();
+    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
+    const sender = { ...caller, requestId: newId('req', now) };
+    const alsoWrite = (): Rows => ({
+      audit: [
+        submissionAudit(deps, session, {
+          step: 'DATA',
+          caller,
+          code: 250,
+          problem: null,
+          started,
+          requestId: sender.requestId,
+        }),
+      ],
+      ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
+    });
+    const { id } = await acceptSingle(deps.accept, sender, draft, alsoWrite);
+    return id;
+  }
+
+  /** Where a notice of failure goes: the envelope's sender if its domain is the account's own, else the operator (RFC 5321 section 6.1). */
+  private async noticeAddress({ sender }: SubmissionSession, { accountId }: Caller): Promise<string | null> {
+    const { deps } = this;
+    const { notify, operatorAddress } = this.settings;
+    const parsed = parseMailbox(sender, { smtputf8: true });
+    if (notify === 'none' || parsed.kind === 'bad') return null;
+    const isOwn = notify === 'sender' && (await deps.isVerified(accountId, parsed.mailbox.domain));
+    const address = isOwn ? parsed.mailbox.address : operatorAddress;
+    if (address !== null) await deps.ownAccount.ensure();
+    return address;
+  }
+
+  private draftOf(
+    session: SubmissionSession,
+    mail: SubmittedMail,
+    options: ReturnType<typeof submissionOptions>,
+    { id, now, noticeTo }: { id: string; now: number; noticeTo: string | null },
+  ): MessageDraft {
+    const recipients = session.recipients.map((address) => {
+      const parsed = parseMailbox(address, this.settings);
+      if (parsed.kind === 'bad') throw new Problem('invalid_recipient', parsed.why);
+      const key = addressKey(parsed.mailbox.address);
+      return { type: mail.to.has(key) ? 'to' : mail.cc.has(key) ? 'cc' : 'bcc', mailbox: parsed.mailbox } as const;
+    });
+    const [first] = recipients;
+    if (first === undefined) throw new Error('a mail without recipients');
+    const of = (type: 'cc' | 'bcc'): Mailbox[] =>
+      recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : []));
+    const rfcMessageId = mail.messageId ?? `<${id}@${mail.from.domain}>`;
+    const received = receivedBy(session, { id, now, hostname: this.settings.hostname });
+    return {
+      from: mail.from,
+      to: first.mailbox,
+      cc: of('cc'),
+      bcc: of('bcc'),
+      replyTo: mail.replyTo,
+      subject: mail.subject,
+      content: emptyContent(),
+      source: {
+        id,
+        rfcMessageId,
+        bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }),
+        recipients,
+        noticeTo,
+      },
+      requireTls: session.requireTls ? true : mail.waivesTls ? false : null,
+      headers: [],
+      tags: options.tags,
+      metadata: options.metadata,
+      sendAt: options.sendAt,
+      expiresAt: null,
+      stream: options.stream,
+      trackOpens: false,
+      trackClicks: false,
+      unsubscribe: false,
+      onSuppressed: 'accept',
+      test: null,
+    };
+  }
+}
+
+const noop = (): void => undefined;
+const emptyContent = (): MessageContent => ({ html: null, text: null, autoText: false, attachments: [] });
+
+const idempotencyRow = (key: string, bodyHash: string, id: string, now: number): IdempotencyRow => ({
+  key,
+  body_hash: bodyHash,
+  status: 250,
+  headers_json: '{}',
+  body: JSON.stringify({ id }),
+  created_at: now,
+  expires_at: now + KEEP_MS,
+  key_id: null,
+});
+
+/** The Received field (RFC 5321 section 4.4). The client's name is not checked beyond its form. */
+function receivedBy(
+  { helo, ip, protocol }: SubmissionSession,
+  { id, now, hostname }: { id: string; now: number; hostname: string },
+): string {
+  const name = /^[A-Za-z0-9.:[\]_-]{1,255}$/.test(helo) ? helo : 'unknown';
+  const literal = ip.includes(':') ? `IPv6:${ip}` : ip;
+  const date = new Date(now).toUTCString().replace('GMT', '+0000');
+  return `from ${name} ([${literal}])\r\n by ${hostname} with ${protocol} id ${id};\r\n ${date}`;
+}

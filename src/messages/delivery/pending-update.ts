@@ -1,0 +1,223 @@
+/** Deliveries while their changes are decided: read with one statement for a whole group, written back with one for each table. */
+import type { Connection } from '../../storage/connection.ts';
+import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
+import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import type { DeliveryChange, DeliveryState } from './delivery.ts';
+
+const DELIVERY_COLUMNS = [
+  'id',
+  'message_id',
+  'account_id',
+  'address',
+  'address_key',
+  'lead',
+  'test',
+  'status',
+  'status_at',
+  'due_at',
+  'queued_at',
+  'give_up_at',
+  'attempt_count',
+  'claim_epoch',
+  'no_domain_count',
+  'no_domain_since',
+  'smtp_code',
+  'enhanced_code',
+  'smtp_reply',
+  'mx',
+  'tls',
+  'held_by',
+  'held_at',
+] as const satisfies readonly (keyof DeliveryRow)[];
+const MESSAGE_COLUMNS = [
+  'opens',
+  'clicks',
+  'stream',
+  'from_domain',
+  'template_id',
+  'tags_json',
+  'expires_at',
+  'notice_to',
+] as const satisfies readonly (keyof MessageRow)[];
+
+/** A delivery with columns of its message; `suppressed` is `<id> <reason>` if the address is on the suppression list. */
+export type LoadedDelivery = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
+  Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & {
+    suppressed: string | null;
+    /** The source of its last attempt; read only for reports, which count against it. */
+    source: string | null;
+  };
+
+/** One delivery of the group while its changes are applied one by one. */
+export interface PendingUpdate {
+  row: LoadedDelivery;
+  state: DeliveryState;
+  statusAt: number;
+  tls: string | null;
+  changed: boolean;
+  lastEvent: { type: string; at: number } | null;
+  opened: number;
+  clicked: number;
+  bots: { opens: number; clicks: number };
+  hitAt: { opened: number | null; clicked: number | null };
+  /** The new time of sending, if it was moved. */
+  sendAt: number | null;
+}
+
+/** Claims check the suppression list again: an address may have been added since its mail was accepted. */
+const readDeliveries = jsonReader<LoadedDelivery>(
+  {
+    ...columnsFrom('d', DELIVERY_COLUMNS),
+    ...columnsFrom('m', MESSAGE_COLUMNS),
+    suppressed: `(
+       SELECT s.id || ' ' || s.reason FROM suppressions s
+       WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
+         AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
+       ORDER BY s.scope LIMIT 1)`,
+    source: `CASE WHEN ? = 1 THEN (
+       SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
+  },
+  'FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id',
+);
+
+/** Reads the deliveries of all these changes. */
+export async function loadUpdates(
+  db: Connection,
+  changes: readonly { deliveryId: string; change: DeliveryChange }[],
+  now: number,
+): Promise<Map<string, PendingUpdate>> {
+  const ids = [...new Set(changes.map(({ deliveryId }) => deliveryId))];
+  const needsSource = changes.some(({ change }) => isReport(change));
+  const rows = await readDeliveries(db, [now, needsSource ? 1 : 0, JSON.stringify(ids)]);
+  return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
+}
+
+/** Returns a delivery as it was read, before any change. */
+export const beginUpdate = (row: LoadedDelivery): PendingUpdate => ({
+  row,
+  state: stateOf(row),
+  statusAt: row.status_at,
+  tls: row.tls,
+  changed: false,
+  lastEvent: null,
+  opened: 0,
+  clicked: 0,
+  bots: { opens: 0, clicks: 0 },
+  hitAt: { opened: null, clicked: null },
+  sendAt: null,
+});
+
+const stateOf = (row: LoadedDelivery): DeliveryState => ({
+  status: row.status,
+  dueAt: row.due_at,
+  queuedAt: row.queued_at,
+  giveUpAt: row.give_up_at,
+  attemptCount: row.attempt_count,
+  claimEpoch: row.claim_epoch,
+  noDomainCount: row.no_domain_count,
+  noDomainSince: row.no_domain_since,
+  test: row.test === 1,
+  lastReply: { smtpCode: row.smtp_code, enhancedCode: row.enhanced_code, smtpReply: row.smtp_reply, mx: row.mx },
+  opens: row.opens,
+  clicks: row.clicks,
+  stream: row.stream,
+  deliveredAt: row.status === 'delivered' ? row.status_at : null,
+  expiresAt: row.expires_at,
+  heldBy: row.held_by,
+  heldAt: row.held_at,
+});
+
+/** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */
+export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
+
+export async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
+  if (changed.length === 0) return;
+  const rows = changed.map(({ row, state, statusAt, tls }) => {
+    const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
+    return [
+      row.id,
+      state.status,
+      statusAt,
+      state.dueAt,
+      state.attemptCount,
+      state.claimEpoch,
+      state.noDomainCount,
+      state.noDomainSince,
+      smtpCode,
+      enhancedCode,
+      smtpReply?.slice(0, 1000) ?? null,
+      mx,
+      tls,
+      state.queuedAt,
+      state.giveUpAt,
+      state.heldBy,
+      state.heldAt,
+    ];
+  });
+  await tx.run(
+    `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
+       claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
+       smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
+       queued_at = j.queued_at, give_up_at = j.give_up_at, held_by = j.held_by, held_at = j.held_at
+     FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
+       value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
+       value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls,
+       value->>13 AS queued_at, value->>14 AS give_up_at, value->>15 AS held_by, value->>16 AS held_at FROM jsonb_each(?)) AS j
+     WHERE deliveries.id = j.id`,
+    [JSON.stringify(rows)],
+  );
+}
+
+/** Gives each message the status of its `to` recipient and the last event of any recipient, and adds to its opens and clicks. */
+export async function updateMessages(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
+  const rows = changed.flatMap((one) => {
+    const own = one.row.lead === 1 && one.state.status !== one.row.status;
+    const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;
+    if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
+    const { opened, clicked, bots, hitAt } = one;
+    return [
+      [
+        one.row.message_id,
+        own ? one.state.status : null,
+        one.statusAt,
+        one.lastEvent?.type ?? null,
+        one.lastEvent?.at ?? null,
+        opened,
+        clicked,
+        bots.opens,
+        bots.clicks,
+        hitAt.opened,
+        hitAt.clicked,
+        one.sendAt,
+      ],
+    ];
+  });
+  // One statement updates a row only once, so recipients of the same message go into statements of their own.
+  for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
+    await tx.run(
+      `UPDATE messages SET status = COALESCE(j.status, messages.status),
+         status_at = CASE WHEN j.status IS NULL THEN messages.status_at ELSE j.status_at END,
+         last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
+         opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
+         first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
+         first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
+       FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS event, value->>4 AS event_at,
+         value->>5 AS opened, value->>6 AS clicked, value->>7 AS machine_opens, value->>8 AS machine_clicks, value->>9 AS opened_at,
+         value->>10 AS clicked_at, value->>11 AS send_at FROM jsonb_each(?)) AS j
+       WHERE messages.id = j.id`,
+      [JSON.stringify(layer)],
+    );
+  }
+}
+
+/** Splits rows into lists in which no key occurs twice. */
+function layersBy<T>(rows: readonly T[], keyOf: (row: T) => string): T[][] {
+  const layers: T[][] = [];
+  const depth = new Map<string, number>();
+  for (const row of rows) {
+    const at = depth.get(keyOf(row)) ?? 0;
+    depth.set(keyOf(row), at + 1);
+    (layers[at] ??= []).push(row);
+  }
+  return layers;
+}

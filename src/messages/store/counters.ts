@@ -1,0 +1,20 @@
+/** The counters of the books: recipients that went from one status to another, by account and UTC day. */
+import type { CounterRow } from '../../storage/tables.ts';
+
+/** Returns the UTC day of a time: `2026-01-31`. */
+export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+
+/** Counts one recipient that went from one status to another. */
+export function addToCounters(
+  counters: Map<string, CounterRow>,
+  accountId: string,
+  now: number,
+  from: string,
+  to: string,
+): void {
+  const day = dayOf(now);
+  const key = `${accountId} ${day} ${from} ${to}`;
+  const row = counters.get(key);
+  if (row === undefined) counters.set(key, { account_id: accountId, day, from_status: from, to_status: to, n: 1 });
+  else row.n++;
+}

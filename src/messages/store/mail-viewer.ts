@@ -1,0 +1,44 @@
+/** Takes mails apart for people, in a thread: anybody may have written them, and a hostile one must hold up nothing else. */
+import type { Clock } from '../../base/clock.ts';
+import { createThreads, ThreadRefusal } from '../../base/threads.ts';
+import type { MailView } from '../../mail/mail-view.ts';
+
+export interface MailViewer {
+  /** Resolves with null where the mail takes too long, is too large or cannot be parsed: its source is what there is to show. */
+  view(bytes: Uint8Array): Promise<MailView | null>;
+  close(): Promise<void>;
+}
+
+/** Twice what `limits.messageBytes` allows by default; a mail of 25 MB takes 0.6 s. */
+const MOST_BYTES = 50 * 1024 * 1024;
+const JOB_MS = 5000;
+const START_MS = 20_000;
+const IDLE_MS = 30_000;
+const MOST_WAITING = 20;
+const HEAP_MB = 256;
+
+export function createMailViewer(deps: { clock: Clock }): MailViewer {
+  const threads = createThreads<Uint8Array, MailView | null>(deps, {
+    entry: new URL('./mail-viewer-worker.ts', import.meta.url),
+    count: 1,
+    mostWaiting: MOST_WAITING,
+    idleMs: IDLE_MS,
+    jobMs: JOB_MS,
+    startMs: START_MS,
+    maxHeapMb: HEAP_MB,
+  });
+  return {
+    async view(bytes) {
+      if (bytes.byteLength > MOST_BYTES) return null;
+      // A copy, which is handed over: a view would take the memory around it along.
+      const own = new Uint8Array(bytes);
+      try {
+        return await threads.run(own, [own.buffer]);
+      } catch (error) {
+        if (error instanceof ThreadRefusal) return null;
+        throw error;
+      }
+    },
+    close: () => threads.close(),
+  };
+}

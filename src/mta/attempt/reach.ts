@@ -1,0 +1,214 @@
+/**
+ * Finds a mail a connection to a host of its site: host after host until one lets us in. A host that refuses us before MAIL is only
+ * passed over, since it has not seen the mail.
+ */
+import { isIP } from 'node:net';
+import type { Clock } from '../../base/clock.ts';
+import { isDown } from '../connection/dial-gate.ts';
+import { connectionKey, dial, type DialTarget, type TlsMemory } from '../connection/dial.ts';
+import type { OpenResult } from '../connection/open-session.ts';
+import type { PhaseTimeouts } from '../connection/phases.ts';
+import type { Lease, LeaseRequest, LeaseWait, Pool } from '../connection/pool.ts';
+import type { TlsNeed, TlsRequest } from '../connection/tls-policy.ts';
+import type { TlsClient } from '../connection/tls.ts';
+import { hostKey, laneName } from '../names.ts';
+import type { Ready } from '../prepare/prepare.ts';
+import type { Host, Site } from '../sites/sites.ts';
+import type { TlsSeen } from '../tls/tls-seen.ts';
+import { forbiddenBy, needOf, noReachableAddress, placeOfHost, type OutcomeAt } from './host-policy.ts';
+import { outcomeOfDial } from './outcome.ts';
+import type { Transcripts } from './transcripts.ts';
+
+/** What a delivery by one source uses. */
+export interface SourceContext {
+  clock: Clock;
+  pool: Pool;
+  tls: TlsClient;
+  memory: TlsMemory;
+  timeouts: PhaseTimeouts;
+  /** Our name in EHLO. */
+  hostname: string;
+  /** The source that mail leaves from; null for the address that the system chooses. */
+  source?: string | null;
+  /** The addresses of this machine that connections come from, and the families that may be dialled; all where left out. */
+  local?: () => { addresses: readonly string[]; families: readonly number[] };
+  /** Records dialogues for operators who watch them. */
+  transcripts?: Pick<Transcripts, 'of'>;
+  /** Is called with how TLS went for each connection that was opened, and with hosts that a policy forbids. */
+  tlsSeen?: (seen: TlsSeen) => void;
+}
+
+/** The part of a mail that decides which connections it may use. */
+export type Wanted = Pick<Ready, 'messageId'> & { tlsRequest?: TlsRequest | null };
+
+export type Reached =
+  | { kind: 'reached'; connection: HostConnection }
+  /** No connection can be had now, and no attempt is spent. `refusal`: what a host said that refused one more than are open. */
+  | { kind: 'wait'; waits: readonly LeaseWait[]; refusal: string | null }
+  /** This machine has nothing left to dial with. */
+  | { kind: 'exhausted'; text: string }
+  /** Every host was dialled, and none let us in. */
+  | { kind: 'unreached'; outcome: OutcomeAt };
+
+/** A connection to one host of a site. */
+export interface HostConnection {
+  /** The index of the host in the list of those that may be dialled. */
+  at: number;
+  host: Host;
+  need: TlsNeed;
+  lease: Lease;
+}
+
+/** Finds a connection for the mail, from the host with the index `from` on. */
+export async function connectToSite(context: SourceContext, site: Site, wanted: Wanted, from = 0): Promise<Reached> {
+  /** The outcome that the last host which was dialled gives. */
+  let last: OutcomeAt | null = null;
+  let refusal: string | null = null;
+  const waits: LeaseWait[] = [];
+  /** Mail does not go to a host of a worse preference because a better one is busy. */
+  let worst = Infinity;
+  const hosts = hostsInOurFamilies(context, site.hosts);
+  if (hosts.length === 0) last = noReachableAddress(context.source);
+  for (const [at, host] of hosts.entries()) {
+    if (at < from || (host.preference ?? 0) > worst) continue;
+    const need = needOf(site, host, wanted.tlsRequest);
+    if (need.kind === 'refused') {
+      context.tlsSeen?.({ site, host, need: null, opened: null });
+      // Another host had a passing fault: waiting may help.
+      if (need.isFinal === true && last !== null) continue;
+      last = forbiddenBy(need, placeOfHost(host, host.addresses[0]?.ip ?? '', context.source));
+      continue;
+    }
+    const tried = await connectToHost(context, site, host, need.need, wanted, at < hosts.length - 1);
+    if (tried.kind === 'leased')
+      return { kind: 'reached', connection: { at, host, need: need.need, lease: tried.lease } };
+    if (tried.kind === 'exhausted') return tried;
+    if (tried.kind === 'wait') {
+      waits.push(tried.wait);
+      refusal = tried.refusal ?? refusal;
+      if (!isDown(tried.wait)) worst = Math.min(worst, host.preference ?? 0);
+    } else last = (frame) => outcomeOfDial(frame, placeOfHost(host, tried.failed.ip, context.source), tried.failed);
+  }
+  // A host that is only busy will take it; one that is left alone will be tried by mail that comes later.
+  if (last === null || waits.some(({ why }) => why !== 'closed')) return { kind: 'wait', waits, refusal };
+  return { kind: 'unreached', outcome: last };
+}
+
+/** Takes an idle connection that fits the mail. Returns null where there is none; takes no time. */
+export function takeIdleConnection(context: SourceContext, site: Site, wanted: Wanted): HostConnection | null {
+  const hosts = hostsInOurFamilies(context, site.hosts);
+  let worst = Infinity;
+  for (const [at, host] of hosts.entries()) {
+    if ((host.preference ?? 0) > worst) return null;
+    const need = needOf(site, host, wanted.tlsRequest);
+    if (need.kind === 'refused') return null;
+    const target = targetOf(context, site, host, need.need, at < hosts.length - 1);
+    const taken = context.pool.take(requestFor(context, site, target));
+    if (taken.kind === 'leased') return { at, host, need: need.need, lease: taken.lease };
+    if (taken.kind === 'dial') return null;
+    if (!isDown(taken.wait)) worst = Math.min(worst, host.preference ?? 0);
+  }
+  return null;
+}
+
+/** Returns the hosts with those of their addresses that we may dial: a source may have an address of one family only. */
+function hostsInOurFamilies(context: SourceContext, hosts: readonly Host[]): readonly Host[] {
+  const families = context.local?.().families;
+  if (families === undefined || families.length > 1) return hosts;
+  return hosts.flatMap((host) => {
+    const addresses = host.addresses.filter(({ family }) => families.includes(family));
+    if (addresses.length === host.addresses.length) return [host];
+    return addresses.length === 0 ? [] : [{ ...host, addresses }];
+  });
+}
+
+type Connected =
+  | { kind: 'leased'; lease: Lease }
+  | { kind: 'wait'; wait: LeaseWait; refusal: string | null }
+  | { kind: 'exhausted'; text: string }
+  | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
+
+/** Takes an idle connection to this host, or opens one over either family. */
+async function connectToHost(
+  context: SourceContext,
+  site: Site,
+  host: Host,
+  need: TlsNeed,
+  wanted: Wanted,
+  otherHostsRemain: boolean,
+): Promise<Connected> {
+  const { pool } = context;
+  const taken = pool.take(requestFor(context, site, targetOf(context, site, host, need, otherHostsRemain)));
+  if (taken.kind === 'leased') return taken;
+  if (taken.kind === 'wait') return { ...taken, refusal: null };
+  const opened = await openConnection(context, site, host, need, wanted, otherHostsRemain);
+  if (opened.kind === 'leased') return opened;
+  if (opened.kind === 'wait') return { ...opened, refusal: null };
+  if (opened.ours === true) return { kind: 'exhausted', text: opened.text };
+  // While others are open a refusal is about their number, not about the mail.
+  const key = hostKey(host, context.source);
+  const wait = pool.count(key) > 0 ? pool.waitOf(key) : null;
+  if (wait !== null) return { kind: 'wait', wait, refusal: opened.reply?.text ?? opened.text };
+  return { kind: 'unreachable', failed: opened };
+}
+
+export async function openConnection(
+  context: SourceContext,
+  site: Site,
+  host: Host,
+  need: TlsNeed,
+  { messageId }: Wanted,
+  otherHostsRemain: boolean,
+): ReturnType<Pool['dial']> {
+  const { clock, tls, memory } = context;
+  const target = targetOf(context, site, host, need, otherHostsRemain);
+  return context.pool.dial(requestFor(context, site, target), async (signal) => {
+    const trace = context.transcripts?.of(target.host);
+    trace?.begin?.(laneName(site.name, context.source ?? null), messageId);
+    const dialTo = (ips: readonly string[]): Promise<OpenResult> =>
+      dial({ clock, tls, memory, trace }, { ...target, ips, signal });
+    const first = await dialTo(target.ips);
+    const others = isPolicyRefusal(first) ? target.ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];
+    const again = others.length > 0 ? await dialTo(others) : first;
+    const opened = again.kind === 'open' ? again : first;
+    context.tlsSeen?.({ site, host, need: target.need, opened });
+    return opened;
+  });
+}
+
+/** Many hosts refuse senders over IPv6, or without a PTR over IPv4, by rules of their own: the other family may be let in. */
+const isPolicyRefusal = (opened: OpenResult): boolean =>
+  opened.kind === 'failed' && opened.reply?.enhanced?.startsWith('5.7.') === true;
+
+function requestFor({ source = null }: SourceContext, { operator, name }: Site, target: DialTarget): LeaseRequest {
+  return {
+    key: connectionKey(target),
+    host: hostKey({ name: target.host, port: target.port }, source),
+    lane: laneName(name, source),
+    ...(operator?.maxConnections === undefined ? {} : { maxPerHost: operator.maxConnections }),
+    ...(operator?.messagesPerConnection === undefined ? {} : { maxMessages: operator.messagesPerConnection }),
+  };
+}
+
+function targetOf(
+  context: SourceContext,
+  site: Site,
+  host: Host,
+  need: TlsNeed,
+  otherHostsRemain: boolean,
+): DialTarget {
+  const auth = site.relay?.auth ?? null;
+  const { addresses } = context.local?.() ?? { addresses: [] };
+  return {
+    host: host.name,
+    port: host.port,
+    ips: host.addresses.map(({ ip }) => ip),
+    ehlo: context.hostname,
+    need,
+    timeouts: context.timeouts,
+    otherHostsRemain,
+    // A route with `tls: none` has agreed that its password goes in the clear.
+    ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),
+    ...(addresses.length === 0 ? {} : { localAddresses: addresses }),
+  };
+}

@@ -1,0 +1,143 @@
+/** Reports on lanes and destinations for operators, commands and metrics: from memory, except for `resolve`, which asks DNS. */
+import type { Holds } from '../messages/delivery/holds.ts';
+import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
+import type { Lanes, LaneView } from '../scheduling/lanes.ts';
+import { needOf } from './attempt/host-policy.ts';
+import type { Job } from './due-queue.ts';
+import type { Aside } from './lanes/aside.ts';
+import type { LaneChange, LaneControl } from './lanes/lane-state.ts';
+import type { LaneLimitsReport } from './lanes/lane-waits.ts';
+import type { Part } from './lanes/rests.ts';
+import { laneName } from './names.ts';
+import type { Placing } from './placing.ts';
+import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
+import { DEFAULT_POOL, type Sources } from './sources/sources.ts';
+
+export type LaneReport = LaneView & LaneLimitsReport;
+
+/** The destination of a domain's mail, and the conditions under which it goes there. */
+export interface Resolved {
+  destination: Destination;
+  /** What each host needs to have the mail, in the order they are tried. */
+  needs: readonly ReturnType<typeof needOf>[];
+  lane: LaneReport | null;
+}
+
+export interface LaneReportsDeps {
+  sites: Pick<Sites, 'find' | 'lastKnown' | 'isAsking'>;
+  sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf'>;
+  holds: Pick<Holds, 'ofLane'>;
+  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'routeOf' | 'waits'>;
+  lanes: Pick<Lanes<Job>, 'view' | 'views'>;
+  aside: Pick<Aside, 'count'>;
+  placing: Pick<Placing, 'laneFor'>;
+}
+
+/** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
+export const INNER_SLOTS = 64;
+
+export class LaneReports {
+  private readonly deps: LaneReportsDeps;
+
+  constructor(deps: LaneReportsDeps) {
+    this.deps = deps;
+  }
+
+  /** Returns the lanes that have work or a limit. */
+  list(): LaneReport[] {
+    const { lanes, control } = this.deps;
+    const names = new Set([...lanes.views().map(({ name }) => name), ...control.limited()]);
+    return [...names].map((name) => ({ ...this.viewOf(name), ...(control.report(name) ?? noNetwork) }));
+  }
+
+  one(name: string): { now: LaneReport; changes: LaneChange[] } | null {
+    const report = this.deps.control.report(name);
+    if (report === null) return null;
+    return { now: { ...this.viewOf(name), ...report }, changes: this.deps.control.history(name) };
+  }
+
+  laneOf(domain: string): string {
+    const known = this.deps.sites.lastKnown(domain);
+    if (known === null || known.kind === 'unresolved') return '~unresolved';
+    if (known.kind === 'hold') return '~hold';
+    return known.kind === 'site' ? known.name : this.deps.placing.laneFor(known, null);
+  }
+
+  factsOf({ domain, account, mark = null }: Parameters<LaneFactsOf>[0]): ReturnType<LaneFactsOf> {
+    const { sites, sources, holds } = this.deps;
+    const marked = mark === null ? null : sources.holdOf(mark);
+    const known = sites.lastKnown(domain);
+    if (known === null || known.kind === 'unresolved')
+      return { held: marked, waits: dnsWaits(domain, known, sites.isAsking(domain)) };
+    if (known.kind === 'hold') return { held: marked, waits: [routeWait(domain)] };
+    if (known.kind !== 'site') return { held: marked, waits: [] };
+    const held =
+      holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name));
+    return { held, waits: this.siteWaits(known, { account, domain }) };
+  }
+
+  async resolve(domain: string): Promise<Resolved> {
+    const destination = await this.deps.sites.find(domain);
+    if (destination.kind !== 'site') return { destination, needs: [], lane: null };
+    const name = this.deps.placing.laneFor(destination, null);
+    return {
+      destination,
+      needs: destination.hosts.map((host) => needOf(destination, host)),
+      lane: this.one(name)?.now ?? null,
+    };
+  }
+
+  /** Jobs that are put aside wait in the lane, too. */
+  private viewOf(name: string): LaneView {
+    const view = this.deps.lanes.view(name);
+    return { ...view, waiting: view.waiting + this.deps.aside.count(name) };
+  }
+
+  /** Returns what the site's lanes wait for; where one of them may go on, only what that one waits for. */
+  private siteWaits(site: Site, part: Part): readonly LaneWait[] {
+    const { sources, control } = this.deps;
+    const names = sources.named ? sources.list().map(({ name }) => laneName(site.name, name)) : [site.name];
+    const known = names.filter((lane) => control.routeOf(lane) !== null);
+    const waits = known.map((lane) => control.waits(lane, part, site));
+    return waits.find((one) => !one.some(({ stops }) => stops)) ?? waits[0] ?? [];
+  }
+}
+
+/** The report of lanes whose mail needs no connection. */
+const noNetwork: LaneLimitsReport = {
+  source: null,
+  limit: INNER_SLOTS,
+  cause: 'no network',
+  causeAt: null,
+  perMinute: null,
+  limits: [],
+  parkedUntil: null,
+  waits: [],
+  lastReply: null,
+  lastProgressAt: 0,
+};
+
+function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): LaneWait[] {
+  if (known !== null)
+    return [
+      {
+        reason: 'dns_trouble',
+        message: `DNS does not tell where mail for ${domain} goes: ${known.route.text}. It is asked again, and no attempt is spent.`,
+        since: known.since,
+        until: known.until,
+        by: 'dns',
+        stops: true,
+      },
+    ];
+  const message = `The mail hosts of ${domain} are being looked up.`;
+  return isAsking ? [{ reason: 'resolving', message, since: null, until: null, by: 'us', stops: true }] : [];
+}
+
+const routeWait = (domain: string): LaneWait => ({
+  reason: 'held',
+  message: `The route of ${domain} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
+  since: null,
+  until: null,
+  by: 'operator',
+  stops: true,
+});

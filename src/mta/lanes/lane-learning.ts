@@ -1,0 +1,136 @@
+/**
+ * What a lane learns from outcomes. The subject of an answer says who waits for it (docs/delivery.md, "What a reply teaches"): only
+ * answers about the receiver as a whole, or about us as its sender, touch the lane.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Outcome, Subject } from '../../messages/delivery/delivery.ts';
+import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneChanges } from './lane-changes.ts';
+import { isShared, type LaneState } from './lane-state.ts';
+import { ended, slowed, taken } from './pace.ts';
+import type { Part, RestKind } from './rests.ts';
+import { shape, type CompiledRule } from './shaping.ts';
+import { pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
+
+export interface LaneLearningDeps {
+  clock: Clock;
+  /** Returns the jobs and workers of a lane. */
+  viewOf(lane: string): LaneView;
+  /** Starts workers of the lane where it may have more. */
+  pump(lane: string): void;
+  /** Lets mail that rests be looked at again. */
+  wake(): void;
+}
+
+export interface LaneLearningOptions {
+  lane: ThrottleLimits;
+  rules: readonly CompiledRule[];
+}
+
+/** While one mail finds out whether a rest is over, the others are looked at again after so long. */
+export const PROBE_LOOK_MS = 2_000;
+/** How long ago another organisation of an operator may have taken mail, for a refusal to be one organisation's. */
+const OTHERS_MS = 60_000;
+
+const restKinds: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender', tls: 'tls' };
+
+export class LaneLearning {
+  private readonly deps: LaneLearningDeps;
+  private readonly options: LaneLearningOptions;
+  private readonly changes: LaneChanges;
+
+  constructor(deps: LaneLearningDeps, options: LaneLearningOptions, changes: LaneChanges) {
+    this.deps = deps;
+    this.options = options;
+    this.changes = changes;
+  }
+
+  learn(lane: string, state: LaneState, part: Part, outcome: Outcome): Outcome {
+    const now = this.deps.clock.now();
+    state.lastProgressAt = now;
+    state.lastReply = replyOf(outcome);
+    if (outcome.kind === 'accepted') {
+      this.noteAccepted(lane, state, part, now);
+      return outcome;
+    }
+    const about = subjectOfOutcome(outcome);
+    const touchesLane = about !== 'recipient' && about !== 'message' && about !== 'domain';
+    // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
+    if (!touchesLane) this.grow(lane, state, now);
+    const result = this.noteRefusal(lane, state, part, outcome, about);
+    if (touchesLane) {
+      const operator = state.site?.operator?.name ?? null;
+      for (const fired of shape(this.options.rules, state.shaping, operator, outcome, now))
+        this.changes.applyRule(lane, state, fired);
+    }
+    return result;
+  }
+
+  private grow(lane: string, state: LaneState, now: number): void {
+    const isFull = this.deps.viewOf(lane).slots >= state.throttle.limit;
+    this.changes.setThrottle(lane, state, succeeded(state.throttle, this.limitsOf(state), isFull, now));
+  }
+
+  private limitsOf({ site }: LaneState): ThrottleLimits {
+    const { lane } = this.options;
+    const max = site?.operator?.maxConnections ?? lane.max;
+    return { initial: Math.min(lane.initial, max), max };
+  }
+
+  private noteAccepted(lane: string, state: LaneState, part: Part, now: number): void {
+    this.grow(lane, state, now);
+    this.changes.setPace(lane, state, taken(state.pace, now), 'a minute in which all of it was used');
+    if (isShared(state)) rememberAccepted(state, part.domain, now);
+    const over = state.rests.accepted(part, now);
+    for (const { cause } of over) this.changes.note(lane, state, { what: 'pause', to: 'the rest is over', cause });
+    if (over.length === 0) return;
+    this.deps.wake();
+    this.deps.pump(lane);
+  }
+
+  private noteRefusal(lane: string, state: LaneState, part: Part, outcome: Outcome, about: Subject): Outcome {
+    const { changes } = this;
+    const now = this.deps.clock.now();
+    const reply = outcome.facts.smtpReply ?? '';
+    const isOneOrganisations = about === 'rate' && isShared(state) && doOthersAccept(state, part.domain, now);
+    const kind = isOneOrganisations ? 'rate' : restKinds[about];
+    if (about === 'rate' && !isOneOrganisations)
+      changes.setPace(lane, state, slowed(state.pace, reply, outcome.facts.startedAt, now), reply.slice(0, 200));
+    else state.pace = ended(state.pace);
+    if (about === 'connections' || about === 'load')
+      changes.setThrottle(lane, state, pushedBack(state.throttle, reply, now));
+    // Whatever the answer is about, this mail finds out nothing more: the next one may try.
+    state.rests.ended(part);
+    if (kind === undefined) return outcome;
+    const found = state.rests.refused(kind, part, reply, now);
+    if (found === null) return outcome;
+    const { rest, isNew } = found;
+    if (isNew || rest.loggedStep !== rest.step) changes.noteRest(lane, state, rest);
+    if (isNew || kind !== 'sender' || outcome.kind !== 'refused') return outcome;
+    return { ...outcome, kind: 'deferred', retryAt: Math.max(rest.until, now + PROBE_LOOK_MS) };
+  }
+}
+
+/** Tells whether the operator's other organisations take mail: then a rate is one organisation's. */
+const doOthersAccept = (state: LaneState, own: string, now: number): boolean =>
+  state.accepted.some(({ domain, at }) => domain !== own && now - at < OTHERS_MS);
+
+function rememberAccepted(state: LaneState, domain: string, now: number): void {
+  const [last] = state.accepted;
+  if (last?.domain === domain) last.at = now;
+  else state.accepted = [{ domain, at: now }, ...state.accepted.slice(0, 1)];
+}
+
+/** An outcome without an answer of the other side is about the host, whose connection broke or was never there. */
+function subjectOfOutcome(outcome: Outcome): Subject {
+  if (outcome.kind === 'deferred' && outcome.grounds === undefined && outcome.verdict.reason === 'tls_required')
+    return 'tls';
+  if (outcome.kind === 'deferred' || outcome.kind === 'refused') return outcome.grounds?.about ?? 'host';
+  return outcome.kind === 'failed' ? 'ourselves' : 'host';
+}
+
+/** Returns the reply with its code. */
+function replyOf({ facts: { smtpCode, smtpReply } }: Outcome): string | null {
+  if (smtpReply === null || smtpCode === null || smtpReply.startsWith(String(smtpCode))) return smtpReply;
+  return `${String(smtpCode)} ${smtpReply}`;
+}

@@ -1,0 +1,8 @@
+/** Names of lanes and hosts, as other parts of the engine and the operator see them. */
+
+/** Names a lane after its site, and its source where it has one. */
+export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);
+
+/** Names a host for the pool. A host has one name for each source, since receivers count what comes from each address by itself. */
+export const hostKey = ({ name, port }: { name: string; port: number }, source: string | null = null): string =>
+  source === null ? `${name}:${String(port)}` : `${name}:${String(port)}/${source}`;

@@ -1,0 +1,92 @@
+/** Loads what a mail is made of: the rows of the delivery and its message, the content, and its attachments. */
+import type { Attachment } from '../../mail/mime-write.ts';
+import { bodyOf } from '../../messages/store/stored-content.ts';
+import type { Connection } from '../../storage/connection.ts';
+import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
+import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+
+const DELIVERY_COLUMNS = [
+  'id',
+  'message_id',
+  'type',
+  'address',
+  'domain',
+  'test',
+  'class',
+] as const satisfies readonly (keyof DeliveryRow)[];
+const MESSAGE_COLUMNS = [
+  'account_id',
+  'content_id',
+  'from_name',
+  'from_address',
+  'from_domain',
+  'to_name',
+  'to_address',
+  'cc_json',
+  'reply_to_json',
+  'subject',
+  'headers_json',
+  'stream',
+  'test_outcome',
+  'rfc_message_id',
+  'created_at',
+  'batch_id',
+  'track_opens',
+  'track_clicks',
+  'tracking_url',
+  'unsubscribe_json',
+  'null_sender',
+  'require_tls',
+] as const satisfies readonly (keyof MessageRow)[];
+
+/** A delivery and its message. */
+export type StoredMail = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
+  Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
+
+const readRows = jsonReader<StoredMail>(
+  { ...columnsFrom('d', DELIVERY_COLUMNS), ...columnsFrom('m', MESSAGE_COLUMNS) },
+  'FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id',
+);
+
+/** Loads deliveries, by id. */
+export async function loadStoredMails(db: Connection, ids: readonly string[]): Promise<Map<string, StoredMail>> {
+  const rows = await readRows(db, [JSON.stringify(ids)]);
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+/** A content without its large parts, which are loaded when there is room for them. */
+export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count' | 'base_id'> & {
+  is_raw: number;
+  base_html: string | null;
+  base_text: string | null;
+};
+
+/** Loads contents, by id. */
+export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
+  const rows = await db.all<StoredText>(
+    `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.base_id,
+       b.html AS base_html, b.text AS base_text
+     FROM json_each(?) AS w JOIN contents c ON c.id = w.value LEFT JOIN content_bases b ON b.id = c.base_id`,
+    [JSON.stringify(ids)],
+  );
+  return new Map(rows.map((row) => [row.id, { ...row, ...bodyOf(row) }]));
+}
+
+/** Loads the bytes of a mail that was accepted as it is; null where they are gone. */
+export async function loadRaw(db: Connection, contentId: string): Promise<Buffer | null> {
+  const [row] = await db.all<Pick<ContentRow, 'raw'>>('SELECT raw FROM contents WHERE id = ?', [contentId]);
+  return row?.raw ?? null;
+}
+
+export async function loadAttachments(db: Connection, contentId: string): Promise<Attachment[]> {
+  const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
+    contentId,
+  ]);
+  return rows.map(({ filename, content_type, cid, disposition, bytes }) => ({
+    filename,
+    contentType: content_type,
+    contentId: cid,
+    disposition,
+    content: bytes,
+  }));
+}

@@ -1,0 +1,55 @@
+/**
+ * The mails that the workers of a lane make ready, from a job to the wire:
+ *
+ *   begin ─▶ composing ─▶ composed ─▶ sending           by the worker that sends it next
+ *   offer ─▶ composing ─▶ composed ─▶ own ─▶ sending    by a busy worker, for its next turn
+ *                │           └─ begin ─▶ sending        by a free worker, which takes it over as it is
+ *                └─ begin ─▶ composing ...              or while it is still composed
+ *
+ * A mail that is offered belongs to no worker. Composing and signing cost more than all else that is done for a mail, so a
+ * worker that takes it over goes on with what was made. `make` must not reject.
+ */
+
+export class PreparedMail<Job, Mail> {
+  readonly job: Job;
+  /** Resolves when the mail is composed, or when it is known that it may not be sent now. */
+  readonly made: Promise<Mail>;
+  isMade = false;
+
+  constructor(job: Job, made: Promise<Mail>) {
+    this.job = job;
+    this.made = made;
+    void made.then(() => {
+      this.isMade = true;
+    });
+  }
+}
+
+export class PreparedMails<Job extends object, Mail> {
+  private readonly make: (job: Job) => Promise<Mail>;
+  private readonly offered = new WeakMap<Job, PreparedMail<Job, Mail>>();
+
+  constructor(make: (job: Job) => Promise<Mail>) {
+    this.make = make;
+  }
+
+  /** Makes the mail of a job for the worker that calls; a mail that is offered is taken over. */
+  begin(job: Job): PreparedMail<Job, Mail> {
+    const offered = this.offered.get(job);
+    if (offered === undefined) return new PreparedMail(job, this.make(job));
+    this.offered.delete(job);
+    return offered;
+  }
+
+  /** Makes the mail of a job that its worker has prefetched, and offers it to the other workers. */
+  offer(job: Job): PreparedMail<Job, Mail> {
+    const mail = this.begin(job);
+    this.offered.set(job, mail);
+    return mail;
+  }
+
+  /** Offers the mail no longer: the worker that made it sends it or drops it. */
+  own(mail: PreparedMail<Job, Mail>): void {
+    if (this.offered.get(mail.job) === mail) this.offered.delete(mail.job);
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * The jobs of one lane and their order. A job is in one of three states:
+ *
+ *   waiting ─── take ─────▶ in hand      a worker works on it
+ *      │                      ▲
+ *      └─ prefetch ─▶ prefetched ─┤ own    the worker that prefetched it has ended its job and goes on with this one
+ *                         │       └ take   a worker that is free takes it over
+ *                         └─▶ waiting      put back: a job of class 0 goes first, the lane's limit fell, or its workers are gone
+ *
+ * Class 0 goes before class 1, which keeps every fifth turn; inside a class the shares take turns.
+ */
+
+export interface LaneJob {
+  readonly id: string;
+  /** 0 goes before 1. */
+  readonly class: number;
+  /** Jobs of one share do not push back those of another. */
+  readonly share: string;
+}
+
+/** A lane as its workers see it. */
+export interface Lane<Job extends LaneJob> {
+  readonly name: string;
+  /** Takes the next job. Returns null where the worker should end: no job waits, another lane needs the slot more, or a stop. */
+  take(): Job | null;
+  /** Takes the job after the one in hand. Until `own` returns true, an idle worker of the lane may take it over. */
+  prefetch(): Job | null;
+  /**
+   * Makes a prefetched job the worker's own. Returns false where another worker has taken it over, where take() would return null,
+   * and where another job goes first, which may be one that a busy worker has prefetched. In the last two cases it waits again.
+   */
+  own(job: Job): boolean;
+  /** Puts a job back to the front of its share. */
+  giveBack(job: Job): void;
+}
+
+/** Every fifth turn class 1 goes first. */
+const TURNS_A_RESERVE = 5;
+
+const isFirstClass = (job: LaneJob): boolean => job.class === 0;
+const isAny = (): boolean => true;
+
+type Shares<Job> = Map<string, Job[]>;
+
+export class LaneQueue<Job extends LaneJob> implements Lane<Job> {
+  readonly name: string;
+  /** Workers running. */
+  slots = 0;
+  /** Jobs that wait. */
+  waiting = 0;
+  /** Jobs that the lane's only worker has taken while other lanes had no slot. */
+  takenWhileOthersStarve = 0;
+  private turn = 0;
+  private readonly classes: readonly [Shares<Job>, Shares<Job>] = [new Map<string, Job[]>(), new Map<string, Job[]>()];
+  /** Prefetched jobs; true where class 1 had that turn by right. */
+  private readonly prefetched = new Map<Job, boolean>();
+  private isReserveTurn = false;
+  private readonly mayTake: (lane: LaneQueue<Job>) => boolean;
+
+  constructor(name: string, mayTake: (lane: LaneQueue<Job>) => boolean) {
+    this.name = name;
+    this.mayTake = mayTake;
+  }
+
+  add(job: Job, isFront = false): void {
+    const shares = this.classes[job.class === 0 ? 0 : 1];
+    const jobs = shares.get(job.share);
+    if (jobs === undefined) shares.set(job.share, [job]);
+    else if (isFront) jobs.unshift(job);
+    else jobs.push(job);
+    this.waiting++;
+  }
+
+  take(): Job | null {
+    if (!this.mayTake(this)) return null;
+    return this.takeNext(true) ?? this.steal(isAny);
+  }
+
+  prefetch(): Job | null {
+    if (!this.mayTake(this)) return null;
+    const job = this.takeNext(false);
+    if (job !== null) this.prefetched.set(job, this.isReserveTurn);
+    return job;
+  }
+
+  own(job: Job): boolean {
+    const byRight = this.prefetched.get(job);
+    if (byRight === undefined) return false;
+    const isOvertaken = job.class !== 0 && !byRight && this.hasFirstClass;
+    if (!isOvertaken && this.mayTake(this)) return this.prefetched.delete(job);
+    this.giveBack(job);
+    return false;
+  }
+
+  giveBack(job: Job): void {
+    this.prefetched.delete(job);
+    this.add(job, true);
+  }
+
+  /** Puts back what workers that have ended had prefetched. */
+  giveBackPrefetched(): void {
+    for (const job of this.prefetched.keys()) this.giveBack(job);
+  }
+
+  get isIdle(): boolean {
+    return this.slots === 0 && this.waiting === 0 && this.prefetched.size === 0;
+  }
+
+  /** True while a job of class 0 waits, or a busy worker has prefetched one. */
+  private get hasFirstClass(): boolean {
+    if (this.classes[0].size > 0) return true;
+    for (const job of this.prefetched.keys()) if (isFirstClass(job)) return true;
+    return false;
+  }
+
+  /** `maySteal`: a job of class 0 that another worker has prefetched goes before one of class 1. */
+  private takeNext(maySteal: boolean): Job | null {
+    this.turn = (this.turn + 1) % TURNS_A_RESERVE;
+    const [first, second] = this.classes;
+    this.isReserveTurn = this.turn === 0 && second.size > 0;
+    if (this.isReserveTurn) return this.takeFrom(second);
+    const job = this.takeFrom(first) ?? (maySteal ? this.steal(isFirstClass) : null);
+    return job ?? this.takeFrom(second);
+  }
+
+  /** Takes the first job of the share whose turn it is; that share then goes to the end. */
+  private takeFrom(shares: Shares<Job>): Job | null {
+    for (const [share, jobs] of shares) {
+      shares.delete(share);
+      const job = jobs.shift();
+      if (jobs.length > 0) shares.set(share, jobs);
+      if (job === undefined) continue;
+      this.waiting--;
+      return job;
+    }
+    return null;
+  }
+
+  /** Takes over a job that a busy worker has prefetched. */
+  private steal(isWanted: (job: Job) => boolean): Job | null {
+    for (const job of this.prefetched.keys()) {
+      if (!isWanted(job)) continue;
+      this.prefetched.delete(job);
+      return job;
+    }
+    return null;
+  }
+}

@@ -1,0 +1,89 @@
+/** What of smtp-server is used beyond its documentation: a new version of it must still have this. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { SMTPServer } from 'smtp-server';
+import {
+  cutConnection,
+  endConnection,
+  findConnection,
+  keepEnhancedCodes,
+  type SmtpConnection,
+} from '../../src/inbound/smtp-connection.ts';
+
+describe('inbound/smtp-connection', () => {
+  let server: SMTPServer;
+  let client: net.Socket;
+  let replies: { code: number; isCoded: boolean }[];
+
+  /** A client that has said EHLO, and its connection. */
+  async function greeted(): Promise<SmtpConnection> {
+    replies = [];
+    const met = new Promise<SmtpConnection>((resolve) => {
+      server = new SMTPServer({
+        logger: false,
+        authOptional: true,
+        disableReverseLookup: true,
+        hideENHANCEDSTATUSCODES: false,
+        onConnect(session, callback) {
+          const connection = findConnection(server, session.id) ?? assert.fail('no connection');
+          keepEnhancedCodes(connection, (code, { isCoded }) => void replies.push({ code, isCoded }));
+          resolve(connection);
+          callback();
+        },
+        onMailFrom(_address, _session, callback) {
+          callback(Object.assign(new Error('4.7.1 come back later'), { responseCode: 450 }));
+        },
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    client = net.connect((server.server.address() as net.AddressInfo).port, '127.0.0.1').setEncoding('latin1');
+    const connection = await met;
+    await said(/^220 .*\r\n/);
+    client.write('EHLO a.test\r\n');
+    await said(/^250 .*\r\n/m);
+    return connection;
+  }
+
+  async function said(pattern: RegExp): Promise<string> {
+    let text = '';
+    while (!pattern.test(text)) text += String((await once(client, 'data'))[0]);
+    return text;
+  }
+
+  afterEach(async () => {
+    client.destroy();
+    await new Promise<void>((resolve) => {
+      server.close(resolve);
+    });
+  });
+
+  it('adds an enhanced code to the replies of smtp-server only', async () => {
+    await greeted();
+    client.write('MAIL FROM:<a@a.test>\r\n');
+    assert.match(await said(/\r\n/), /^450 4\.7\.1 come back later\r\n/);
+    client.write('NOOP\r\n');
+    assert.match(await said(/\r\n/), /^250 2\.\d\.\d /);
+    assert.deepEqual(replies.slice(-2), [
+      { code: 450, isCoded: true },
+      { code: 250, isCoded: false },
+    ]);
+  });
+
+  it('ends a connection with a last reply', async () => {
+    const connection = await greeted();
+    endConnection(connection, 421, '4.3.2 stopping');
+    assert.match(await said(/\r\n/), /^421 4\.3\.2 stopping\r\n/);
+    await once(client, 'end');
+    assert.equal(findConnection(server, connection.id), undefined);
+  });
+
+  it('frees the socket of a client that does not close its side', async () => {
+    const connection = await greeted();
+    client.allowHalfOpen = true;
+    const freed = once(connection._socket, 'close');
+    cutConnection(connection, 421, '4.4.2 too slow');
+    assert.match(await said(/\r\n/), /^421 4\.4\.2 too slow\r\n/);
+    await freed;
+  });
+});
