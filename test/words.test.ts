@@ -22,6 +22,7 @@ const held: readonly string[] = [
   'docs/comparison.md',
   'docs/dashboard.md',
   'docs/deliverability.md',
+  'docs/delivery.md',
   'docs/dns.md',
   'docs/glossary.md',
   'docs/install.md',
@@ -34,6 +35,13 @@ const held: readonly string[] = [
   'docs/samples.md',
   'docs/templates.md',
   'docs/troubleshooting.md',
+  'src/app',
+  'src/app.ts',
+  'src/main.ts',
+  'src/mta',
+  'src/scheduling/lane-queue.ts',
+  'src/scheduling/lanes.ts',
+  'src/version.ts',
 ];
 
 interface Pattern {

@@ -10,6 +10,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
+import { dayOf } from '../base/time.ts';
 
 /** The most mails per day and month; null means no limit. */
 export interface QuotaLimits {
@@ -104,7 +105,6 @@ function exceeded(span: 'day' | 'month', limit: number, used: number, waitMs: nu
   return new Problem('quota_exceeded', words, { retryAfter: Math.ceil(waitMs / 1000) });
 }
 
-const dayOf = (now: number): string => new Date(now).toISOString().slice(0, 10);
 const sameMonth = (a: string, b: string): boolean => a.slice(0, 7) === b.slice(0, 7);
 
 function endOfDay(now: number): number {

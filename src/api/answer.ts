@@ -1,6 +1,6 @@
 /**
- * An answer is a value until the last moment: the idempotency record, the audit line and compression look at it before it
- * becomes bytes. What every answer carries is added here, for the router above and the bare socket below alike.
+ * An answer is a value until it is written: the idempotency record, the audit line and compression read it first. The headers
+ * of every answer are added here, for requests with a route and for those that Node could not parse (client-errors.ts).
  */
 import type { Readable } from 'node:stream';
 import type { Problem, ProblemCode } from '../base/problem.ts';
@@ -9,7 +9,7 @@ import type { Rate } from '../scheduling/rate-windows.ts';
 
 export interface Answer {
   status: number;
-  /** Headers of this answer alone; those that every answer has come on top. */
+  /** Headers of this answer, without those that every answer has. */
   headers: Readonly<Record<string, string>>;
   /** An empty string is no body. */
   body: string | Buffer | Readable;
@@ -17,12 +17,12 @@ export interface Answer {
   code: ProblemCode | null;
 }
 
-/** In the books of a read whose client had hung up before its turn came. Nobody is answered with it. */
+/** Status in the log for a read whose client had disconnected before it began; it is never sent. */
 export const CLIENT_GONE = 499;
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** The error envelope: one member `error` with exactly four members. */
+/** Returns the error envelope: one member `error` with exactly four members. */
 export function problemAnswer(problem: Problem, requestId: string): Answer & { body: string } {
   const { code, message, field, retryAfter, status } = problem;
   return {
@@ -38,12 +38,12 @@ export function problemAnswer(problem: Problem, requestId: string): Answer & { b
   };
 }
 
-/** RFC 6750 section 3: who sent no key at all is told no error. */
+/** A request without a key gets a challenge without an error code (RFC 6750 section 3). */
 function challenge(code: ProblemCode): string {
   return code === 'missing_api_key' ? 'Bearer realm="api"' : 'Bearer realm="api", error="invalid_token"';
 }
 
-/** What the headers common to all answers are made from. */
+/** The values of the headers that every answer has. */
 export interface Common {
   requestId: string;
   rate: Rate;
@@ -51,7 +51,7 @@ export interface Common {
   at: number;
 }
 
-/** All headers as a flat list of names and values, which is what `writeHead` takes fastest. */
+/** Returns all headers as a flat list of names and values, the form that `writeHead` takes fastest. */
 export function headerList(common: Common, answer: Answer, extra: readonly string[]): string[] {
   const { rate } = common;
   const window = String(Math.max(0, rate.reset - Math.floor(common.at / 1000)));
@@ -77,7 +77,7 @@ export function headerList(common: Common, answer: Answer, extra: readonly strin
   return list;
 }
 
-/** What an endpoint on its way out says on every answer (RFC 9745, RFC 8594; Warning as in RFC 7234 section 5.5). */
+/** Returns the headers of a deprecated endpoint (RFC 9745, RFC 8594; Warning as in RFC 7234 section 5.5). */
 export function deprecationHeaders(deprecated: Deprecation): string[] {
   const { since, sunset, successor, notice } = deprecated;
   const end = new Date(sunset).toUTCString();

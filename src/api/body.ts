@@ -1,4 +1,4 @@
-/** Reading a request's body: limited in size, pace and time, unpacked where it comes as gzip, and drained where it is refused. */
+/** Reads the body of a request, with limits of size, pace and time; unpacks gzip; drains a refused body. */
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
@@ -18,7 +18,7 @@ export interface BodyLimits {
   heldBytes: number;
   /** How long a body may fall behind `leastPace`, in milliseconds; also its longest pause. */
   idleMs: number;
-  /** Bytes a second that a body has to come with. */
+  /** Least pace of a body, in bytes a second. */
   leastPace: number;
   /** Longest time for all of the body, in milliseconds; null where the time for the whole request is the limit. */
   wholeMs: number | null;
@@ -27,7 +27,7 @@ export interface BodyLimits {
 const KIB = 1024;
 const MIB = 1024 * 1024;
 
-/** What a stranger may send, who has shown neither a key nor a session: `/login`, `/setup/…`, `/t/u/…`. */
+/** Limits for forms without a key or a session: `/login`, `/setup/…`, `/t/u/…`. */
 export const strangerLimits = { bodyBytes: budgets.open_form_bytes.most, wholeMs: budgets.open_form_ms.most } as const;
 
 export const bodyLimits: BodyLimits = {
@@ -49,7 +49,7 @@ export function declaredLength(request: IncomingMessage): number {
   return Number(request.headers['content-length'] ?? 0);
 }
 
-/** The media type and encodings a JSON body may have; throws `unsupported_media_type`. */
+/** Checks that the body is JSON in UTF-8 and returns its encoding. Throws `unsupported_media_type`. */
 export function checkMediaType(request: IncomingMessage): 'gzip' | 'identity' {
   const [type = '', ...parameters] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
   if (type.trim() !== 'application/json') throw unsupported('The Content-Type must be application/json.');
@@ -74,7 +74,7 @@ const tooLarge = (most: number): Problem =>
     `The body may have at most ${most < MIB ? `${Math.floor(most / KIB)} KiB` : `${Math.floor(most / MIB)} MiB`}.`,
   );
 
-/** Told of each piece that is kept; it may throw to refuse it. */
+/** Is called for each piece that is kept; it may throw to refuse it. */
 type Keep = (bytes: number) => void;
 
 /** Reads the whole body. Throws `payload_too_large`, `invalid_json` (damaged gzip), `request_timeout`, and what `keep` throws. */
@@ -95,7 +95,7 @@ export async function readBody(
   }
 }
 
-/** The same for a form of a stranger. Throws `payload_too_large`, `request_timeout`, and what `keep` throws. */
+/** Reads a form that came without a key or a session. Throws `payload_too_large`, `request_timeout`, and what `keep` throws. */
 export async function readOpenForm(
   { clock, usedUp, limits }: { clock: Clock; usedUp?: UsedUp | undefined; limits: BodyLimits },
   request: IncomingMessage,
@@ -111,7 +111,7 @@ export async function readOpenForm(
   }
 }
 
-/** A small body comes with the head and lies there already: taking it costs a fifth of listening for it. */
+/** Returns whether the whole body came with the head: taking it then costs a fifth of listening for it. */
 function isWhole(request: IncomingMessage): boolean {
   return request.complete && request.readableLength > 0 && request.readableLength === declaredLength(request);
 }
@@ -119,12 +119,12 @@ function isWhole(request: IncomingMessage): boolean {
 function takeWhole(request: IncomingMessage, keep: Keep): Buffer {
   const bytes = request.read() as Buffer;
   keep(bytes.length);
-  // Nothing is left, but only a reader that asks is told so, and only then the next request on the connection is read.
+  // Ends the stream, which is empty now: only then does Node read the next request on the connection.
   request.resume();
   return bytes;
 }
 
-/** Collects a stream to its end; on a fault it is left paused, for the one who drains it. */
+/** Collects a stream to its end. After a fault the stream stays paused, to be drained. */
 function collect(
   source: Readable,
   limits: BodyLimits,
@@ -166,7 +166,7 @@ function collect(
 
 const cutOff = (): Problem => new Problem('invalid_request', 'The connection was closed before the body was complete.');
 
-/** A gzip bomb is stopped at the size limit: nothing beyond it is ever unpacked. */
+/** Unpacks gzip up to the size limit, so that a gzip bomb takes no more memory than any body. */
 async function unpack(
   request: IncomingMessage,
   limits: BodyLimits,
@@ -198,7 +198,7 @@ const damaged = (error: Error): Problem =>
 
 type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
 
-/** Rejects when the body is too slow, see `Patience`. Time in which this process was too busy to look is not counted. One timer a body. */
+/** Rejects when the body is too slow (`Patience`). Time in which this process was too busy to check is not counted. Uses one timer. */
 function watchPace(
   clock: Clock,
   request: IncomingMessage,
@@ -227,7 +227,7 @@ function watchPace(
   return { stalled, end: () => timer.cancel() };
 }
 
-/** Reads and forgets what is left of a refused body; resolves when it has ended, or when it is too large or too slow. */
+/** Reads and discards the rest of a refused body; resolves when it has ended, or closes the connection when it is too large or too slow. */
 export function drain(
   clock: Clock,
   request: IncomingMessage,

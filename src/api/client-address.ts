@@ -1,13 +1,13 @@
 /**
- * Whose request it is: the address of the connection, or, behind proxies that the operator trusts, the address they name.
- * An allow-list of addresses is only as good as this.
+ * The address of the client: that of the connection, or, behind proxies that the operator trusts, the one that they name.
+ * Allow-lists of addresses depend on it.
  */
 import type { BlockList } from 'node:net';
 import { isListed, plainAddress } from '../net/ip.ts';
 
 /**
- * The client's address in canonical form. `X-Forwarded-For` is read from its end, where our own proxies write, and only as
- * long as the writer is trusted: what a client puts in front of it is never believed.
+ * Returns the client's address in canonical form. `X-Forwarded-For` is read from its end, where trusted proxies write, and only
+ * as long as the writer is trusted, so that entries of the client itself never count.
  */
 export function clientAddress(
   remote: string | undefined,

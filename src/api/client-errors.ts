@@ -1,6 +1,6 @@
 /**
- * What Node would answer by itself, below the router: requests it cannot parse, heads that are too large or too slow,
- * CONNECT. They get the envelope and the headers of every other answer, written by hand to the bare socket.
+ * Answers requests that never reach the router: those that Node cannot parse, heads that are too large or too slow,
+ * CONNECT. They get the envelope and the headers of every other answer, written directly to the socket.
  */
 import { STATUS_CODES } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
@@ -21,7 +21,7 @@ interface Deps {
   count(remoteAddress: string | undefined): Rate;
 }
 
-/** The newest response on each connection: tells whether bytes of another answer are under way on it. */
+/** The newest response on each connection, to know whether another answer is being written on it. */
 type Responses = WeakMap<Duplex, { req: IncomingMessage; res: ServerResponse }>;
 
 export function answerClientErrors(deps: Deps, server: Server): void {
@@ -39,13 +39,13 @@ export function answerClientErrors(deps: Deps, server: Server): void {
     if (problem === null || !socket.writable) socket.destroy();
     else answerInTurn(deps, newest, socket, problem);
   });
-  // Without a listener Node closes the connection without a word.
+  // Without a listener Node closes the connection without an answer.
   server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
     write(deps, socket, new Problem('invalid_request', 'This is no proxy: CONNECT means nothing here.'));
   });
 }
 
-/** Null where the peer has gone: there is nobody to answer. */
+/** Returns null where the peer has disconnected. */
 function problemOf(error: NodeJS.ErrnoException): Problem | null {
   switch (error.code) {
     case 'ECONNRESET':
@@ -56,7 +56,7 @@ function problemOf(error: NodeJS.ErrnoException): Problem | null {
     case 'HPE_HEADER_OVERFLOW':
       return new Problem('invalid_request', 'The headers have more than 16 KiB.');
     default:
-      // Whoever cannot agree with us on TLS cannot read an answer either.
+      // After a failed TLS handshake the peer cannot read an answer.
       if (/^ERR_(?:SSL|TLS)_/.test(error.code ?? '')) return null;
       return new Problem('invalid_request', 'This is not a well-formed HTTP/1.1 request.');
   }
@@ -95,7 +95,7 @@ function write(deps: Deps, socket: Duplex, problem: Problem): void {
   ]);
   const lines = [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`];
   for (let at = 0; at < headers.length; at += 2) lines.push(`${headers[at] ?? ''}: ${headers[at + 1] ?? ''}`);
-  // What the peer still sends is read and forgotten: closing over unread bytes would reset the connection and lose the answer.
+  // Further bytes of the peer are discarded: closing the socket with unread bytes would reset the connection and lose the answer.
   socket.removeAllListeners('data');
   socket.on('data', () => undefined);
   socket.on('error', () => socket.destroy());

@@ -1,9 +1,9 @@
-/** Compresses answers, off the loop and only where it pays. */
+/** Compresses answers outside of the event loop, where it pays and where the client takes it. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
-import type { Encoding } from './negotiate.ts';
+import type Koa from 'koa';
 
-/** Below this a compressed answer saves less than a packet and costs more than it saves. */
+/** Below this size a compressed answer saves less than a packet and costs more than it saves. */
 export const WORTH_BYTES = 1024;
 
 const gzipAsync = promisify(gzip);
@@ -13,6 +13,29 @@ const brotliOptions = {
   params: { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT },
 };
 
-export function compress(body: Buffer, encoding: Encoding): Promise<Buffer> {
-  return encoding === 'br' ? brotliAsync(body, brotliOptions) : gzipAsync(body);
+export interface Compressed {
+  encoding: 'br' | 'gzip';
+  bytes: Buffer;
+}
+
+/** Returns null where the client takes neither encoding; brotli goes first, since it is smaller at the same cost. */
+export async function compress(
+  ctx: Pick<Koa.Context, 'acceptsEncodings'>,
+  body: string | Buffer,
+): Promise<Compressed | null> {
+  if (ctx.acceptsEncodings('br') !== false) return { encoding: 'br', bytes: await brotliAsync(body, brotliOptions) };
+  if (ctx.acceptsEncodings('gzip') !== false) return { encoding: 'gzip', bytes: await gzipAsync(body) };
+  return null;
+}
+
+/** A layer that compresses text answers of the layers inside it. */
+export async function compressText(ctx: Koa.ParameterizedContext, next: Koa.Next): Promise<void> {
+  await next();
+  const { body } = ctx;
+  if (typeof body !== 'string' || body.length < WORTH_BYTES) return;
+  ctx.vary('Accept-Encoding');
+  const compressed = await compress(ctx, body);
+  if (compressed === null) return;
+  ctx.set('Content-Encoding', compressed.encoding);
+  ctx.body = compressed.bytes;
 }

@@ -24,7 +24,7 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
-import { preferred } from './negotiate.ts';
+import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { exampleOf, samples } from './record-samples.ts';
@@ -140,7 +140,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
-  const form = preferred(call.header('accept'), 'application/json', streams);
+  const form = preferredType(call.header('accept'), forms);
   if (form !== 'application/json' && query.before !== undefined) {
     throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
   }
@@ -155,7 +155,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
 }
 
 /** A stream is sent only to who asks for it by name. */
-const streams = ['text/event-stream', 'application/x-ndjson'] as const;
+const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
   const test = testFilter(caller, query.test);
@@ -193,14 +193,13 @@ async function page(reading: Reading): Promise<Reply> {
       ? await pageAfter(reading, limit)
       : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
   const next = deps.cursors.write(list, String(found.position));
-  const first = found.events[0];
   const path = `${PATH}${withoutCursors(call.search)}`;
   const body = {
     object: 'list',
     data: await mapInSlices(found.events, (event) => eventRecord(event, reading)),
     has_more: found.hasMore,
     next_cursor: next,
-    previous_cursor: first === undefined ? null : deps.cursors.write(list, String(first.sequence)),
+    previous_cursor: found.start === null ? null : deps.cursors.write(list, String(found.start)),
   };
   return {
     status: 200,
@@ -220,7 +219,7 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   try {
     for (let found = await follower.look(filter, after, limit); ; found = await follower.hear(filter, after, limit)) {
       const left = deadline - deps.clock.monotonic();
-      if (found.events.length > 0 || left <= 0 || follower.over()) return found;
+      if (found.events.length > 0 || found.hasMore || left <= 0 || follower.over()) return found;
       await follower.next(left);
     }
   } finally {

@@ -1,4 +1,4 @@
-/** One request and what the shell has learned about it so far; the middleware fills it in from top to bottom. */
+/** The state of one request; each middleware fills in its part. */
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
@@ -9,7 +9,7 @@ import type { IdempotencyUse } from './idempotency.ts';
 import type { Route } from './route.ts';
 import type { Rate } from '../scheduling/rate-windows.ts';
 
-/** What the Authorization header turned out to be. */
+/** The key of the Authorization header. */
 export type KeyUse =
   | { kind: 'none' }
   | { kind: 'unknown' }
@@ -23,10 +23,10 @@ export interface Exchange {
   readonly started: number;
   readonly method: string;
   readonly path: string;
-  /** What stands after the `?`, undecoded. */
+  /** The query string after the `?`, undecoded. */
   readonly search: string;
   readonly ip: string;
-  /** It came over TLS. */
+  /** Whether it came over TLS. */
   readonly isSecure: boolean;
   /** The value of a header by its lower-case name. */
   readonly header: (name: string) => string | undefined;
@@ -81,7 +81,7 @@ export function openExchange(
   };
 }
 
-/** The account whose good key came with the request; null for a stranger. */
+/** Returns the account whose valid key came with the request, or null. */
 export function ownerOf({ key }: Pick<Exchange, 'key'>): string | null {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller.accountId : null;
 }

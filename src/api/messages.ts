@@ -181,13 +181,11 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const mostEntries = deps.limits.bulkRecipients;
   const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
   const options = { accountId, now: call.now, mostEntries, dataFaults: faulty, monotonic, yieldToEventLoop };
-  const { body, refused, templates, sources } = await expandSend(deps, json, options);
+  const { body, refused, templates } = await expandSend(deps, json, options);
   const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;
-    const source = sources.get(index);
-    if (source !== undefined) one.renderedFrom = source;
   };
   if (draft.kind === 'single') name(-1, draft.draft);
   else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);
@@ -269,15 +267,13 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
       const { query, caller } = call;
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { messages, hasMore } = await listMessages(db.reader, filterOf(call.now, caller, query), {
+      const { messages, ...page } = await listMessages(db.reader, filterOf(call.now, caller, query), {
         newestFirst: query.sort !== 'created_at',
         ...wanted,
       });
       return pageReply(cursors, list, `${PATH}${withoutCursors(call.search)}`, wanted, {
+        ...page,
         data: messages.map(messageRecord),
-        hasMore,
-        first: messages[0]?.id ?? null,
-        last: messages.at(-1)?.id ?? null,
       });
     },
   );

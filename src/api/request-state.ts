@@ -1,4 +1,4 @@
-/** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
+/** The dependencies of the API's HTTP server, and the types of its middleware. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -25,7 +25,7 @@ export interface ApiSettings {
   publicUrl: string;
   /** Version of the product, for the OpenAPI document. */
   version: string;
-  /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
+  /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. */
   trustedProxies: readonly string[];
   /** PEM certificate and key: the API speaks HTTPS. */
   tls?: { cert: string; key: string };
@@ -48,34 +48,34 @@ export interface ApiDeps {
   clock: Clock;
   log: ApiLog;
   authenticate: Authenticate;
-  /** The caller of a key by its id, or null where there is no such key. */
+  /** Returns the caller of a key by its id, or null where there is no such key. */
   callerById(keyId: string): Promise<Caller | null>;
-  /** Hears of every use of a good key from an address it may be used from. */
+  /** Is called for every use of a valid key from an allowed address. */
   noteUse(keyId: string, ip: string, endpoint: string): void;
-  /** Rings when some key has been revoked or changed: what it holds open ends. */
+  /** Notifies that a key was revoked or changed, so that its open answers end. */
   keyChanges: Notifier;
-  /** Counts the requests of accounts, where others count with it: submission by SMTP. */
+  /** Counts the requests of accounts; shared with submission by SMTP. */
   accountWindows?: RateWindows;
-  /** The memory for bodies, where others read bodies as well: the dashboard. */
+  /** The memory for bodies; shared with the dashboard. */
   held?: HeldMemory;
-  /** Hears of each budget of strangers that is used up. */
+  /** Is called when a budget for strangers is used up. */
   usedUp?: UsedUp;
-  /** Connections of strangers, where others listen as well. */
+  /** Budgets for connections without a key or a session; shared with the dashboard's port. */
   newcomers?: Newcomers;
-  /** Requests a minute that a plan allows. */
+  /** Returns the requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;
   idempotency: IdempotencySettings;
-  /** Hears of every request that the router has answered. */
+  /** Is called for every request that was answered. */
   answered?(request: { operation: string | null; status: number; ms: number }): void;
-  /** Answers what is not of the API (true), such as the operator's metrics. */
+  /** Answers requests that are not for the API, such as the operator's metrics; returns whether it did. */
   beside?(request: IncomingMessage, response: ServerResponse): boolean;
-  /** Whether the service can do its work, with the single checks by name. */
+  /** Returns whether the service can work, with the single checks by name. */
   ready(): Promise<{ ok: boolean; checks: Readonly<Record<string, boolean>> }>;
   settings: ApiSettings;
 }
 
-/** Whether the service is stopping, and who wants to know. */
+/** Whether the service is stopping, and the listeners that are called when it does. */
 export interface Stop {
   begun: boolean;
   readonly listeners: Set<() => void>;

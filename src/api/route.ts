@@ -48,7 +48,7 @@ export interface Call<Params, Query, Body> {
   /** Size of the body in bytes, decompressed. */
   bodyBytes: number;
   caller: Caller;
-  /** What stands after the `?`, undecoded. */
+  /** The query string after the `?`, undecoded. */
   search: string;
   requestId: string;
   /** When the request came, milliseconds since the epoch. */

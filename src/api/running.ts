@@ -1,4 +1,4 @@
-/** Which connections have requests under way: what a stop waits for. */
+/** Tracks the connections with running requests, which a stop waits for. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
@@ -33,7 +33,7 @@ export class Running {
     });
   }
 
-  /** Closes every connection, also those that have not come to HTTP yet (a TLS handshake). */
+  /** Closes every connection, also those still in the TLS handshake. */
   cut(): void {
     for (const socket of this.open) socket.destroy();
   }
@@ -46,7 +46,7 @@ export class Running {
     });
   }
 
-  /** A response that waits behind another on its connection is never told that the connection has closed. */
+  /** Watches the socket: a response queued behind another one gets no `close` event of its connection. */
   private watch(socket: Socket): void {
     this.known.add(socket);
     socket.once('close', () => {

@@ -1,11 +1,11 @@
 /**
- * The API's outer shell: Koa with its middleware in the fixed order of the checks, the declared routes, and nothing else.
+ * The API's HTTP server: Koa with its middleware in the fixed order of the checks, and the declared routes.
  *
- *   respond      id and exchange; at the end the bytes
- *   audit        the audit line
- *   problem      what was thrown becomes the envelope
- *   (router)     which route is it
- *   identify     whose key is it; counts the request
+ *   respond      gives the request its id; at the end writes the answer
+ *   audit        writes the audit line
+ *   problem      turns an error into the envelope
+ *   (router)     finds the route
+ *   identify     looks the key up; counts the request
  *   admit        unreadable, stopping, 404, 405, 401, 403, 429, 410, 406
  *   body         415, 413, invalid JSON
  *   scope        403
@@ -50,13 +50,13 @@ export type { ApiDeps, ApiLog, ApiSettings } from './request-state.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
-  /** What it serves, for who asks it from inside. */
+  /** The routes, for callers in this process. */
   readonly routes: readonly Route[];
-  /** From now on these pages are served on the same port. */
+  /** Serves these pages on the same port from now on. */
   share(others: OtherPages): void;
-  /** Another certificate for connections from now on; nothing where the API speaks plain HTTP. */
+  /** Uses another certificate for new connections; does nothing where the API speaks plain HTTP. */
   setCertificate(tls: { cert: string; key: string }): void;
-  /** Takes no new requests, lets running ones end (up to `drainMs`), then closes everything. */
+  /** Refuses new requests, waits for running ones (up to `drainMs`), then closes everything. */
   close(): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ const HEAD_BYTES = 16 * 1024;
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
 
-/** Other pages on the same port: what is not theirs is the API's. */
+/** Other pages on the same port; all other requests are the API's. */
 export interface OtherPages {
   owns(request: http.IncomingMessage): boolean;
   handle(request: http.IncomingMessage, response: http.ServerResponse): void;
@@ -185,7 +185,7 @@ function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (reques
   };
 }
 
-/** RFC 9112 section 3.2.2: a server must take `GET http://host/path` too. What cannot be read becomes a path that cannot be either. */
+/** Returns the path of a target: a server must accept `GET http://host/path` too (RFC 9112 section 3.2.2). An invalid target becomes an invalid path. */
 function originForm(target: string): string {
   if (target.startsWith('/') || target === '*') return target;
   if (!URL.canParse(target)) return '/%';
@@ -200,7 +200,7 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
     headersTimeout: headMs,
     requestTimeout: settings.requestMs ?? 300_000,
     keepAliveTimeout: settings.keepAliveMs ?? 72_000,
-    // How often the two limits above are looked at: they are late by this much at most.
+    // Interval at which Node checks the two limits above, which may be late by it.
     connectionsCheckingInterval: Math.min(1_000, settings.headMs ?? 1_000),
     // Node's own answer to a missing Host has neither envelope nor headers; ours has.
     requireHostHeader: false,

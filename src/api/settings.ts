@@ -9,6 +9,7 @@ import type { Database } from '../storage/database.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
 import { route, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
+import { DAY_MS } from '../base/time.ts';
 
 /** A plan's limits, null meaning none. */
 export type PlanLimits = Config['plans'][string];
@@ -28,7 +29,6 @@ export interface SettingsRoutesDeps {
 }
 
 const PATH = '/v1/settings';
-const DAY_MS = 86_400_000;
 const MOST_DAYS = 36_500;
 
 const days = () => z.int().min(1).max(MOST_DAYS);

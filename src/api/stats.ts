@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { mapInSlices } from '../base/slices.ts';
-import { DAY_MS, providerNames, statTypes, type StatType } from '../events/stats.ts';
+import { providerNames, statTypes, type StatType } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
   MOST_KEYS,
@@ -17,13 +17,13 @@ import type { Database } from '../storage/database.ts';
 import { booleanParameter, timeParameter } from './query.ts';
 import { route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export interface StatsDeps {
   db: Pick<Database, 'reader'>;
 }
 
 const PATH = '/v1/stats';
-const HOUR_MS = 3_600_000;
 const MOST_DAYS = 400;
 /** A month of hours for each of a hundred keys would be an answer of 25 MB. */
 const MOST_DAYS_OF_HOURS_APART = 7;

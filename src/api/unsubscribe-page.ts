@@ -3,6 +3,7 @@
  * of the mail is only what its recipient knows already.
  */
 import { createHash } from 'node:crypto';
+import { escapeHtml } from '../base/html.ts';
 import type { Reply } from './route.ts';
 
 export interface PageSubject {
@@ -51,7 +52,7 @@ export const unknownLinkPage = (): Reply =>
   page(404, 'This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>');
 
 const mail = ({ email, fromDomain, streamName }: PageSubject): string =>
-  `Mail of the kind “${escaped(streamName)}” from <strong>${escaped(fromDomain)}</strong> to <strong>${escaped(email)}</strong>`;
+  `Mail of the kind “${escapeHtml(streamName)}” from <strong>${escapeHtml(fromDomain)}</strong> to <strong>${escapeHtml(email)}</strong>`;
 
 /** Sent to the page's own address. */
 const button = (action: string, label: string): string =>
@@ -64,12 +65,3 @@ function page(status: number, title: string, body: string): Reply {
     `<body><main><h1>${title}</h1>${body}</main></body></html>\n`;
   return { status, bytes: Buffer.from(html), type: 'text/html; charset=utf-8', headers: HEADERS };
 }
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');

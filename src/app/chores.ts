@@ -9,13 +9,11 @@ import { domainNotices } from '../housekeeping/domain-notices.ts';
 import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
 import { expiredIdempotency } from '../housekeeping/idempotency.ts';
-import { blockRules } from '../housekeeping/message-blocks.ts';
 import { oldAggregates } from '../housekeeping/old-aggregates.ts';
 import { oldSessions } from '../housekeeping/old-sessions.ts';
 import { oldStats } from '../housekeeping/old-stats.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { retiredKeys } from '../housekeeping/retired-keys.ts';
-import { sumsOfNumbers } from '../housekeeping/sums.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import { webhookLogRules } from '../housekeeping/webhook-log.ts';
 import { listingRule } from '../operator/listings.ts';
@@ -48,13 +46,11 @@ export function buildHousekeeping(
     listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
     whenTrusted(trust, oldStats({ db, clock })),
-    sumsOfNumbers({ db, clock }),
     whenTrusted(trust, oldAggregates({ db, clock })),
     oldSessions({ db, clock, keptMs: config.retention.audit, usedUp: context.usedUp }),
     ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
-    ...blockRules({ db, clock }),
     ...spaceRules({ db, clock }),
   ]);
 }

@@ -1,13 +1,13 @@
 /**
- * What strangers may cost. Everything that is kept, read or held in memory for somebody who has not signed in has a budget here:
+ * Limits on what strangers cost. Everything that is kept, read or held in memory for clients that have not signed in has a budget here:
  * this table is the only place where its size is written down, and docs/security.md shows it (`npm run docs`). Each time one is
- * used up, `posthorn_budget_used_up_total{budget="<name>"}` counts it and whoever asks gets an answer: never silence.
+ * used up, `posthorn_budget_used_up_total{budget="<name>"}` counts it and the client gets an answer: never silence.
  */
 
 export interface Budget {
-  /** Where strangers come in. */
+  /** The door strangers come through. */
   door: string;
-  /** What is counted. */
+  /** The unit that is counted. */
   bounds: string;
   /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
   per:
@@ -26,7 +26,7 @@ export interface Budget {
   unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'tries' | 'ms';
   /** The time that it is for; null: at any one time. */
   within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
-  /** What the other side hears, or what goes, when it is used up. */
+  /** The answer of the other side, or what is dropped, when it is used up. */
   answer: string;
   /** The test that shows it. */
   test: string;
@@ -139,7 +139,7 @@ export const budgets = {
   },
   unread_mails: {
     door: 'port 25',
-    bounds: 'mails that nobody has read yet',
+    bounds: 'mails that are not read yet',
     per: 'all',
     most: 5000,
     unit: 'mails',
@@ -149,7 +149,7 @@ export const budgets = {
   },
   unread_mails_network: {
     door: 'port 25',
-    bounds: 'mails that nobody has read yet',
+    bounds: 'mails that are not read yet',
     per: 'network',
     most: 500,
     unit: 'mails',
@@ -209,7 +209,7 @@ export const budgets = {
   },
   kept_of_mail: {
     door: 'port 25',
-    bounds: 'what is kept of a mail that is no bounce',
+    bounds: 'what is kept of a mail that is not a bounce',
     per: 'mail',
     most: 32 * KIB,
     unit: 'bytes',
@@ -381,7 +381,7 @@ export const budgets = {
 
 export type BudgetName = keyof typeof budgets;
 
-/** Is told each time a budget is used up. */
+/** Called each time a budget is used up. */
 export type UsedUp = (budget: BudgetName) => void;
 
 export const budgetNames = Object.keys(budgets) as BudgetName[];

@@ -1,7 +1,7 @@
 /**
  * From a zod schema and a value of the caller's to a checked value or one `Problem`.
  *
- * A request may have many faults and the answer names one, always the same one: first a member nobody knows (the
+ * A request may have many faults and the answer names one, always the same one: first an unknown member (the
  * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out
  * of its range or pattern; within each of these, in the order in which the schema declares the members.
  */
@@ -12,17 +12,17 @@ import type { ProblemCode } from './problem.ts';
 import { schemaAt, valueAt } from './schema-path.ts';
 import { nearest } from './spelling.ts';
 
-/** What a fault in a schema's value is called, where the general codes do not do. */
+/** The code of a fault in a schema's value, where the general codes do not fit. */
 export interface FaultNote {
   /** The code for a value out of the schema's range or pattern (not for a missing one or a wrong type). */
   code?: ProblemCode;
-  /** What is wrong, put behind the field's name: "must be a slug". */
+  /** The fault, written behind the field's name: "must be a slug". */
   says?: string;
   /** The member is declared but cannot be used yet: any fault in it ranks as that of an unknown member. */
   unavailable?: boolean;
   /** For an object: what to say of a member that is not known, by its name in lower case without `-` and `_`. */
   hints?: Readonly<Record<string, string>>;
-  /** What to do, said behind a wrong type. */
+  /** The cure, written behind the fault of a wrong type. */
   typeHint?: string;
 }
 
@@ -32,13 +32,13 @@ export const faults = z.registry<FaultNote>();
 export interface CheckOptions {
   /** The one code for every fault, where an endpoint has but one (`invalid_parameter` for query parameters). */
   code?: ProblemCode;
-  /** Where the value stands in the request, put before each field name: `recipients[3]`. */
+  /** The place of the value in the request, written before each field name: `recipients[3]`. */
   prefix?: string;
   /** The value is a query string's: a list in it is a parameter that was given more than once. */
   isQuery?: true;
 }
 
-/** The order in which faults are told; see the head of this file. */
+/** The order in which faults are reported; see the head of this file. */
 const RANK = { unknown: 0, shape: 1, value: 2 } as const;
 
 interface Fault {
@@ -190,7 +190,7 @@ function unknownMember(
   return { rank: RANK.unknown, path: [...path, key], code: 'unknown_field', says };
 }
 
-/** `h:X-Campaign` is told of as all that begin with `h:`. */
+/** `h:X-Campaign` is reported as all that begin with `h:`. */
 function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | null {
   const plain = clip(key).toLowerCase().replaceAll(/[-_ ]/g, '');
   const [prefix = '', ...rest] = plain.split(':');

@@ -1,5 +1,5 @@
 /**
- * Comma-separated values (RFC 4180): a line at a time, from text that comes in pieces. Where decimals have a comma, spreadsheets write
+ * Comma-separated values (RFC 4180): read line by line from text that comes in pieces. Where decimals have a comma, spreadsheets write
  * semicolons: the first of comma, semicolon and tab in the first line is what separates. Pure.
  */
 
@@ -109,5 +109,5 @@ function csvField(text: string): string {
   return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** What a field said before `csvLine` kept it from being a formula. */
+/** Takes back the apostrophe that `csvLine` puts before a formula. */
 export const unguarded = (field: string): string => (/^'[=+\-@\t\r]/.test(field) ? field.slice(1) : field);

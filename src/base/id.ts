@@ -93,7 +93,7 @@ export function isId(prefix: IdPrefix, text: string): boolean {
   return pattern.exec(text)?.[1] === prefix;
 }
 
-/** When an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for what is no id. */
+/** Returns the time an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for other text. */
 export function idTime(id: string): number | null {
   const text = pattern.exec(id)?.[2];
   if (text === undefined) return null;

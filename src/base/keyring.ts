@@ -1,6 +1,6 @@
 /**
  * The master keys of an installation and what is done with them: sealing the secrets that must be stored (DKIM private
- * keys, webhook secrets) and deriving the keys of our own tokens. They live in `<dataDir>/secret.key`, apart from the
+ * keys, webhook secrets) and deriving the keys of our own tokens. They live in `<dataDir>/secret.key`, separate from the
  * database, so that a copy of the database alone gives nothing away.
  *
  * The file has one key a line, `<key id> <32 bytes in base64url>`; `#` begins a comment. The last line seals, all lines
@@ -56,7 +56,7 @@ const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
  * Reads the key file, making it at the first start. Where there is a `database` already, its key was lost or left behind:
- * a new one would open nothing that is sealed there, and would seal beside it. Throws KeyFileError where it cannot be used.
+ * a new one would open nothing that is sealed there, and would seal under another key. Throws KeyFileError where the file cannot be used.
  */
 export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);
@@ -73,7 +73,7 @@ export function keyIdsOf(text: string, file: string): string[] {
   return [...parseKeys(text, file).masters.keys()].reverse();
 }
 
-/** The ids of the keys in the file, the current one first; null where there is no file. Makes none. Throws as `openKeyring`. */
+/** Returns the ids of the keys in the file, the current one first, or null where there is no file. Throws as `openKeyring`. */
 export function keyIdsIn(dataDir: string): readonly string[] | null {
   const file = path.join(dataDir, FILE_NAME);
   const text = readKeyFile(file);
@@ -88,7 +88,7 @@ interface KeyFile {
 function keyringOf({ masters, lostIds }: KeyFile): Keyring {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';
-  // Sealing has a key of its own, so that a derived key that leaks opens nothing.
+  // Sealing has a separate key, so that a derived key that leaks opens nothing.
   const sealKeys = new Map(keyIds.map((id) => [id, derive('posthorn:seal', id)]));
 
   function derive(purpose: string, keyId = currentId): Buffer {

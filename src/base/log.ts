@@ -10,7 +10,7 @@ import { prettyFactory } from 'pino-pretty';
 
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** What the rest of the program sees of the log. Fields first, then one short sentence that is the same each time. */
+/** The log as the rest of the program uses it: fields first, then one short sentence that is the same each time. */
 export interface Log {
   debug(fields: LogFields, message: string): void;
   info(fields: LogFields, message: string): void;
@@ -34,13 +34,13 @@ export interface LogOptions {
   format: 'json' | 'pretty';
   /** `hashed` writes no mail address of anybody, only which lines are about the same one. */
   addresses?: 'full' | 'hashed';
-  /** Where lines go instead of to standard output; each `write` is one line. */
+  /** Takes the lines in place of standard output; each `write` is one line. */
   stream?: DestinationStream;
 }
 
 /** Names that a secret goes by among a line's fields. Only at the top: paths with `*.` cost 20 us a line, these nothing. */
 const SECRETS = ['password', 'secret', 'token', 'authorization', 'apiKey', 'privateKey'];
-/** A reader of standard output that stands still must not fill our memory: beyond this, lines are dropped. */
+/** A reader of standard output that stops reading must not fill our memory: beyond this, lines are dropped. */
 const LARGEST_BACKLOG_BYTES = 16 * 2 ** 20;
 
 export function createLog({ level, format, addresses = 'full', stream }: LogOptions): RootLog {
@@ -64,14 +64,14 @@ export function createLog({ level, format, addresses = 'full', stream }: LogOpti
 
 const errorOf = stdSerializers.errWithCause;
 
-/** Local part and domain; what stands around an address in what mail hosts say is no part of it. Bounded, to stay linear. */
+/** Local part and domain, without the punctuation that mail hosts write around an address. Bounded, to stay linear. */
 const ADDRESS = /[^\s"'<>()[\]:;,\\@=]{1,64}@([a-z0-9\u0080-\uffff.-]{1,255})/gi;
 
 /** In the place of an address: the first 16 digits of its SHA-256, in lower case, so that one can be looked for; and its domain. */
 const hashed = (address: string, domain: string): string =>
   `#${createHash('sha256').update(address.toLowerCase()).digest('hex').slice(0, 16)}@${domain}`;
 
-/** The fields of a line. The command that is there to be pasted stays whole: its addresses are nobody's. */
+/** The fields of a line. The command that is there to be pasted stays whole: its addresses are examples. */
 function withoutAddresses({ send, ...fields }: Record<string, unknown>): Record<string, unknown> {
   const shown = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, hashedIn(value)]));
   return send === undefined ? shown : { ...shown, send };
@@ -85,7 +85,7 @@ function hashedIn(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, hashedIn(part)]));
 }
 
-/** Written at once: whoever watches a terminal wants to see the line before the crash. */
+/** Writes synchronously, so that a terminal shows the last line before a crash. */
 function forPeople(stream: DestinationStream | undefined): DestinationStream {
   const target = stream ?? standardOutput(true);
   const readable = prettyFactory({
@@ -102,7 +102,7 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
 }
 
 /**
- * A log whose disk is full must not stop mail. What cannot be written is kept, up to a limit, and goes out with the line
+ * A log whose disk is full must not stop mail. Lines that cannot be written are kept, up to a limit, and go out with the line
  * after there is room again. Until then nothing is forced out: `flushSync` would try for ever, with everything standing still.
  */
 function standardOutput(sync: boolean): DestinationStream {

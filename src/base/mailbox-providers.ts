@@ -1,6 +1,6 @@
 /** The large mailbox providers, by the domains of the addresses that they give to everybody. */
 
-/** Large mailbox providers by the domain of the address. Mail hosted there under a domain of its own counts as `other`. */
+/** Large mailbox providers by the domain of the address. Mail hosted there under another domain counts as `other`. */
 const providers: Readonly<Record<string, readonly string[]>> = {
   google: ['gmail.com', 'googlemail.com'],
   microsoft: [
@@ -63,5 +63,5 @@ export function providerOf(address: string): string {
   return providerByDomain.get(address.slice(address.lastIndexOf('@') + 1)) ?? 'other';
 }
 
-/** Whether addresses of this domain belong to a mailbox provider's users. */
+/** Returns true where addresses of this domain belong to a mailbox provider's users. */
 export const isProviderDomain = (domain: string): boolean => providerByDomain.has(domain);

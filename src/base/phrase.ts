@@ -26,7 +26,7 @@ export interface PhraseIndex {
 
 type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };
 
-/** What stands behind it in a text is not read. */
+/** Characters of a text that are read. */
 const LONGEST_TEXT = 1000;
 /** Each gap multiplies the work on a hostile text by its length. */
 const MOST_GAPS = 2;
@@ -98,7 +98,7 @@ export function faultOfPhrase(phrase: string): string | null {
   return read.kind === 'bad' ? read.why : null;
 }
 
-/** What stands by itself between spaces: a group, a gap, or a word. */
+/** A token between spaces: a group, a gap, or a word. */
 const ELEMENT = /\([^()[\]]*\)(?!\S)|\[[^()[\]]*\](?!\S)|[^\s()[\]|]+(?!\S)/g;
 
 interface Element {
@@ -120,7 +120,7 @@ function readPhrase(phrase: string): Reading {
 }
 
 function faultOf(plain: string, elements: readonly Element[]): string | null {
-  if (plain.replace(ELEMENT, '').trim() !== '') return 'a bracket or bar that stands in no group, or next to a word';
+  if (plain.replace(ELEMENT, '').trim() !== '') return 'a bracket or bar outside of a group, or next to a word';
   if (elements.filter(({ isGap }) => isGap).length > MOST_GAPS) return `more than ${String(MOST_GAPS)} gaps`;
   const needed = elements.findIndex(({ optional }) => !optional);
   if (needed < 0) return 'no word that must be there';

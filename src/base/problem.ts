@@ -5,9 +5,9 @@
 
 interface CatalogueEntry {
   status: number;
-  /** What went wrong, for the documentation page of the code. */
+  /** The cause, for the documentation page of the code. */
   cause: string;
-  /** What to do about it. */
+  /** The cure. */
   cure: string;
   /** Seconds for `Retry-After` where the place that throws does not know better. */
   retryAfter?: number;

@@ -1,7 +1,7 @@
 /** Finds the part of a zod schema that a fault's path points at, with what its authors noted on it. */
 import { z } from 'zod';
 
-/** What stands at a path in a value, or undefined. */
+/** Returns the member of a value at a path, or undefined. */
 export function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   let here = value;
   for (const step of path) {
@@ -18,7 +18,7 @@ export interface Met<Note> {
   optional: boolean;
 }
 
-/** Follows a path into a schema; the value beside it tells which alternative of a union is meant. */
+/** Follows a path into a schema; the value shows which alternative of a union is meant. */
 export function schemaAt<Note extends object>(
   notes: z.core.$ZodRegistry<Note>,
   schema: z.core.$ZodType,

@@ -13,7 +13,7 @@ export function equalInConstantTime(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** What may be shown of an API key is its kind and public id; of any other bearer token, nothing. */
+/** Shows the kind and public id of an API key, and nothing of any other bearer token. */
 const apiKey = /\b(ak_(?:live|test)_[0-9A-Za-z]{1,8})[0-9A-Za-z_]*/g;
 const bearer = /\b(Bearer\s{1,8})(?!ak_)[^\s"',]+/gi;
 

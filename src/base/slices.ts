@@ -3,7 +3,7 @@
 /** Resolves when everything that was ready before has had its turn. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Entries that are no trouble at once: records of the API take 5 to 15 us to make and as long to write. */
+/** Entries that are handled in one turn of the loop: records of the API take 5 to 15 us to make and as long to write. */
 const SLICE = 100;
 
 export async function mapInSlices<From, To>(items: readonly From[], one: (item: From) => To): Promise<To[]> {
@@ -16,7 +16,7 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
   return made;
 }
 
-/** Whether writing it as JSON is worth slices. */
+/** Returns true where the record holds a list that is worth slices. */
 export const hasLongList = (record: object): boolean =>
   !Array.isArray(record) && Object.values(record).some((value) => Array.isArray(value) && value.length > SLICE);
 

@@ -1,6 +1,6 @@
 /** Guesses which name was meant by one that is mistyped: "did you mean `reply_to`?". */
 
-/** Nobody mistypes a name into one this long; it also bounds the work a caller can ask for. */
+/** Longest name that is compared, in characters. It bounds the work a caller can ask for. */
 const LONGEST_GUESSED = 40;
 
 /** The name among `known` that `given` was most likely meant to be, or null where none is near. */

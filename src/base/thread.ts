@@ -7,14 +7,14 @@ import type { WorkerOptions } from 'node:worker_threads';
 
 const fromSource = import.meta.url.endsWith('.ts');
 
-/** `entry` names the source file: `new URL('./json-worker.ts', import.meta.url)`; the built file beside it is found by itself. */
+/** `entry` names the source file: `new URL('./json-worker.ts', import.meta.url)`; the built file of the same name is found. */
 export function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'> = {}): Worker {
   if (!fromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);
   const load = `import('tsx/esm/api').then(({ register }) => { register(); return import(${JSON.stringify(entry.href)}); });`;
   return new Worker(load, { ...options, eval: true });
 }
 
-/** What a thread says of itself once its module is loaded: the time for its first job begins then (base/threads.ts). */
+/** The message of a thread whose module is loaded: the time for its first job begins then (base/threads.ts). */
 export const READY = 'ready';
 
 /** To be called at the end of a thread's module. */

@@ -1,6 +1,6 @@
 /**
- * Takes over a certificate that was renewed on disk: programs that renew certificates write the files and may tell nobody. The
- * files are read every minute, which costs less than being told of every change of a folder, and works on every file system.
+ * Takes over a certificate that was renewed on disk: programs that renew certificates write the files and may not signal us. The
+ * files are read every minute, which costs less than watching every change of a folder, and works on every file system.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -13,14 +13,14 @@ export interface CertificateWatch {
 export interface WatchDeps {
   clock: Clock;
   log: Log;
-  /** What is in force now, or null where no certificate is named. */
+  /** The certificate in force, or null where none is named. */
   files: () => { readonly certFile: string; readonly keyFile: string } | null;
   changed: (certificate: Certificate) => void;
 }
 
 const EVERY_MS = 60_000;
 
-/** Begins with what is in the files at this moment as known. A pair that cannot be used is told once and left until it changes. */
+/** Takes the present files as known. A pair that cannot be used is logged once and left until it changes. */
 export function watchCertificate({ clock, log, files, changed }: WatchDeps): CertificateWatch {
   let timer: Timer;
   let known = look();

@@ -6,7 +6,7 @@
  * machine or on another setting.
  */
 import path from 'node:path';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken,

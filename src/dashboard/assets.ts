@@ -1,6 +1,6 @@
 /**
- * Style sheets and scripts, ours and those of two packages: read once at start, named by their content, so that browsers may
- * keep them for a year, and compressed once, so that nobody waits for that.
+ * Style sheets and scripts, our own and htmx. They are read and compressed once, at start, and named by their content, so that browsers may
+ * keep them for a year.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -10,13 +10,13 @@ import { gzipSync } from 'node:zlib';
 
 export interface Asset {
   bytes: Buffer;
-  /** The same bytes compressed (gzip). */
+  /** The same bytes, compressed with gzip. */
   gzip: Buffer;
   type: string;
 }
 
 export interface Assets {
-  /** Address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
+  /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
   url(name: string): string;
   at(path: string): Asset | null;
 }
@@ -29,15 +29,13 @@ const own = (name: string): string => path.join(import.meta.dirname, 'public', n
 const files: readonly (readonly [name: string, file: () => string, type: string])[] = [
   ['style.css', () => own('style.css'), CSS],
   ['app.js', () => own('app.js'), JS],
-  ['charts.js', () => own('charts.js'), JS],
+  ['forms.js', () => own('forms.js'), JS],
   ['editor.js', () => own('editor.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
-  ['uplot.js', () => require.resolve('uplot/dist/uPlot.iife.min.js'), JS],
-  ['uplot.css', () => require.resolve('uplot/dist/uPlot.min.css'), CSS],
 ];
 
-/** Throws where one cannot be read. */
+/** Loads all of them. Throws where one cannot be read. */
 export function loadAssets(): Assets {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();

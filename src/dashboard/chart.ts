@@ -1,26 +1,29 @@
-/**
- * Charts: drawn here as SVG with their numbers as a table, so that they need no script, print well and can be read aloud;
- * where scripts run, public/charts.js draws the same numbers with a cursor and zoom. Pure.
- */
+/** Charts as SVG with their numbers as a table: they need no script, can be printed and can be read aloud. Pure. */
+import { escapeHtml } from '../base/html.ts';
 import { numberText, utcText } from './words.ts';
 
-/** What a chart shows. */
-export interface Plot {
-  /** Says what it shows, for who does not see it. */
-  about: string;
-  /** Bars stand on each other; lines stand for themselves. */
+export interface Chart {
+  /** A sentence for people who do not see the drawing. */
+  label: string;
+  /** Bars are stacked; lines are drawn over each other. */
   kind: 'bars' | 'lines';
-  /** What is counted or measured, as it stands above the chart: `Recipients`. */
-  counts: string;
-  /** What stands after a number: `ms`. */
+  /** Heading of the vertical axis: `Recipients`. */
+  yAxis: string;
+  /** Unit after each number: `ms`. */
   unit?: string;
-  /** How long a step is: days have no time of day. */
   step: 'minute' | 'hour' | 'day';
-  /** Begins of the steps, milliseconds since the epoch. */
+  /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
   series: readonly Series[];
-  /** Moments that may explain what is seen: upright lines. Those outside of the steps are left out. */
+  /** Moments that may explain the numbers, drawn as upright lines. Those outside of the steps are left out. */
   marks?: readonly Mark[];
+}
+
+export interface Series {
+  /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. */
+  name: string;
+  /** One value for each step; null where nothing was measured. */
+  values: readonly (number | null)[];
 }
 
 export interface Mark {
@@ -29,153 +32,141 @@ export interface Mark {
   text: string;
 }
 
-/** The chart with its table. Everything in it is escaped. */
-export function figure(plot: Plot): string {
-  const { about, counts, kind, unit = '', step, times, series } = plot;
-  const labels = times.map((at) => stepLabel(at, step));
-  const marks = (plot.marks ?? []).flatMap((mark) => markLine(plot, mark));
-  const drawing = kind === 'bars' ? barChart(labels, series, about, marks) : lineChart(labels, series, about);
-  const seconds = (plot.marks ?? []).map(({ at }) => at / 1000);
-  const data = JSON.stringify({ kind, unit, step, times: times.map((at) => at / 1000), series, marks: seconds });
-  const legend = series.map(({ name }) => `<span class="k-${name}">${name}</span>`).join('');
-  return `<figure class="plot" data-plot="${escaped(data)}" aria-label="${escaped(about)}"><figcaption>${escaped(counts)} per ${step}${step === 'day' ? '' : '<span class="in-utc">, times in UTC</span>'}</figcaption><div class="drawn">${drawing}<p class="legend">${legend}</p></div>${numbers(plot)}</figure>`;
+/** Returns the chart with its table as HTML. */
+export function chartHtml(chart: Chart): string {
+  const { label, yAxis, step, series } = chart;
+  const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
+  const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? '' : ', times in UTC'}`;
+  const drawing = `<div class="drawn">${svg(chart)}<p class="legend">${legend}</p></div>`;
+  return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}</figcaption>${drawing}${table(chart)}</figure>`;
 }
 
-const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
-
-/** In the column of its step, where within it happened. */
-function markLine({ times, step }: Plot, { at, text }: Mark): string[] {
-  const place = times.findLastIndex((begin) => begin <= at);
-  const begin = times[place];
-  if (begin === undefined || at >= begin + STEP_MS[step]) return [];
-  const x = fixed(LEFT + ((place + (at - begin) / STEP_MS[step]) * (WIDTH - LEFT)) / times.length);
-  const title = escaped(`${utcText(at)} UTC: ${text}`);
-  return [
-    `<g><title>${title}</title><line class="mark" x1="${x}" x2="${x}" y1="${String(TOP)}" y2="${String(HEIGHT - BOTTOM)}"/></g>`,
-  ];
-}
-
-/** The last steps come first: that is what one looks for. */
-function numbers({ step, times, series, unit = '' }: Plot): string {
+/** Returns the numbers as a table, the newest step first. */
+function table({ step, times, series, unit = '' }: Chart): string {
   const rows = times.map((at, place) => {
-    const cells = series.map(
-      ({ values }) => `<td class="n">${values[place] == null ? '–' : numberText(values[place])}`,
-    );
-    const text = step === 'day' ? utcText(at).slice(0, 10) : utcText(at).slice(0, 16);
-    return `<tr><td>${text}${cells.join('')}</tr>`;
+    const cells = series.map(({ values }) => `<td class="n">${valueText(values[place])}`);
+    return `<tr><td>${utcText(at).slice(0, step === 'day' ? 10 : 16)}${cells.join('')}</tr>`;
   });
   const head = series.map(({ name }) => `<th class="n">${name}${unit === '' ? '' : ` (${unit})`}`).join('');
   return `<details><summary>As a table</summary><div class="scroll"><table><thead><tr><th>Time (UTC)${head}</tr></thead><tbody>${rows.reverse().join('')}</tbody></table></div></details>`;
 }
 
-const stepLabel = (at: number, step: Plot['step']): string =>
-  step === 'day' ? utcText(at).slice(5, 10) : utcText(at).slice(11, 16);
+const valueText = (value: number | null | undefined): string => (value == null ? '–' : numberText(value));
 
-export interface Series {
-  /** Shown in titles; also its colour, by the class `c-<name>`. */
-  name: string;
-  /** Null where nothing was measured. */
-  values: readonly (number | null)[];
-}
-
+/** Size of the drawing and its margins, in units of the SVG. The labels are outside of the margins. */
 const WIDTH = 720;
-const HEIGHT = 150;
-const LEFT = 44;
-const BOTTOM = 18;
-const TOP = 8;
+const HEIGHT = 180;
+const LEFT = 60;
+const BOTTOM = 30;
+const TOP = 16;
+const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
 
-/** Stacked bars over time. `labels` has one text a bar; a few of them stand below. */
-export function barChart(
-  labels: readonly string[],
-  series: readonly Series[],
-  about: string,
-  above: readonly string[] = [],
-): string {
-  const sums = labels.map((_, at) => series.reduce((sum, { values }) => sum + (values[at] ?? 0), 0));
-  const top = niceTop(Math.max(1, ...sums));
-  const width = (WIDTH - LEFT) / Math.max(1, labels.length);
-  const scale = (HEIGHT - TOP - BOTTOM) / top;
-  const bars = labels.map((label, at) => stack(series, at, { label, x: LEFT + at * width, width, scale }));
-  return svg(about, [...grid(top), ...bars, ...above, ...axis(labels, width)]);
+/** The scales of one drawing. */
+interface Scales {
+  /** Number at the top of the vertical axis. */
+  top: number;
+  /** Left edge of a step's column. */
+  x: (place: number) => number;
+  y: (value: number) => number;
+  columnWidth: number;
 }
 
-/** A line a series; where nothing was measured it is broken. */
-export function lineChart(labels: readonly string[], series: readonly Series[], about: string): string {
-  const top = niceTop(Math.max(1, ...series.flatMap(({ values }) => values.map((value) => value ?? 0))));
-  const width = (WIDTH - LEFT) / Math.max(1, labels.length - 1);
-  const scale = (HEIGHT - TOP - BOTTOM) / top;
-  const lines = series.map(({ name, values }) => {
-    let pen = 'M';
-    const path = values.flatMap((value, at) => {
-      if (value === null) {
-        pen = 'M';
-        return [];
-      }
-      const point = `${pen}${fixed(LEFT + at * width)} ${fixed(HEIGHT - BOTTOM - value * scale)}`;
-      pen = 'L';
-      return [point];
-    });
-    return `<path class="line s-${name}" d="${path.join('')}"/>`;
+function scalesOf({ kind, times, series }: Chart): Scales {
+  const highest = times.map((_, place) => {
+    const values = series.map(({ values: own }) => own[place] ?? 0);
+    return kind === 'bars' ? values.reduce((sum, value) => sum + value, 0) : Math.max(0, ...values);
   });
-  return svg(about, [...grid(top), ...lines, ...axis(labels, width)]);
+  const top = roundUp(Math.max(1, ...highest));
+  const columnWidth = (WIDTH - LEFT) / Math.max(1, times.length);
+  return {
+    top,
+    columnWidth,
+    x: (place) => LEFT + place * columnWidth,
+    y: (value) => HEIGHT - BOTTOM - (value * (HEIGHT - TOP - BOTTOM)) / top,
+  };
 }
 
-function stack(
-  series: readonly Series[],
-  at: number,
-  { label, x, width, scale }: { label: string; x: number; width: number; scale: number },
-): string {
-  let y = HEIGHT - BOTTOM;
-  const said = series
-    .filter(({ values }) => (values[at] ?? 0) > 0)
-    .map(({ name, values }) => `${name} ${numberText(values[at] ?? 0)}`);
-  const parts = series.map(({ name, values }) => {
-    const height = (values[at] ?? 0) * scale;
-    if (height === 0) return '';
-    y -= height;
-    return `<rect class="c-${name}" x="${fixed(x + 0.5)}" y="${fixed(y)}" width="${fixed(Math.max(1, width - 1))}" height="${fixed(height)}"/>`;
-  });
-  const title = `${label}: ${said.length === 0 ? 'nothing' : said.join(', ')}`;
-  // The whole column answers to the pointer, so that a small bar is no harder to read than a tall one.
-  const column = `<rect class="column" x="${fixed(x)}" y="${String(TOP)}" width="${fixed(width)}" height="${String(HEIGHT - TOP - BOTTOM)}"/>`;
-  return `<g><title>${escaped(title)}</title>${column}${parts.join('')}</g>`;
+function svg(chart: Chart): string {
+  const scales = scalesOf(chart);
+  const drawn = chart.kind === 'bars' ? bars(chart, scales) : lines(chart, scales);
+  const parts = [...grid(scales), ...drawn, ...columns(chart, scales), ...marks(chart, scales), ...axis(chart, scales)];
+  return `<svg class="chart" viewBox="0 0 ${String(WIDTH)} ${String(HEIGHT)}" role="img" aria-label="${escapeHtml(chart.label)}">${parts.join('')}</svg>`;
 }
 
-/** A number with one digit that is not zero, or five in that place: 1, 2, 5, 10, 20, 50, ... */
-export function niceTop(most: number): number {
+/** Returns the smallest number of 1, 2, 5, 10, 20, 50, … that is not below `most`. */
+export function roundUp(most: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, most)));
   return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= most) ?? 10 * power;
 }
 
-function grid(top: number): string[] {
-  return [0, 0.5, 1].flatMap((part) => {
-    const value = top * part;
-    if (!Number.isInteger(value)) return [];
-    const y = HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM);
+function bars({ times, series }: Chart, { x, y, columnWidth }: Scales): string[] {
+  return times.flatMap((_, place) => {
+    let below = 0;
+    return series.flatMap(({ name, values }) => {
+      const value = values[place] ?? 0;
+      if (value === 0) return [];
+      const [from, to] = [y(below), y((below += value))];
+      return `<rect class="bar c-${name}" x="${fixed(x(place) + 0.5)}" y="${fixed(to)}" width="${fixed(Math.max(1, columnWidth - 1))}" height="${fixed(from - to)}"/>`;
+    });
+  });
+}
+
+/** Draws a line for each series, with a gap where nothing was measured. */
+function lines({ series }: Chart, { x, y, columnWidth }: Scales): string[] {
+  return series.map(({ name, values }) => {
+    const points = values.map((value, place) => {
+      if (value === null) return '';
+      const command = (values[place - 1] ?? null) === null ? 'M' : 'L';
+      return `${command}${fixed(x(place) + columnWidth / 2)} ${fixed(y(value))}`;
+    });
+    return `<path class="line c-${name}" d="${points.join('')}"/>`;
+  });
+}
+
+/** The whole column of a step shows its numbers to the pointer, so that a small bar is as easy to hit as a tall one. */
+function columns({ step, times, series, unit = '' }: Chart, { x, columnWidth }: Scales): string[] {
+  return times.map((at, place) => {
+    const numbers = series.map(({ name, values }) => `${name} ${valueText(values[place])}${unit && ` ${unit}`}`);
+    const title = escapeHtml(`${stepText(at, step)}: ${numbers.join(', ')}`);
+    return `<rect class="column" x="${fixed(x(place))}" y="${String(TOP)}" width="${fixed(columnWidth)}" height="${String(HEIGHT - TOP - BOTTOM)}"><title>${title}</title></rect>`;
+  });
+}
+
+/** Draws each moment in the column of its step, at its place within the step. */
+function marks({ times, step, marks: moments = [] }: Chart, { x }: Scales): string[] {
+  return moments.flatMap(({ at, text }) => {
+    const place = times.findLastIndex((begin) => begin <= at);
+    const begin = times[place];
+    if (begin === undefined || at >= begin + STEP_MS[step]) return [];
+    const left = fixed(x(place + (at - begin) / STEP_MS[step]));
+    const title = escapeHtml(`${utcText(at)} UTC: ${text}`);
+    return `<g><title>${title}</title><line class="mark" x1="${left}" x2="${left}" y1="${String(TOP)}" y2="${String(HEIGHT - BOTTOM)}"/></g>`;
+  });
+}
+
+function grid({ top, y }: Scales): string[] {
+  return [0, top / 2, top].filter(Number.isInteger).flatMap((value) => {
+    const height = y(value);
     return [
-      `<line class="grid" x1="${String(LEFT)}" x2="${String(WIDTH)}" y1="${fixed(y)}" y2="${fixed(y)}"/>`,
-      `<text x="${String(LEFT - 6)}" y="${fixed(y + 4)}" text-anchor="end">${compact(value)}</text>`,
+      `<line class="grid" x1="${String(LEFT)}" x2="${String(WIDTH)}" y1="${fixed(height)}" y2="${fixed(height)}"/>`,
+      `<text x="${String(LEFT - 6)}" y="${fixed(height + 4)}" text-anchor="end">${compact(value)}</text>`,
     ];
   });
 }
 
-function axis(labels: readonly string[], width: number): string[] {
-  const every = Math.max(1, Math.ceil(labels.length / 8));
-  return labels.flatMap((label, at) =>
-    at % every === 0
-      ? [`<text x="${fixed(LEFT + at * width)}" y="${String(HEIGHT - 4)}">${escaped(label)}</text>`]
-      : [],
-  );
+const MOST_LABELS = 8;
+
+function axis({ step, times }: Chart, { x }: Scales): string[] {
+  const every = Math.max(1, Math.ceil(times.length / MOST_LABELS));
+  return times
+    .map((at, place) => `<text x="${fixed(x(place))}" y="${String(HEIGHT - 8)}">${stepText(at, step)}</text>`)
+    .filter((_, place) => place % every === 0);
 }
 
-function svg(about: string, parts: readonly string[]): string {
-  return `<svg class="chart" viewBox="0 0 ${String(WIDTH)} ${String(HEIGHT)}" role="img" aria-label="${escaped(about)}">${parts.join('')}</svg>`;
-}
+const stepText = (at: number, step: Chart['step']): string =>
+  step === 'day' ? utcText(at).slice(5, 10) : utcText(at).slice(11, 16);
 
 const fixed = (n: number): string => n.toFixed(1);
 
 const compact = (n: number): string =>
   n >= 1_000_000 ? `${String(n / 1_000_000)}M` : n >= 1000 ? `${String(n / 1000)}k` : String(n);
-
-const escaped = (text: string): string =>
-  text.replaceAll(/[&<>"']/g, (character) => `&#${String(character.charCodeAt(0))};`);

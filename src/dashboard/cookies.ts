@@ -1,41 +1,22 @@
-/** The cookies of the dashboard (RFC 6265): read from a request, written for an answer. Pure. */
+/** The cookies of the dashboard, by Koa's own `ctx.cookies`: one set of names and attributes for all of them. */
+import type { Context } from './context.ts';
 
-/** What each is called in the browser. Behind TLS `__Host-` binds them to this very host. */
-export const cookieNames = {
-  session: 'posthorn_session',
-  guest: 'posthorn_guest',
-  theme: 'posthorn_theme',
-  device: 'posthorn_device',
-  say: 'posthorn_say',
-} as const;
-export type CookieName = keyof typeof cookieNames;
+export type CookieName = 'session' | 'guest' | 'theme' | 'device' | 'say';
 
-const YEAR_S = 365 * 86_400;
-const LONGEST_HEADER = 8192;
+/** The theme and the known device are kept for a year; the other cookies end with the browser. */
+const YEAR_MS = 365 * 86_400_000;
+const lasting: ReadonlySet<CookieName> = new Set(['theme', 'device']);
 
-const nameOf = (name: CookieName, secure: boolean): string => (secure ? '__Host-' : '') + cookieNames[name];
+/** Behind TLS the prefix `__Host-` binds a cookie to this very host (RFC 6265bis section 4.1.3.2). */
+const nameInBrowser = (ctx: Context, name: CookieName): string =>
+  `${ctx.state.isSecure ? '__Host-' : ''}posthorn_${name}`;
 
-/** The value of one of ours, '' where there is none. */
-export function readCookie(header: string | undefined, name: CookieName, secure: boolean): string {
-  if (header === undefined || header.length > LONGEST_HEADER) return '';
-  const wanted = `${nameOf(name, secure)}=`;
-  const pair = header.split(';').find((one) => one.trimStart().startsWith(wanted));
-  return pair === undefined ? '' : decoded(pair.trim().slice(wanted.length));
-}
+/** Returns the value, '' where there is none. */
+export const readCookie = (ctx: Context, name: CookieName): string => ctx.cookies.get(nameInBrowser(ctx, name)) ?? '';
 
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return '';
-  }
-}
-
-/** A `Set-Cookie` value; null takes the cookie away. Session and guest end with the browser, the theme and the known device stay. */
-export function writeCookie(name: CookieName, value: string | null, secure: boolean): string {
-  const parts = [`${nameOf(name, secure)}=${encodeURIComponent(value ?? '')}`, 'Path=/', 'HttpOnly', 'SameSite=Lax'];
-  if (secure) parts.push('Secure');
-  if (value === null) parts.push('Max-Age=0');
-  else if (name === 'theme' || name === 'device') parts.push(`Max-Age=${String(YEAR_S)}`);
-  return parts.join('; ');
+/** Sets a cookie for `/` that scripts cannot read, behind TLS with `Secure`; null deletes it. */
+export function setCookie(ctx: Context, name: CookieName, value: string | null): void {
+  ctx.cookies.secure = ctx.state.isSecure;
+  const maxAge = lasting.has(name) && value !== null ? YEAR_MS : undefined;
+  ctx.cookies.set(nameInBrowser(ctx, name), value, { sameSite: 'lax', httpOnly: true, overwrite: true, maxAge });
 }

@@ -1,24 +1,26 @@
 /**
  * The dashboard: Koa with its layers in order, the pages, and nothing else.
  *
- *   answer       headers of every answer; what was thrown becomes a page
- *   assets       style sheet and script
- *   (router)     which page is it
- *   visitor      whose session is it; where there is none, to the sign-in
- *   form         the body, and whether the form is ours (form-reading.ts)
- *   show         the page's handler (given visit.ts), and its view as HTML (showing.ts)
+ *   compressText gzip and brotli
+ *   answer       headers of every answer; an error becomes a page
+ *   assets       style sheets and scripts
+ *   (router)     finds the page
+ *   visitor      looks the session up; where there is none, redirects to the sign-in
+ *   form         reads the form and checks its token (form-reading.ts)
+ *   show         calls the page's handler with a visit (visit.ts), and renders its view (render.ts)
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import Koa from 'koa';
 import { Router } from '@koa/router';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { addressList } from '../net/ip.ts';
+import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
 import { findSession } from '../members/session-store.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { readForm, signInAgain, signInFirst } from './form-reading.ts';
+import { readForm, signInFirst } from './form-reading.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
@@ -29,25 +31,25 @@ import { guestOf, visitOf } from './visit.ts';
 
 export interface Dashboard {
   /**
-   * Whether a request is for us; what is not is the API's. A path that nobody has is ours where a person asks for it, who is
-   * better told so by a page than by JSON.
+   * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
+   * for HTML: a person is better served by a page than by JSON.
    */
   owns(request: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean;
   handle(request: IncomingMessage, response: ServerResponse): void;
-  /** Ends what goes on by itself, such as live tails. */
+  /** Ends answers that stay open, such as live tails. */
   stop(): void;
 }
 
-/** Nothing runs, loads or is framed but what we serve ourselves. */
+/** Allows scripts, styles, images and frames from this server only. */
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/** Throws where a view or an asset cannot be read. */
+/** Creates the dashboard. Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps): Dashboard {
   const pages = pagesOf(deps);
-  const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
-  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstOf(path))]);
-  const house: DashboardContext = {
+  const firsts = new Set(['assets', ...pages.map(({ path }) => firstSegment(path))]);
+  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstSegment(path))]);
+  const dashboard: DashboardContext = {
     deps,
     views: loadViews(),
     assets: loadAssets(),
@@ -61,34 +63,35 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
   });
-  app.use(answer(house));
-  app.use(assetLayer(house));
+  app.use(compressText);
+  app.use(answerLayer(dashboard));
+  app.use(assetLayer(dashboard));
   app.use(routerOf(pages).routes());
-  app.use(visitor(house));
-  app.use(form(house));
-  app.use(show(house));
+  app.use(visitorLayer(dashboard));
+  app.use(formLayer(dashboard));
+  app.use(showLayer(dashboard));
   const handle = app.callback();
   return {
     owns({ url = '/', method, headers }) {
-      const first = firstOf(url);
-      // `*` and `//v1/messages` have no first step either, but are not the front page.
+      const first = firstSegment(url);
+      // `*` and `//v1/messages` have no first segment either, but are not the front page.
       if (first === '') return /^\/(?:\?|$)/.test(url);
       if (firsts.has(first)) return true;
       return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
     },
     handle: (request, response) => void handle(request, response),
     stop() {
-      for (const end of [...house.endings]) end();
+      for (const end of [...dashboard.endings]) end();
       deps.history.stop();
     },
   };
 }
 
-const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
+const firstSegment = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 
-function answer(house: DashboardContext): Layer {
+function answerLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
-    const { deps, trusted } = house;
+    const { deps, trusted } = dashboard;
     Object.assign(ctx.state, {
       page: null,
       params: {},
@@ -108,14 +111,14 @@ function answer(house: DashboardContext): Layer {
     try {
       await next();
     } catch (error) {
-      showProblem(house, ctx, error);
+      showProblem(dashboard, ctx, error);
     } finally {
       ctx.state.held?.release();
     }
   };
 }
 
-/** A body that nobody read has to end, too: the connection serves the next request, or it is cut. */
+/** Drains a body that was not read: the connection then serves the next request, or is closed. */
 function drainLater({ clock }: DashboardDeps, { req, res, state }: Context): void {
   if (!hasBody(req)) return;
   res.once('finish', () => {
@@ -145,7 +148,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
   const router = new Router<State>({ sensitive: true, strict: true });
   for (const page of pages) {
     router.register(page.path, [page.method], async (ctx, next) => {
-      // `/keys/new` is also `/keys/:id`: what is declared first counts.
+      // `/keys/new` matches `/keys/:id` as well: the page declared first counts.
       if (ctx.state.page === null) Object.assign(ctx.state, { page, params: ctx.params });
       await next();
     });
@@ -153,54 +156,54 @@ function routerOf(pages: readonly Page[]): Router<State> {
   return router;
 }
 
-/** To pages of administrators others are told that they do not exist; to guests only what is no place of ours. */
-function visitor(house: DashboardContext): Layer {
+/** Looks the session up. A page of administrators answers 404 to other members; a guest is sent to the sign-in for every path of ours. */
+function visitorLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
-    state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
+    state.sessionToken = readCookie(ctx, 'session');
     state.session =
       state.sessionToken === ''
         ? null
-        : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
-    if (state.session?.row.stage === 'open') house.deps.newcomers.known(ctx.req);
-    else house.deps.newcomers.request(ctx.req, ctx.res);
+        : await findSession(dashboard.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
+    if (state.session?.row.stage === 'open') dashboard.deps.newcomers.known(ctx.req);
+    else dashboard.deps.newcomers.request(ctx.req, ctx.res);
     const { page } = state;
-    if (page === null) throw await nowhere(house, ctx);
+    if (page === null) throw await pageNotFound(dashboard, ctx);
     if (page.who !== 'anyone') {
-      if (state.session?.row.stage !== 'open') throw await signInAgain(house, ctx);
-      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await nowhere(house, ctx);
+      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
+      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await pageNotFound(dashboard, ctx);
     }
     await next();
   };
 }
 
-async function nowhere(house: DashboardContext, ctx: Context): Promise<Error> {
+async function pageNotFound(dashboard: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
   if (state.session?.row.stage === 'open') {
-    // With the menu around it.
+    // The problem is then shown with the menu around it.
     state.form = new URLSearchParams();
-    state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+    state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
     return noSuchPage();
   }
-  return house.firsts.has(firstOf(ctx.url)) ? signInFirst(ctx) : noSuchPage();
+  return dashboard.firsts.has(firstSegment(ctx.url)) ? signInFirst(ctx) : noSuchPage();
 }
 
-function form(house: DashboardContext): Layer {
+function formLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     ctx.state.form = new URLSearchParams();
     const { page } = ctx.state;
-    const isKnown = page?.knows === undefined || (await page.knows(guestOf(house, ctx)));
-    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(house, ctx);
+    const isKnown = page?.knows === undefined || (await page.knows(guestOf(dashboard, ctx)));
+    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(dashboard, ctx);
     await next();
   };
 }
 
-function show(house: DashboardContext): Layer {
+function showLayer(dashboard: DashboardContext): Layer {
   return async (ctx) => {
     const { page } = ctx.state;
     if (page === null) throw noSuchPage();
-    const guest = guestOf(house, ctx);
-    if (page.who !== 'anyone') ctx.state.visit = await visitOf(house, ctx, guest);
-    render(house, ctx, await page.run(ctx.state.visit ?? guest));
+    const guest = guestOf(dashboard, ctx);
+    if (page.who !== 'anyone') ctx.state.visit = await visitOf(dashboard, ctx, guest);
+    render(dashboard, ctx, await page.run(ctx.state.visit ?? guest));
   };
 }

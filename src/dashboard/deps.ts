@@ -1,4 +1,4 @@
-/** What the dashboard gets handed in. */
+/** The dependencies of the dashboard. */
 import type { Route } from '../api/route.ts';
 import type { HeldMemory } from '../api/held-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
@@ -20,15 +20,15 @@ export interface DashboardDeps {
   keyring: Keyring;
   passwords: Passwords;
   devices: KnownDevices;
-  /** The memory for bodies, which the API reads into as well. */
+  /** The memory for bodies, shared with the API. */
   held: HeldMemory;
-  /** Connections of strangers. */
+  /** Budgets for connections without a key or a session. */
   newcomers: Newcomers;
   usedUp: UsedUp;
-  /** The API's endpoints, which pages ask from inside. */
+  /** The API's endpoints, which pages call directly. */
   routes: readonly Route[];
   operator: OperatorDeps;
-  /** How the queue and the times of acceptance were in the last day; stopped with the dashboard. */
+  /** Queue depth and acceptance times of the last day; stopped with the dashboard. */
   history: History;
   config: Config;
   version: string;

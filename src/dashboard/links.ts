@@ -1,6 +1,6 @@
-/** Links that keep what the address says: filters, pages, chips. Pure. */
+/** Links that keep the filters of the current address. Pure. */
 
-/** The address with some parameters changed; null and '' take one away. Cursors go whenever something else changes. */
+/** Returns the address with some parameters changed; null and '' remove one. Cursors are always dropped. */
 export function linkTo(
   path: string,
   query: URLSearchParams,
@@ -15,7 +15,7 @@ export function linkTo(
   return search === '' ? path : `${path}?${search}`;
 }
 
-/** `since` is the begin of the time range while paging: a cursor holds for one list alone, and the range moves on with the clock. */
+/** `since` fixes the beginning of the time range while paging: a cursor is valid for one list only, and a range moves with the clock. */
 const isCursor = (name: string): boolean => name === 'after' || name === 'before' || name === 'since';
 
 export interface Pager {
@@ -23,7 +23,7 @@ export interface Pager {
   previous: string | null;
 }
 
-/** Links to the pages beside this one, from the cursors of the API's list. */
+/** Returns links to the next and previous page, from the cursors of the API's list. */
 export function pagerOf(
   path: string,
   query: URLSearchParams,
@@ -42,7 +42,7 @@ export interface Chip {
   on: boolean;
 }
 
-/** One chip a value; the one that is on leads back to no filter. */
+/** Returns one chip for each value; the active one links to the list without this filter. */
 export function chipsOf(
   path: string,
   query: URLSearchParams,
@@ -56,16 +56,17 @@ export function chipsOf(
   });
 }
 
-/** A place of this dashboard to go to after signing in; anything else, such as `//evil.test`, is the overview. */
+/** Returns a path of this dashboard to redirect to; `/` for anything else, such as `//evil.test`. */
 export function placeWithin(wanted: string | null): string {
   return wanted !== null && /^\/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,2000}$/.test(wanted) ? wanted : '/';
 }
 
 export interface Span {
-  /** Begin, for the API. Null: no limit. */
+  /** Beginning, for the API; null for no limit. */
   since: string | null;
-  /** What was chosen. */
+  /** The chosen range, and its name as a sentence begins. */
   value: string;
+  label: string;
   choices: { value: string; label: string; on: boolean }[];
 }
 
@@ -77,12 +78,13 @@ const spans = [
   ['all', 'all', null],
 ] as const;
 
-/** The time range that `?range=` names, as it was when its first page was shown. */
+/** Returns the time range that `?range=` names, as it was when its first page was shown. */
 export function spanOf(query: URLSearchParams, usual: string, now: number): Span {
   const asked = query.get('range') ?? usual;
-  const [value, , ms] = spans.find(([name]) => name === asked) ?? spans[3];
+  const [value, label, ms] = spans.find(([name]) => name === asked) ?? spans[3];
   return {
     value,
+    label: label.replace(/^./, (first) => first.toUpperCase()),
     since: ms === null ? null : (query.get('since') ?? new Date(now - ms).toISOString()),
     choices: spans.map(([name, label]) => ({ value: name, label, on: name === value })),
   };

@@ -1,4 +1,4 @@
-/** The dashboard on a port of its own, where the setting `dashboard.port` names another than the API's. */
+/** Serves the dashboard on its own port, where the setting `dashboard.port` differs from the API's. */
 import http from 'node:http';
 import https from 'node:https';
 import type { Newcomers } from '../api/newcomers.ts';
@@ -8,14 +8,14 @@ import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
 
 export interface OwnPort {
-  /** Ends open connections at once: nothing of the dashboard is worth waiting for. */
+  /** Closes the server and all its connections at once: no answer of the dashboard is worth waiting for. */
   close(): Promise<void>;
 }
 
 const HEAD_MS = 30_000;
 const REQUEST_MS = 120_000;
 
-/** Rejects where the port cannot be had. */
+/** Starts the server. Rejects where the port cannot be opened. */
 export async function listenApart(
   deps: { clock: Clock; log: Log; newcomers: Newcomers },
   dashboard: Dashboard,

@@ -28,7 +28,7 @@ const forAdmins = [
   ['Team', '/team'],
 ] as const;
 
-/** The entries in order, the one that `path` belongs to marked. */
+/** Returns the entries in order, with the one of `path` marked. */
 export function navigation(path: string, isAdmin: boolean): { main: Entry[]; admin: Entry[] } {
   const entry = ([label, href]: readonly [string, string]): Entry => ({
     label,

@@ -1,27 +1,27 @@
 /**
- * One declaration per page: where it is, who may see it, what it shows. A handler gets the visit, asks the API or the
- * operator's operations through it, and says what to show; it never touches the request itself.
+ * One declaration for each page: its path, who may see it, its handler. A handler gets the visit, calls the API or the
+ * operator's operations through it, and returns what to show; it never touches the request itself.
  */
 import type { Readable } from 'node:stream';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import type { Asked } from '../api/inside.ts';
 
-/** What a handler answers. */
+/** The answer of a handler. */
 export type Shown =
   | { kind: 'view'; view: string; title: string; data: object; status?: number; cookies?: readonly Cookie[] }
-  /** 303, so that loading again does not do it again. `say` is told at the top of the next page. */
+  /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
   | { kind: 'stream'; body: Readable; type: string };
 
 export interface Cookie {
   name: 'session' | 'theme' | 'device';
-  /** Null takes it away. */
+  /** Null deletes it. */
   value: string | null;
 }
 
-/** What every request has, signed in or not. */
+/** A request, signed in or not. */
 export interface Guest {
   params: Readonly<Record<string, string>>;
   query: URLSearchParams;
@@ -32,15 +32,15 @@ export interface Guest {
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   now: number;
-  /** The cookie's value, '' where there is none: what tokens of forms are bound to besides the secret. */
+  /** Value of the session cookie, '' where there is none. */
   sessionToken: string;
   /** The cookie of a browser that has signed in before, '' where there is none (members/known-device.ts). */
   device: string;
-  /** The member whose second factor is still owed. */
+  /** The member who has still to enter the second factor. */
   halfway: { row: SessionRow; member: MemberRow } | null;
 }
 
-/** A request of somebody who is signed in. */
+/** A request of a signed-in member. */
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;
@@ -48,11 +48,11 @@ export interface Visit extends Guest {
   account: AccountRow;
   /** All accounts that the member may look at. */
   accounts: readonly AccountRow[];
-  /** `member:<email>`, as the audit log names them. */
+  /** `member:<email>`, as in the audit log. */
   actor: string;
-  /** Asks the API as this member: the same checks, the same answers, the same audit lines. Throws Problem. */
+  /** Calls the API as this member, with its checks, answers and audit lines. Throws Problem. */
   ask<Body>(operationId: string, asked?: Asked): Promise<Body>;
-  /** The same where the answer is no JSON: its bytes or its stream. */
+  /** The same for an answer other than JSON: its bytes or its stream. */
   fetch(operationId: string, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
   /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
   operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
@@ -67,7 +67,7 @@ export interface Page {
   /** With parameters as `:id`. */
   path: string;
   who: Who;
-  /** For a form that needs no sign-in: whether there is anything that it could do, which is known before its body is read. */
+  /** For a form that needs no sign-in: returns false where the form can have no effect, so that its body is not read. */
   knows?: Knows;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
 }
@@ -77,13 +77,13 @@ type Knows = (guest: Guest) => Promise<boolean> | boolean;
 type Path = `/${string}`;
 type Handler<V> = (visit: V) => Promise<Shown> | Shown;
 
-/** A page for everybody who is signed in, on the account they look at. */
+/** Declares a page for every signed-in member, about the account that is looked at. */
 export const get = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'member', run);
 export const post = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'member', run);
-/** A page for administrators; to others it does not exist. */
+/** Declares a page for administrators; for other members it answers 404. */
 export const adminGet = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'admin', run);
 export const adminPost = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'admin', run);
-/** A page that needs no sign-in. */
+/** Declares a page that needs no sign-in. */
 export const openGet = (path: Path, run: Handler<Guest>): Page => ({ method: 'GET', path, who: 'anyone', run });
 export const openPost = (path: Path, run: Handler<Guest>, knows: Knows = () => true): Page => ({
   method: 'POST',

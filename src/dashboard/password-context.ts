@@ -1,4 +1,4 @@
-/** What everybody knows who would guess a password: the address that signs in and the names of this host. Pure. */
+/** Words that a guesser of passwords would try first: the login and the names of this host. Pure. */
 import type { Config } from '../config/schema.ts';
 
 export function passwordContext({ http, smtp }: Pick<Config, 'http' | 'smtp'>, email: string): string[] {

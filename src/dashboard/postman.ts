@@ -1,4 +1,4 @@
-/** The API as a collection for Postman (format 2.1): a folder a tag, each request with its first example. Pure. */
+/** The API as a collection for Postman (format 2.1): one folder for each tag, each request with its first example. Pure. */
 
 /** One request of the collection. */
 export interface PostmanRequest {
@@ -13,7 +13,7 @@ export interface PostmanRequest {
   body: string | null;
 }
 
-/** Address and key stand in variables: nothing secret is in the file. */
+/** Returns the collection. Address and key are variables, so the file holds no secret. */
 export function postmanCollection(name: string, url: string, requests: readonly PostmanRequest[]): object {
   const tags = [...new Set(requests.map(({ tag }) => tag))];
   return {
@@ -42,7 +42,7 @@ function item({ name, description, method, path, query, body }: PostmanRequest):
         host: ['{{base_url}}'],
         path: named,
         variable: named.filter((part) => part.startsWith(':')).map((part) => ({ key: part.slice(1), value: '' })),
-        // Off at first: an empty parameter would be refused.
+        // Disabled at first: an empty parameter would be refused.
         query: query.map((one) => ({ key: one.name, value: '', description: one.description, disabled: true })),
       },
     },

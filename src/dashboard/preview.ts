@@ -1,14 +1,15 @@
 /**
- * What stands in the frame beside the template editor: what subject, html and text become, or what is wrong with them. The frame
- * has no scripts, no network and an origin of its own; the html has one more frame inside of it, so that its styles meet nothing
- * of ours. Pure.
+ * The frame next to the template editor: the rendered subject, HTML and text, or their faults. The frame
+ * has no scripts, no network and an opaque origin; the HTML has a frame inside of it, so that its styles do not affect
+ * the rest. Pure.
  */
-import { escaped, highlighted, type SourceFault } from './highlight.ts';
+import { escapeHtml } from '../base/html.ts';
+import { highlighted, type SourceFault } from './highlight.ts';
 
 export interface PreviewPart {
   name: string;
   source: string;
-  /** Null where it has faults. */
+  /** Null where the source has faults. */
   rendered: string | null;
   faults: readonly SourceFault[];
 }
@@ -32,9 +33,9 @@ const page = (title: string, body: string): string =>
   `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title><style>${STYLE}</style></head><body><main>${body}</main></body></html>`;
 
 const chips = (names: readonly string[]): string =>
-  names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escaped(name)}</span>`).join('');
+  names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escapeHtml(name)}</span>`).join('');
 
-const placeOf = (name: string, { line, column }: SourceFault): string =>
+const faultPlace = (name: string, { line, column }: SourceFault): string =>
   [
     name,
     ...(line === null ? [] : [`line ${String(line)}`]),
@@ -43,20 +44,21 @@ const placeOf = (name: string, { line, column }: SourceFault): string =>
 
 const faultList = (parts: readonly PreviewPart[]): string => {
   const items = parts.flatMap(({ name, faults }) =>
-    faults.map((fault) => `<li>${placeOf(name, fault)}: ${escaped(fault.message)}</li>`),
+    faults.map((fault) => `<li>${faultPlace(name, fault)}: ${escapeHtml(fault.message)}</li>`),
   );
   return items.length === 0 ? '' : `<ul class="faults">${items.join('')}</ul>`;
 };
 
-/** Subject, html and text as they would be sent, the faults first; the names of the variables last. */
+/** Shows the faults, then subject, HTML and text as they would be sent, then the names of the variables. */
 export function previewPage({ variables, parts }: Preview): string {
   const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
   const [subject, html, text] = [named('subject'), named('html'), named('text')];
-  const line = subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escaped(subject.rendered)}</p>`;
+  const line =
+    subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escapeHtml(subject.rendered)}</p>`;
   const frame =
     html?.rendered == null
       ? ''
-      : `<div><h2>HTML</h2><iframe sandbox title="HTML" srcdoc="${escaped(html.rendered)}"></iframe></div>`;
+      : `<div><h2>HTML</h2><iframe sandbox title="HTML" srcdoc="${escapeHtml(html.rendered)}"></iframe></div>`;
   return page(
     'Preview',
     `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
@@ -64,12 +66,12 @@ export function previewPage({ variables, parts }: Preview): string {
 }
 
 function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {
-  if (text?.rendered != null) return `<div><h2>Text</h2><pre class="text">${escaped(text.rendered)}</pre></div>`;
+  if (text?.rendered != null) return `<div><h2>Text</h2><pre class="text">${escapeHtml(text.rendered)}</pre></div>`;
   const isDerived = text === undefined && html !== undefined;
   return isDerived ? '<div><h2>Text</h2><p class="dim">Derived from the HTML when the mail is sent.</p></div>' : '';
 }
 
-/** Each source by line, with its faults where they are. */
+/** Shows each source line by line, with the faults in place. */
 export function checkPage({ variables, parts }: Preview): string {
   const count = parts.reduce((sum, { faults }) => sum + faults.length, 0);
   const head =
@@ -80,5 +82,5 @@ export function checkPage({ variables, parts }: Preview): string {
   return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
 }
 
-/** Why there is nothing to show. */
-export const reportPage = (text: string): string => page('Preview', `<p>${escaped(text)}</p>`);
+/** Shows why there is no preview. */
+export const reportPage = (text: string): string => page('Preview', `<p>${escapeHtml(text)}</p>`);

@@ -1,25 +1,25 @@
 /** Rows, sums and charts of the queue's page. Pure. */
 import type { Moment } from '../operator/history.ts';
 import type { ResultOf } from '../operator/operations.ts';
-import { figure } from './chart.ts';
+import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
-import { reasonsOf, type Told } from './waiting.ts';
+import { reasonsOf, type TimedReason } from './waiting.ts';
 
 type Lanes = ResultOf<'queue.lanes'>;
 
 interface LaneRow {
   name: string;
   href: string | null;
-  /** On disk and in memory. */
+  /** Waiting deliveries, on disk and in memory. */
   waiting: number;
   due: number;
   held: number;
   oldest: string | null;
   state: Lanes['data'][number];
-  reasons: Told[];
+  reasons: TimedReason[];
 }
 
-/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
+/** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
 export function rowsOf({ data, domains }: Lanes): LaneRow[] {
   const rows = data.map((state): LaneRow => {
     const { name, source, held } = state;
@@ -40,7 +40,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     .sort((a, b) => b.waiting - a.waiting);
 }
 
-/** What has no mail host has no lane of its own to look at. */
+/** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
 export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
@@ -57,7 +57,7 @@ export function sumOf({ data, domains }: Lanes): object {
   };
 }
 
-/** The last hours, a point a minute. */
+/** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
 export function plotsOf(all: readonly Moment[]): object | null {
@@ -66,18 +66,18 @@ export function plotsOf(all: readonly Moment[]): object | null {
   const times = moments.map(({ at }) => at);
   const accept = moments.some((one) => one.accept !== null);
   return {
-    depth: figure({
-      about: 'Recipients that are not finished, a point a minute',
-      counts: 'Recipients waiting',
+    depth: chartHtml({
+      label: 'Recipients that wait, one point a minute',
+      yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
       times,
       series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
     }),
     accept: accept
-      ? figure({
-          about: 'Time to answer a send request, a point a minute',
-          counts: 'Milliseconds',
+      ? chartHtml({
+          label: 'Time to answer a send request, one point a minute',
+          yAxis: 'Milliseconds',
           kind: 'lines',
           unit: 'ms',
           step: 'minute',

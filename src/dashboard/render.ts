@@ -1,20 +1,18 @@
-/** What a page's handler gives back, on its way out: a view within its frame, a redirect, a file, a stream, or what went wrong. */
+/** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
 import { catalogue, Problem } from '../base/problem.ts';
-import { readCookie } from './cookies.ts';
+import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
-import { boundTo, placeBack, setCookie, type Context, type DashboardContext } from './context.ts';
-import { carried, lateData, TooLate } from './late.ts';
+import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
 import { navigation } from './navigation.ts';
 import type { Shown } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-/** What the layout shows around a page. */
+/** Returns the data of the layout around a page. */
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
-  const cookie = ctx.get('cookie');
-  const { isSecure: secure, visit } = ctx.state;
-  const theme = readCookie(cookie, 'theme', secure);
-  const said = readCookie(cookie, 'say', secure).slice(0, LONGEST_SAID);
+  const { visit } = ctx.state;
+  const theme = readCookie(ctx, 'theme');
+  const said = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
   if (said !== '') setCookie(ctx, 'say', null);
   return {
     title,
@@ -25,7 +23,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     style: assets.url('style.css'),
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
-    charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
+    forms: assets.url('forms.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
@@ -43,7 +41,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
   };
 }
 
-/** Who has neither session nor cookie gets one to bind the forms of the sign-in to. */
+/** A visitor with neither session nor cookie gets a cookie that the sign-in form is bound to. */
 function boundToOrNew(ctx: Context): string {
   const bound = boundTo(ctx);
   if (bound !== '') return bound;
@@ -52,7 +50,7 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function render(house: DashboardContext, ctx: Context, shown: Shown): void {
+export function render(dashboard: DashboardContext, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
       for (const { name, value } of shown.cookies ?? []) {
@@ -61,11 +59,11 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       }
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
-      ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
+      ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
-      if (shown.say !== undefined) setCookie(ctx, 'say', shown.say.slice(0, LONGEST_SAID));
+      if (shown.say !== undefined) keepMessage(ctx, shown.say);
       redirect(ctx, shown.to);
       return;
     case 'file':
@@ -79,26 +77,31 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       return;
     case 'stream':
       ctx.type = shown.type;
-      // A proxy that gathers a stream before it passes it on would make a live tail a dead one.
+      // A proxy must not buffer a live tail.
       ctx.set('X-Accel-Buffering', 'no');
       ctx.body = shown.body;
       return;
   }
 }
 
-/** htmx asks for what stands inside of the page alone; for a step back in the history it wants all of it. */
+/** Keeps a text in a cookie, for the top of the next page; as base64url, since a cookie takes few characters. */
+function keepMessage(ctx: Context, text: string): void {
+  setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
+}
+
+/** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
 
-function drawn(house: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
-  const { views } = house;
-  const frame = frameOf(house, ctx, title);
+function viewHtml(dashboard: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
+  const { views } = dashboard;
+  const frame = frameOf(dashboard, ctx, title);
   return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
 }
 
 function redirect(ctx: Context, to: string): void {
   if (isPart(ctx)) {
-    // A redirect would be followed unseen, and a whole page be put where a part belongs.
+    // XMLHttpRequest would follow a redirect, and htmx put a whole page where a part belongs.
     ctx.set('HX-Redirect', to);
     ctx.status = 204;
     return;
@@ -108,35 +111,23 @@ function redirect(ctx: Context, to: string): void {
   ctx.body = '';
 }
 
-export function showProblem(house: DashboardContext, ctx: Context, error: unknown): void {
+export function showProblem(dashboard: DashboardContext, ctx: Context, error: unknown): void {
   if (error instanceof SignInFirst) {
+    if (error.say !== undefined) keepMessage(ctx, error.say);
     redirect(ctx, error.to);
     return;
   }
-  if (error instanceof TooLate) {
-    showLate(house, ctx, error);
-    return;
-  }
-  const problem = error instanceof Problem ? error : broken(house, ctx, error);
+  const problem = error instanceof Problem ? error : internalError(dashboard, ctx, error);
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
   const { cure } = catalogue[code];
   const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+  ctx.body = viewHtml(dashboard, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
 }
 
-function showLate(house: DashboardContext, ctx: Context, { why, form: late }: TooLate): void {
-  const isOver = why === 'ended';
-  ctx.status = isOver ? 401 : 409;
-  ctx.type = 'text/html; charset=utf-8';
-  ctx.body = isOver
-    ? drawn(house, ctx, 'login', { next: late.back, kept: carried(late), fault: null }, 'Sign in')
-    : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
-}
-
-function broken({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
+function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
   deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
-  return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
+  return new Problem('internal_error', 'Something went wrong on the server; its log has the details.');
 }

@@ -1,4 +1,4 @@
-/** Commands to copy: a first mail with curl, TypeScript and Python. Pure. */
+/** Sample commands that send a first mail, for curl, TypeScript and Python. Pure. */
 
 export interface Samples {
   curl: string;
@@ -7,7 +7,7 @@ export interface Samples {
   python: string;
 }
 
-/** `key`: null leaves the reader to put in their own. */
+/** Returns the commands; without a `key` they name a placeholder. */
 export function sampleCommands({
   url,
   simulator,

@@ -1,4 +1,4 @@
-/** JSON schemas of the OpenAPI document as lines of a table: a line a member, those of members below them. Pure. */
+/** Shows JSON schemas of the OpenAPI document as a table: one line for each member, nested members below it. Pure. */
 import { numberText } from './words.ts';
 
 export interface SchemaNode {
@@ -39,21 +39,22 @@ const DEEPEST = 3;
 const MOST_LINES = 200;
 const MOST_VALUES = 12;
 
-/** The members of the schema, and of what they hold; where a body may have several forms, those of all of them. */
+/** Returns the members of the schema and of its nested schemas; of a body with several forms those of all forms. */
 export function schemaLines(node: SchemaNode, schemas: Schemas): SchemaLine[] {
   const lines = new Map<string, SchemaLine>();
-  walk(opened(node, schemas), schemas, '', 0, lines);
+  walk(resolveReference(node, schemas), schemas, '', 0, lines);
   return [...lines.values()];
 }
 
 function walk(node: SchemaNode, schemas: Schemas, under: string, depth: number, lines: Map<string, SchemaLine>): void {
   for (const form of [...(node.oneOf ?? []), ...(node.anyOf ?? []), ...(node.allOf ?? [])])
-    walk(opened(form, schemas), schemas, under, depth, lines);
-  if (node.items !== undefined && depth === 0) walk(opened(node.items, schemas), schemas, `${under}[].`, depth, lines);
+    walk(resolveReference(form, schemas), schemas, under, depth, lines);
+  if (node.items !== undefined && depth === 0)
+    walk(resolveReference(node.items, schemas), schemas, `${under}[].`, depth, lines);
   for (const [member, value] of Object.entries(node.properties ?? {})) {
     const name = `${under}${member}`;
     if (lines.has(name) || lines.size >= MOST_LINES) continue;
-    const whole = opened(value, schemas);
+    const whole = resolveReference(value, schemas);
     const required = node.required?.includes(member) === true;
     lines.set(name, {
       name,
@@ -63,26 +64,27 @@ function walk(node: SchemaNode, schemas: Schemas, under: string, depth: number, 
       description: value.description ?? whole.description ?? '',
     });
     if (depth + 1 >= DEEPEST) continue;
-    const inside = whole.items === undefined ? whole : opened(whole.items, schemas);
+    const inside = whole.items === undefined ? whole : resolveReference(whole.items, schemas);
     walk(inside, schemas, whole.items === undefined ? `${name}.` : `${name}[].`, depth + 1, lines);
   }
 }
 
-/** What a reference stands for. */
-export function opened(node: SchemaNode, schemas: Schemas): SchemaNode {
+/** Resolves a reference. */
+export function resolveReference(node: SchemaNode, schemas: Schemas): SchemaNode {
   const name = node.$ref?.split('/').at(-1);
   const found = name === undefined ? undefined : schemas[name];
-  return found === undefined ? node : opened(found, schemas);
+  return found === undefined ? node : resolveReference(found, schemas);
 }
 
 function typeOf(node: SchemaNode, schemas: Schemas): string {
   const forms = node.oneOf ?? node.anyOf;
-  if (forms !== undefined) return [...new Set(forms.map((one) => typeOf(opened(one, schemas), schemas)))].join(' or ');
+  if (forms !== undefined)
+    return [...new Set(forms.map((one) => typeOf(resolveReference(one, schemas), schemas)))].join(' or ');
   if (node.enum !== undefined)
     return node.enum.length > MOST_VALUES ? 'string' : node.enum.map((one) => JSON.stringify(one)).join(', ');
   if (node.const !== undefined) return JSON.stringify(node.const);
   const type = typeof node.type === 'string' ? node.type : (node.type ?? []).join(' or ');
-  if (node.items !== undefined) return `array of ${typeOf(opened(node.items, schemas), schemas)}`;
+  if (node.items !== undefined) return `array of ${typeOf(resolveReference(node.items, schemas), schemas)}`;
   return node.format === undefined ? type || 'any' : `${type}, ${node.format}`;
 }
 

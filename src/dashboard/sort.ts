@@ -1,8 +1,8 @@
-/** Tables that are read whole can be sorted by what stands over a column; the order is in the address. Pure. */
+/** Sorting of tables by the headings of their columns; the order is a parameter of the address. Pure. */
 import { linkTo } from './links.ts';
 
 export interface Heading {
-  /** To the same page, sorted by this column; to the other direction where it is already. */
+  /** Link to the same page sorted by this column, or in the other direction where it already is. */
   href: string;
   /** For `aria-sort`; null where the table is sorted by something else. */
   sorted: 'ascending' | 'descending' | null;
@@ -14,7 +14,7 @@ export interface Sorting<Column extends string> {
   headings: Record<Column, Heading>;
 }
 
-/** What `?<name>=-sent` asks for: numbers begin with the largest, texts (`words`) with A. What it does not know is the usual order. */
+/** Reads `?<name>=-sent`. Numbers begin with the largest, texts (`words`) with A; an unknown column gives the usual order. */
 export function sortingOf<Column extends string>(
   { path, query, name = 'sort' }: { path: string; query: URLSearchParams; name?: string },
   columns: readonly Column[],
@@ -37,7 +37,7 @@ const bare = (name: string): string => name.replace(/^-/, '');
 
 export type Sortable = string | number | null;
 
-/** A sorted copy; what has no value comes last either way, and equals stay as they were. */
+/** Returns a sorted copy. Rows without a value come last in both directions; equal rows keep their order. */
 export function sortedBy<Row, Column extends string>(
   rows: readonly Row[],
   { column, descending }: Pick<Sorting<Column>, 'column' | 'descending'>,

@@ -1,4 +1,4 @@
-/** What happened to a message, in the order of time: its acceptance, its attempts with the words of the other side, its events. Pure. */
+/** The history of a message in order of time: acceptance, attempts with the replies of mail hosts, events, reports. Pure. */
 
 interface Attempt {
   recipient: string;
@@ -23,7 +23,7 @@ interface EventRecord {
   data: { recipient: string } & Readonly<Record<string, unknown>>;
 }
 
-/** The API's message record, as far as pages look at it. */
+/** The members of the API's message record that pages use. */
 export interface MessageWhole {
   id: string;
   subject: string;
@@ -39,24 +39,24 @@ export interface MessageWhole {
 
 export interface Moment {
   at: string;
-  /** Event type or outcome: its badge. */
+  /** Event type or outcome, shown as the badge. */
   what: string;
   title: string;
-  /** Words of the other side. */
+  /** Reply of the mail host. */
   reply: string | null;
-  /** Further facts, a line each. */
+  /** Further facts, one a line. */
   facts: string[];
-  /** A scanner or proxy, no person. */
+  /** Caused by a scanner or proxy, not by a person. */
   isMachine: boolean;
-  /** When it is tried again. */
+  /** Time of the next try. */
   next?: string | null;
-  /** Where the mail that told it can be had. */
+  /** Address of the report's source. */
   href?: string;
-  /** It proves nothing, and can be confirmed. */
+  /** The report is not verified and can be confirmed by hand. */
   isUnverified?: boolean;
 }
 
-/** A mail that came back, as the API has it. */
+/** A report as the API returns it. */
 export interface ReportSeen {
   id: string;
   kind: string | null;
@@ -66,10 +66,10 @@ export interface ReportSeen {
   verified: boolean;
 }
 
-/** Events that only repeat what the attempt beside them says. */
+/** Events that only repeat an attempt. */
 const toldByAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
-/** `here`: where the page of the message is. */
+/** Returns the moments in order of time. `here` is the path of the message's page. */
 export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[], here: string): Moment[] {
   const accepted: Moment = {
     at: message.created_at,

@@ -1,6 +1,6 @@
 /**
- * The Handlebars views: read and compiled once at start, so that a fault in one shows then and no visitor pays for it.
- * Everything is escaped; what is shown raw is only what chart.ts and markdown.ts make. Views hold no logic but loops and conditions.
+ * The Handlebars views, read and compiled once at start, so that a fault in one shows then.
+ * Everything is escaped except the HTML that chart.ts and markdown-it make. Views hold no logic but loops and conditions.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -8,15 +8,15 @@ import Handlebars from 'handlebars';
 import { helpers } from './words.ts';
 
 export interface Views {
-  /** The page's HTML. `frame` is what the layout shows around it. */
+  /** Returns the page's HTML. `frame` is the data of the layout. */
   page(view: string, data: object, frame: object): string;
-  /** The inside of the page alone, with its title before it. */
+  /** Returns the inside of the page, with its title first. */
   part(view: string, data: object, frame: object): string;
 }
 
 const FOLDER = path.join(import.meta.dirname, 'views');
 
-/** Throws where a view cannot be read or parsed. */
+/** Loads all views. Throws where one cannot be read or parsed. */
 export function loadViews(): Views {
   const handlebars = Handlebars.create();
   for (const [name, helper] of Object.entries(helpers)) handlebars.registerHelper(name, helper);
@@ -34,13 +34,7 @@ export function loadViews(): Views {
   };
   return {
     page: (view, data, frame) =>
-      render('layout', { ...frame, ...wants(data), content: render(view, { ...frame, ...data }) }),
+      render('layout', { ...frame, hasEditor: 'hasEditor' in data, content: render(view, { ...frame, ...data }) }),
     part: (view, data, frame) => render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
   };
 }
-
-/** Charts want a library of 50 KB, an editor a script of its own; other pages go without them. */
-const wants = (data: object): { hasPlots: boolean; hasEditor: boolean } => ({
-  hasPlots: 'hasPlots' in data && data.hasPlots === true,
-  hasEditor: 'hasEditor' in data && data.hasEditor === true,
-});

@@ -21,7 +21,7 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
     header: (name) => ctx.get(name) || undefined,
     now: deps.clock.now(),
     sessionToken,
-    device: readCookie(ctx.get('cookie'), 'device', ctx.state.isSecure),
+    device: readCookie(ctx, 'device'),
     halfway: session?.row.stage === 'code' ? session : null,
   };
 }

@@ -1,4 +1,4 @@
-/** Why mail waits, for the pages: lines made of what the operations tell, never a reason of the page's own. Pure. */
+/** Lines that say why mail waits, made from the reasons that the operations return. Pure. */
 import type { ResultOf } from '../operator/operations.ts';
 import { linkTo } from './links.ts';
 
@@ -6,17 +6,17 @@ type Lane = ResultOf<'queue.lanes'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
 
 /** A reason with its times. */
-export interface Told {
+export interface TimedReason {
   message: string;
   since: string | null;
   until: string | null;
 }
 
-/** Why mail of a lane waits, then each limit that somebody has set, with its own cause. */
-export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Told[] {
+/** Returns why mail of a lane waits, then each limit that was set, with its cause. */
+export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
   const set = limits
     .filter(({ by }) => by !== 'start')
-    // A pace is told as what mail waits for.
+    // A rate limit that mail waits for is already among the reasons.
     .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
     .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
   return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
@@ -25,13 +25,13 @@ export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): To
 const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
   what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
 
-/** Mail that something keeps back, and what can be done about it. */
-export interface KeptLine extends Told {
+/** Mail that a hold or limit delays, and what can be done about it. */
+export interface KeptLine extends TimedReason {
   waiting: number;
-  /** Where more of it is. */
+  /** Link to more about it. */
   href: string | null;
   link: string | null;
-  /** Whose mail `Try now` is about, or null. */
+  /** Domain that `Try now` applies to, or null. */
   domain: string | null;
 }
 

@@ -1,4 +1,4 @@
-/** How values look on a page: times, numbers, states. The helpers of the views. Pure: the time comes with the page. */
+/** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
 
 const { SafeString, escapeExpression } = Handlebars;
@@ -6,7 +6,7 @@ const { SafeString, escapeExpression } = Handlebars;
 /** `2026-01-31 09:30:02`, in UTC. */
 export const utcText = (ms: number): string => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
-/** The largest two units that say enough: `3 d 4 h`, `12 min`, `4 s`. */
+/** Formats a duration with at most two units: `3 d 4 h`, `12 min`, `4 s`. */
 export function spanText(ms: number): string {
   const total = Math.max(0, Math.round(ms / 1000));
   const [d, h, m, s] = [
@@ -31,14 +31,14 @@ export function agoText(at: number, now: number): string {
 /** `1,234,567`. */
 export const numberText = (n: number): string => n.toLocaleString('en-US');
 
-/** `99.07 %`; a dash where there is nothing to divide by. In a column all have as many `digits`. */
+/** Formats a share as `99.07 %`, null as a dash. `digits` aligns the values of a column. */
 export function percentText(part: number | null, digits?: number): string {
   if (part === null) return '–';
   const percent = part * 100;
   return `${percent === 0 || percent === 100 ? percent.toFixed(0) : percent.toFixed(digits ?? (percent < 1 ? 3 : 2))} %`;
 }
 
-/** The address in `Ana <ana@example.net>`, which is what one looks for in a list; the rest is in the title. */
+/** Returns the address in `Ana <ana@example.net>`. */
 export function addressText(mailbox: string): string {
   const from = mailbox.lastIndexOf('<');
   const until = mailbox.indexOf('>', from);
@@ -52,7 +52,7 @@ export function bytesText(n: number): string {
   return `${power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1)} ${units[power] ?? ''}`;
 }
 
-/** `snake_case`, `kebab-case` and `stream:name` as words. */
+/** Turns `snake_case`, `kebab-case` and `stream:name` into words. */
 export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
 const millis = (value: unknown): number | null => {
@@ -61,13 +61,13 @@ const millis = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms;
 };
 
-/** What a mail host answered, with its code before it once. */
+/** Returns the reply of a mail host, with its code once. */
 function answerText(code: unknown, reply: unknown): string {
   const text = typeof reply === 'string' ? reply : '';
   return typeof code === 'number' && !text.startsWith(String(code)) ? `${String(code)} ${text}` : text;
 }
 
-/** Text of the API's description: what stands between backticks is code. */
+/** Turns a text of the API's description into HTML: text between backticks becomes code. */
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
@@ -76,7 +76,7 @@ interface Options {
   hash: Record<string, unknown>;
 }
 
-/** UTC without a script; app.js puts the viewer's own zone in its place and leaves UTC in the title. */
+/** Shows a time in UTC; app.js replaces it by the viewer's zone and keeps UTC in the title. */
 function time(value: unknown): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
@@ -93,7 +93,7 @@ function ago(value: unknown, { data }: Options): unknown {
   );
 }
 
-/** A time at which something is to be done: `in 4 min`, and where it has passed `overdue by 4 min`. */
+/** Shows the time of a task: `in 4 min`, or `overdue by 4 min`. */
 function due(value: unknown, options: Options): unknown {
   const ms = millis(value);
   const now = options.data.root.now;
@@ -112,7 +112,7 @@ const setters: Readonly<Record<string, string>> = {
   sender: 'the sender',
 };
 
-/** A state as a coloured word; the word alone says it too. */
+/** Shows a state as a coloured word; its meaning does not depend on the colour. */
 function badge(value: unknown): unknown {
   const text = escapeExpression(String(value));
   return new SafeString(`<span class="badge b-${text.replaceAll(/[^a-z_]/g, '')}">${wordsOf(text)}</span>`);
@@ -120,7 +120,7 @@ function badge(value: unknown): unknown {
 
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-/** All helpers by the name that views use. */
+/** The helpers, by their names in views. */
 export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   time,
   ago,
@@ -144,6 +144,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** HTML of chart.ts and markdown.ts: nothing in it comes from outside unescaped. */
-  drawing: (value: unknown) => new SafeString(String(value)),
+  /** Inserts HTML made by chart.ts or markdown-it, which escape all input. */
+  markup: (value: unknown) => new SafeString(String(value)),
 };

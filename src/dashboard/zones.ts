@@ -1,6 +1,6 @@
-/** Hours of UTC put together to days of a time zone: a day begins when people get up, not when Greenwich does. Pure. */
+/** Sums hours of UTC into days of a time zone. Pure. */
 
-/** The zone as the runtime knows it, or null for one that it does not. */
+/** Returns the canonical name of the zone, or null for one that the runtime does not know. */
 export function zoneNamed(name: string | null): string | null {
   if (name === null || name === '' || name.length > 64) return null;
   try {
@@ -10,7 +10,7 @@ export function zoneNamed(name: string | null): string | null {
   }
 }
 
-/** For each moment the day it lies in there, as the begin of that day in UTC. */
+/** Returns a function from a moment to its day in the zone, as midnight UTC of that date. */
 export function dayIn(zone: string): (at: number) => number {
   const format = new Intl.DateTimeFormat('en-CA', {
     timeZone: zone,
@@ -26,7 +26,7 @@ export interface Counted {
   counts: Readonly<Record<string, number>>;
 }
 
-/** The days of the zone in order, each with the sum of its hours. */
+/** Returns the days of the zone in order, each with the sums of its hours. */
 export function daysOf<Line extends Counted>(hours: readonly Line[], zone: string): Line[] {
   const dayOf = dayIn(zone);
   const days = new Map<number, Line>();

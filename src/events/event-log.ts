@@ -5,6 +5,7 @@
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
+import { readBounded, readWhole, SLICES, type BoundedPage } from '../storage/bounded-read.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {
@@ -23,8 +24,11 @@ export interface EventFilter {
 
 export interface EventPage {
   events: EventSource[];
-  /** The position reached: everything up to here that matches was returned, or the limit was hit at it. */
+  /** The position behind the page: everything up to here that matches was returned, or the limit was hit at it. */
   position: number;
+  /** The position before which older events are; null on a page that does not say. */
+  start: number | null;
+  /** Whether there is more in the direction that was asked for. It may be so on an empty page. */
   hasMore: boolean;
 }
 
@@ -41,23 +45,33 @@ export async function sequenceOf(read: Knex, accountId: string, eventId: string)
   return row?.sequence ?? null;
 }
 
-/** Up to `limit` events after position `after`, in sequence order. */
-export async function eventsAfter(read: Knex, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+/** Reads up to `limit` events after position `after`, in sequence order. `slices` is smaller in tests. */
+export async function eventsAfter(
+  read: Knex,
+  filter: EventFilter,
+  after: number,
+  limit: number,
+  slices = SLICES,
+): Promise<EventPage> {
   const last = await lastSequence(read);
-  const events = await matching(read, filter, { from: after, to: last + 1, descending: false, limit: limit + 1 });
-  const hasMore = events.length > limit;
-  if (hasMore) events.length = limit;
-  const end = events.at(-1)?.sequence ?? after;
-  return { events, position: hasMore ? end : Math.max(last, after), hasMore };
+  const { rows, hasMore, reached } = await pageOf(read, filter, { after, before: last + 1, limit, slices }, 'asc');
+  const events = await sourcesOf(read, rows);
+  const end = reached ?? rows.at(-1)?.sequence ?? after;
+  return { events, start: rows[0]?.sequence ?? null, position: hasMore ? end : Math.max(last, after), hasMore };
 }
 
-/** Up to `limit` events before position `before`, in sequence order. */
-export async function eventsBefore(read: Knex, filter: EventFilter, before: number, limit: number): Promise<EventPage> {
-  const events = await matching(read, filter, { from: 0, to: before, descending: true, limit: limit + 1 });
-  const hasMore = events.length > limit;
-  if (hasMore) events.length = limit;
-  events.reverse();
-  return { events, position: events.at(-1)?.sequence ?? before - 1, hasMore };
+/** Reads up to `limit` events before position `before`, in sequence order. */
+export async function eventsBefore(
+  read: Knex,
+  filter: EventFilter,
+  before: number,
+  limit: number,
+  slices = SLICES,
+): Promise<EventPage> {
+  const { rows, hasMore, reached } = await pageOf(read, filter, { after: 0, before, limit, slices }, 'desc');
+  const events = await sourcesOf(read, rows.reverse());
+  const start = reached ?? rows[0]?.sequence ?? null;
+  return { events, start, position: rows.at(-1)?.sequence ?? before - 1, hasMore };
 }
 
 /** An event with whose it is. */
@@ -125,138 +139,194 @@ export async function lastEventsOf(read: Knex, messageId: string): Promise<Event
 /** Events of one commit have their ids and their times some milliseconds apart. */
 const ID_DRIFT_MS = 60_000;
 
-/** Which numbers, both ends exclusive, from which end, and how many at most. */
-interface Part {
-  from: number;
-  to: number;
-  descending: boolean;
-  limit: number;
-}
-
-/** The numbers that fit are found in an index first; only then are events read, with their messages and recipients. */
-async function matching(read: Knex, filter: EventFilter, part: Part): Promise<EventSource[]> {
-  const within = await narrowed(read, filter, part);
-  const order = part.descending ? 'desc' : 'asc';
-  const found = await (isOfBatch(filter) ? numbersOfBatch(read, filter, within) : numbersInOrder(read, filter, within));
-  if (found.length === 0) return [];
-  return (await sources(read)
-    .whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [JSON.stringify(found.map(({ sequence }) => sequence))])
-    .orderBy('e.sequence', order)) as EventSource[];
-}
-
 interface Numbered {
   sequence: number;
 }
 
-async function numbersInOrder(read: Knex, filter: EventFilter, part: Part): Promise<Numbered[]> {
-  const byTag = filter.tag !== undefined && (await hasFew(read, filter.accountId, filter.tag));
-  const numbers = numbersOf(read, filter, part, byTag);
-  return (await numbers.orderBy('sequence', part.descending ? 'desc' : 'asc').limit(part.limit)) as Numbered[];
+/** Which numbers (both ends exclusive), how many at most, and how many are looked at. */
+interface Part {
+  after: number;
+  before: number;
+  limit: number;
+  slices: readonly number[];
 }
 
-type OfBatch = EventFilter & { batchId: string };
+type Order = 'asc' | 'desc';
 
-/** Whether the bulk send is what fits fewest. */
-const isOfBatch = (filter: EventFilter): filter is OfBatch =>
-  filter.batchId !== undefined && filter.messageId === undefined && filter.recipient === undefined;
-
-/** Numbers of a bulk send's events that are looked at first, for each that is wanted, and by what more there are each time that they were not enough. */
-const [LOOKED_AT_FIRST, MORE_EACH_TIME] = [4, 8];
-
-/** All numbers of a bulk send stand in an index; only those that come next in the log are looked at as events. */
-async function numbersOfBatch(read: Knex, { batchId, ...others }: OfBatch, part: Part): Promise<Numbered[]> {
-  const order = part.descending ? 'desc' : 'asc';
-  const found: Numbered[] = [];
-  let { from, to } = part;
-  for (let take = part.limit * LOOKED_AT_FIRST; ; take *= MORE_EACH_TIME) {
-    const next = (await read
-      .select('e.sequence')
-      .from(
-        read.raw(
-          'messages as m indexed by messages_by_batch cross join events as e indexed by events_by_message on e.message_id = m.id',
-        ) as unknown as string,
-      )
-      .where('m.batch_id', batchId)
-      .where('e.sequence', '>', from)
-      .where('e.sequence', '<', to)
-      .orderBy('e.sequence', order)
-      .limit(take)) as Numbered[];
-    const named = JSON.stringify(next.map(({ sequence }) => sequence));
-    const looked = read.raw('json_each(?) as s cross join events as e on e.sequence = s.value', [named]);
-    const fitting = suitable(read.from(looked as unknown as string), others, part).whereIn('e.type', typesOf(others));
-    found.push(...((await fitting.orderBy('e.sequence', order).limit(part.limit - found.length)) as Numbered[]));
-    const last = next.at(-1)?.sequence;
-    if (last === undefined || next.length < take || found.length >= part.limit) return found;
-    if (part.descending) to = last;
-    else from = last;
-  }
+/** Finds the numbers of the events that fit; only then are events read, with their messages and recipients. */
+async function pageOf(
+  read: Knex,
+  filter: EventFilter,
+  part: Part,
+  order: Order,
+): Promise<BoundedPage<number, Numbered>> {
+  const { after, before } = await withinTimes(read, filter, part);
+  const edge = order === 'asc' ? after : before;
+  const range = (from: number | null, to: number | null): Range =>
+    order === 'asc'
+      ? { after: from ?? after, before: to === null ? before : to + 1 }
+      : { after: to === null ? after : to - 1, before: from ?? before };
+  const most = part.slices.reduce((sum, count) => sum + count, 0) / EVENTS_OF_MESSAGE;
+  const small = await smallIndex(read, filter, Math.ceil(most));
+  const readFitting = (from: number | null, to: number | null, limit: number): Promise<Numbered[]> =>
+    small === null
+      ? readRuns(read, filter, range(from, to), order, limit)
+      : readSmall(read, filter, small, range(from, to), order, limit);
+  const { messageId, recipient, batchId, tag } = filter;
+  const isTested = [messageId, recipient, batchId, tag].some((one) => one !== undefined);
+  if (small !== null || !isTested) return readWhole({ readFitting }, edge, part.limit);
+  const endOfSlice = (from: number | null, count: number): Promise<number | null> =>
+    endOfRuns(read, filter, range(from, null), order, count);
+  return readBounded({ endOfSlice, readFitting }, edge, part.limit, part.slices);
 }
 
-/** Ids sort by time, so what is older or newer needs not be read to be passed over. */
-async function narrowed(read: Knex, { occurredAfter, occurredBefore }: EventFilter, part: Part): Promise<Part> {
+/** Numbers of events, both ends exclusive. */
+type Range = Pick<Part, 'after' | 'before'>;
+
+/** Narrows the numbers to the filter's times. Ids sort by time, so what is older or newer is passed over without being read. */
+async function withinTimes(read: Knex, { occurredAfter, occurredBefore }: EventFilter, range: Range): Promise<Range> {
   const firstFrom = async (floor: number, at: number): Promise<number | undefined> => {
     const query = read('events').select('sequence').where('id', '>=', idFloor('evt', floor)).where('at', '>=', at);
-    const row = (await query.orderBy('id').first()) as { sequence: number } | undefined;
+    const row = (await query.orderBy('id').first()) as Numbered | undefined;
     return row?.sequence;
   };
   const from = occurredAfter === undefined ? 1 : ((await firstFrom(occurredAfter - ID_DRIFT_MS, 0)) ?? Infinity);
   const to = occurredBefore === undefined ? undefined : await firstFrom(occurredBefore + ID_DRIFT_MS, occurredBefore);
-  return { ...part, from: Math.max(part.from, Math.min(from - 1, part.to)), to: Math.min(part.to, to ?? part.to) };
+  return {
+    after: Math.max(range.after, Math.min(from - 1, range.before)),
+    before: Math.min(range.before, to ?? range.before),
+  };
 }
 
-/** Messages with a tag up to which their events are read one message after the other; beyond, the log is read in its order. */
-const FEW_MESSAGES = 20_000;
+/** Events of a message, about. An index with fewer messages than a request may look at events is read whole, otherwise the log is. */
+const EVENTS_OF_MESSAGE = 4;
 
-function numbersOf(read: Knex, filter: EventFilter, part: Part, byTag: boolean): Knex.QueryBuilder {
-  const { accountId, messageId, recipient, tag } = filter;
-  const { recipient: _recipient, ...butRecipient } = filter;
-  const { tag: _tag, ...butTag } = filter;
-  const few = (from: string, others: EventFilter): Knex.QueryBuilder =>
-    suitable(read.from(read.raw(from) as unknown as string), others, part).whereIn('e.type', typesOf(filter));
-  const EVENTS = 'cross join events as e indexed by events_by_message on e.message_id';
+/** An index with few messages or deliveries: its name as a table, and what limits it. */
+interface SmallIndex {
+  table: string;
+  where: Readonly<Record<string, string>>;
+  /** Joins its events. */
+  events: string;
+}
+
+/** Returns the index of the first filter that fewer than `most` messages fit; null where there is none. */
+async function smallIndex(read: Knex, filter: EventFilter, most: number): Promise<SmallIndex | null> {
+  const { accountId, messageId, recipient, batchId, tag } = filter;
+  const ofMessage = (id: string): string =>
+    `cross join events as e indexed by events_by_message on e.message_id = ${id}`;
   if (messageId !== undefined)
-    return few('events as e indexed by events_by_message', filter).where('e.message_id', messageId);
+    return { table: 'messages as m', where: { 'm.id': messageId }, events: ofMessage('m.id') };
+  const candidates: SmallIndex[] = [];
   if (recipient !== undefined)
-    return few(
-      `deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`,
-      butRecipient,
-    ).where('d.address_key', recipient);
-  if (tag !== undefined && byTag)
-    return few(`message_tags as t ${EVENTS} = t.message_id`, butTag).where({ 't.account_id': accountId, 't.tag': tag });
-  return inOrder(read, filter, part);
+    candidates.push({
+      table: 'deliveries as d indexed by deliveries_by_address',
+      where: { 'd.address_key': recipient },
+      events: `${ofMessage('d.message_id')} and e.delivery_id = d.id`,
+    });
+  if (batchId !== undefined)
+    candidates.push({
+      table: 'messages as m indexed by messages_by_batch',
+      where: { 'm.batch_id': batchId },
+      events: ofMessage('m.id'),
+    });
+  if (tag !== undefined)
+    candidates.push({
+      table: 'message_tags as t',
+      where: { 't.account_id': accountId, 't.tag': tag },
+      events: ofMessage('t.message_id'),
+    });
+  for (const candidate of candidates) if (await hasFewer(read, candidate, most)) return candidate;
+  return null;
+}
+
+async function hasFewer(read: Knex, { table, where }: SmallIndex, most: number): Promise<boolean> {
+  const some = read.select(read.raw('1')).from(read.raw(table)).where(where).limit(most);
+  const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
+  return (row?.n ?? 0) < most;
+}
+
+async function readSmall(
+  read: Knex,
+  filter: EventFilter,
+  { table, where, events }: SmallIndex,
+  range: Range,
+  order: Order,
+  limit: number,
+): Promise<Numbered[]> {
+  const numbers = fitting(read.from(read.raw(`${table} ${events}`)), filter, range);
+  numbers.where(where).whereIn('e.type', typesOf(filter));
+  return (await numbers.orderBy('e.sequence', order).limit(limit)) as Numbered[];
 }
 
 /** The kinds that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
-/** Each kind is a run of its own in the index, in the order of the log; together they are as many as one page has. */
-function inOrder(read: Knex, filter: EventFilter, part: Part): Knex.QueryBuilder {
+/** Each kind is a run in the index of the account, in the order of the log. */
+function runsOf(read: Knex, filter: EventFilter, range: Range): Knex.QueryBuilder[] {
   const tests = filter.test === undefined ? [0, 1] : [filter.test ? 1 : 0];
-  const runs = typesOf(filter).flatMap((type) =>
-    tests.map((test) => {
-      const from = read.raw('events as e indexed by events_by_account') as unknown as string;
-      const run = suitable(read.from(from), filter, part).where({ 'e.test': test, 'e.type': type });
-      return read.select('sequence').from(
-        run
-          .orderBy('e.sequence', part.descending ? 'desc' : 'asc')
-          .limit(part.limit)
-          .as('run'),
-      );
-    }),
+  return typesOf(filter).flatMap((type) =>
+    tests.map((test) =>
+      within(read.from(read.raw('events as e indexed by events_by_account')), filter, range).where({
+        'e.test': test,
+        'e.type': type,
+      }),
+    ),
   );
-  return read.select('sequence').from(read.unionAll(runs).as('runs'));
 }
 
-/** The numbers of what fits apart from its kind. */
-function suitable(query: Knex.QueryBuilder, filter: EventFilter, { from, to }: Part): Knex.QueryBuilder {
-  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
-  const has = (sql: string, ...values: string[]): Knex.QueryBuilder =>
-    query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values);
+async function readRuns(
+  read: Knex,
+  filter: EventFilter,
+  range: Range,
+  order: Order,
+  limit: number,
+): Promise<Numbered[]> {
+  const runs = runsOf(read, filter, range).map((run) =>
+    read.select('sequence').from(fitted(run, filter).orderBy('e.sequence', order).limit(limit).as('run')),
+  );
+  const numbers = read.select('sequence').from(read.unionAll(runs).as('runs'));
+  return (await numbers.orderBy('sequence', order).limit(limit)) as Numbered[];
+}
+
+/** The nearest of the places where a run has had its share of `count` events; null where all of them have fewer. */
+async function endOfRuns(
+  read: Knex,
+  filter: EventFilter,
+  range: Range,
+  order: Order,
+  count: number,
+): Promise<number | null> {
+  const runs = runsOf(read, filter, range);
+  const share = Math.ceil(count / runs.length);
+  const ofRuns = runs.map((run) =>
+    read.select('sequence').from(
+      run
+        .orderBy('e.sequence', order)
+        .limit(1)
+        .offset(share - 1)
+        .as('run'),
+    ),
+  );
+  const ends = read.select('sequence').from(read.unionAll(ofRuns).as('runs'));
+  const row = (await ends.orderBy('sequence', order).first()) as Numbered | undefined;
+  return row?.sequence ?? null;
+}
+
+const within = (query: Knex.QueryBuilder, { accountId }: EventFilter, { after, before }: Range): Knex.QueryBuilder =>
   query
     .select('e.sequence')
     .where('e.account_id', accountId)
-    .where('e.sequence', '>', from)
-    .where('e.sequence', '<', to);
+    .where('e.sequence', '>', after)
+    .where('e.sequence', '<', before);
+
+const fitting = (query: Knex.QueryBuilder, filter: EventFilter, range: Range): Knex.QueryBuilder =>
+  fitted(within(query, filter, range), filter);
+
+/** Adds what fits apart from its kind. */
+function fitted(query: Knex.QueryBuilder, filter: EventFilter): Knex.QueryBuilder {
+  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
+  const has = (sql: string, ...values: string[]): Knex.QueryBuilder =>
+    query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values);
   if (messageId !== undefined) query.where('e.message_id', messageId);
   if (recipient !== undefined) has('FROM deliveries x WHERE x.id = e.delivery_id AND x.address_key = ?', recipient);
   if (batchId !== undefined) has('FROM messages x WHERE x.id = e.message_id AND x.batch_id = ?', batchId);
@@ -268,10 +338,17 @@ function suitable(query: Knex.QueryBuilder, filter: EventFilter, { from, to }: P
   return query;
 }
 
-async function hasFew(read: Knex, accountId: string, tag: string): Promise<boolean> {
-  const some = read('message_tags').select(read.raw('1')).where({ account_id: accountId, tag }).limit(FEW_MESSAGES);
-  const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
-  return (row?.n ?? 0) < FEW_MESSAGES;
+/** Events read at once: the driver makes their objects on the main thread, 10 us each. */
+const READ_AT_ONCE = 200;
+
+async function sourcesOf(read: Knex, rows: readonly Numbered[]): Promise<EventSource[]> {
+  const events: EventSource[] = [];
+  for (let at = 0; at < rows.length; at += READ_AT_ONCE) {
+    const some = JSON.stringify(rows.slice(at, at + READ_AT_ONCE).map(({ sequence }) => sequence));
+    const query = sources(read).whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [some]);
+    events.push(...((await query.orderBy('e.sequence')) as EventSource[]));
+  }
+  return events;
 }
 
 const sources = (read: Knex): Knex.QueryBuilder =>

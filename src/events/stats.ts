@@ -5,11 +5,9 @@
  */
 import { providerOf } from '../base/mailbox-providers.ts';
 import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export { statTypes, type StatType } from '../storage/tables.ts';
-
-const HOUR_MS = 3_600_000;
-export const DAY_MS = 24 * HOUR_MS;
 
 /** What an event is counted by. */
 export interface StatFacts {

@@ -124,7 +124,8 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
     const events = held.slice(firstAfter(held, after)).filter((event) => suits(event, filter));
     const hasMore = events.length > limit;
     if (hasMore) events.length = limit;
-    return { events, position: hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(head, after), hasMore };
+    const position = hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(head, after);
+    return { events, start: events[0]?.sequence ?? null, position, hasMore };
   }
 
   return {
@@ -148,7 +149,7 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
         const leave = await gate.enter();
         try {
           // Who has gone meanwhile needs no answer.
-          if (isOver) return { events: [], position: after, hasMore: false };
+          if (isOver) return { events: [], start: null, position: after, hasMore: false };
           return await eventsAfter(db.reader, filter, after, limit);
         } finally {
           leave?.();

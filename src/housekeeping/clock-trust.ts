@@ -7,12 +7,12 @@ import type { Log } from '../base/log.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface ClockTrust {
   isTrusted(): Promise<boolean>;
 }
 
-const DAY_MS = 86_400_000;
 /** So long after a jump nothing is deleted for its age. */
 export const DOUBT_MS = DAY_MS;
 /** A jump forward under way; none that a time zone or a summer time gone wrong makes. */

@@ -13,6 +13,7 @@ import { oldMessages } from '../messages/store/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface RetentionDeps {
   db: Pick<Database, 'commit' | 'prepared' | 'maintenance'>;
@@ -21,7 +22,6 @@ export interface RetentionDeps {
 }
 
 const HOURLY_MS = 60 * 60_000;
-const DAY_MS = 86_400_000;
 
 export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRule[] {
   const rule = <Row>(name: string, purge: Purge<Row>, ranges: () => Promise<Since[]>): SizedRule => ({

@@ -14,7 +14,7 @@ export type OwnAddress =
 const feedback: ReadonlySet<string> = new Set(['fbl', 'abuse', 'complaints']);
 const aggregate: ReadonlySet<string> = new Set(['dmarc', 'tls', 'tlsrpt', 'dmarc-reports', 'tls-reports']);
 
-/** What the local part of an address of ours is for, or null where there is no such address: a forged token is none. Pure. */
+/** Returns what the local part of one of our addresses is for, or null without such an address; a forged token counts as none. Pure. */
 export function ownAddress(keys: readonly ReturnPathKey[], localPart: string): OwnAddress | null {
   const bounced = deliveryOf(keys, localPart);
   if (bounced !== null) return { kind: 'return_path', deliveryId: bounced };

@@ -1,5 +1,5 @@
 /**
- * Keeps what aggregate reports say (DMARC, TLS): each report once, its records in slices so that nobody waits for the writer, within
+ * Keeps what aggregate reports say (DMARC, TLS): each report once, its records in slices so that no other write waits long, within
  * the budgets of its domain and of all. One report after the other: the same one, sent twice at once, is then found to be known.
  */
 import type { Clock } from '../base/clock.ts';
@@ -14,12 +14,12 @@ export interface AggregateStoreDeps {
   clock: Clock;
   db: { commit: Committer; prepared: Connection };
   usedUp: UsedUp;
-  /** Whether mail for this host is ours. */
+  /** True for a host whose mail comes to us. */
   isOurHost(host: string): Promise<boolean>;
 }
 
 export interface KeptAggregate {
-  /** Whether it is about a domain of ours. */
+  /** True for a report about a domain of ours. */
   isOurs: boolean;
   rows: number;
   alreadyCounted: boolean;
@@ -28,7 +28,7 @@ export interface KeptAggregate {
 }
 
 export interface AggregateStore {
-  /** `finish` writes what becomes of the mail, in one transaction with the note that the report was counted. */
+  /** `finish` writes the new state of the mail, in one transaction with the note that the report was counted. */
   keep(
     reportId: string,
     aggregate: Aggregate,
@@ -138,7 +138,7 @@ async function countOf(db: Connection, table: Table): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** Domains that send from here, those above them (where a DMARC policy may stand), and hosts that take mail for us. */
+/** Domains that send from here, those above them (which may have the DMARC policy), and hosts that take mail for us. */
 async function ownDomains(
   { db, isOurHost }: Pick<AggregateStoreDeps, 'db' | 'isOurHost'>,
   about: readonly string[],

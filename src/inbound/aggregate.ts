@@ -4,11 +4,12 @@ import { octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
 import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
 import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
+import { DAY_MS } from '../base/time.ts';
 
 /** `isUnsound`: most of its records have values that do not exist. */
 export type Aggregate = { kind: 'dmarc'; report: DmarcReport; isUnsound: boolean } | { kind: 'tls'; report: TlsReport };
 
-/** What is kept of a report. */
+/** The part of a report that is kept. */
 export type AggregateRows =
   { table: 'dmarc_rows'; rows: DmarcRow[] } | { table: 'tls_report_rows'; rows: TlsReportLineRow[] };
 
@@ -43,7 +44,6 @@ function readAggregate(text: string): Aggregate | null {
   return { kind: 'dmarc', report: { ...report, records }, isUnsound: unsound };
 }
 
-const DAY_MS = 86_400_000;
 const [MOST_AHEAD_MS, MOST_BACK_MS] = [2 * DAY_MS, 400 * DAY_MS];
 
 /** Why a report is not believed at all, or null. */
@@ -61,7 +61,7 @@ export const domainsOf = (aggregate: Aggregate): string[] =>
     ? [aggregate.report.domain]
     : [...new Set(aggregate.report.policies.map(({ domain }) => domain))];
 
-/** What the `detail` of a report says of it. */
+/** The summary of a report in the `detail` of its row. */
 export const aggregateSummary = (aggregate: Aggregate): object => ({
   type: aggregate.kind,
   org: aggregate.report.organization,
@@ -104,7 +104,7 @@ export function aggregateRows(reportId: string, aggregate: Aggregate, domains: R
   };
 }
 
-/** A line for the successes of each policy, and one for each kind of failure; failures that nobody details are one more. */
+/** A line for the successes of each policy, and one for each kind of failure; failures without details are one more. */
 function tlsLines(report: TlsReport): Omit<TlsReportLineRow, 'id' | 'report_id'>[] {
   const { organization: org, id: report_key, from: from_at, until: until_at } = report;
   const nothing = { result: '', mx: '', source_ip: '', ip: '', reason: '' };

@@ -1,6 +1,6 @@
 /**
  * The words by which prose notices are read, as compiled from config/bounce-words.yaml. A phrase is plain text with gaps, not
- * a regular expression, so that whoever adds one cannot make the search slow: each is found in one pass.
+ * a regular expression, so that a new one cannot make the search slow: each is found in one pass.
  */
 
 /** True where one of the phrases occurs in a text that `foldText` has folded. */
@@ -27,7 +27,7 @@ export interface BounceWords {
   autoReplyTexts: Phrases;
   challenge: Phrases;
   originalBegins: Phrases;
-  /** Enhanced status codes with the phrases that stand for them, in order of precedence. */
+  /** Enhanced status codes with the phrases that mean them, in order of precedence. */
   statuses: readonly { status: string; phrases: Phrases }[];
 }
 
@@ -50,7 +50,7 @@ export interface WordSource {
   statuses: readonly { status: string; phrases: readonly string[] }[];
 }
 
-/** What ` ... ` may stand for, in characters. */
+/** The longest text that ` ... ` matches, in characters. */
 const LONGEST_GAP = 60;
 /** Answers put a mark or two before the words: `[Ticket 5] Out of office`, `Re: AW: …`. */
 const SUBJECT_MARKS = /^(?:(?:re|aw|sv|fwd?|antw|odp|vs)\s*:\s*|\[[^\]]{0,60}\]\s*|\*+\s*)+/i;
@@ -96,7 +96,7 @@ function atBegin(phrases: readonly string[]): Phrases {
   };
 }
 
-/** Each piece within a gap of the one before. The first one is tried wherever it stands. */
+/** Finds the pieces in their order, each within a gap of the one before. Every occurrence of the first one is tried. */
 function occurs(text: string, [first = '', ...others]: readonly string[]): boolean {
   for (let at = text.indexOf(first); at >= 0; at = text.indexOf(first, at + 1)) {
     if (others.length === 0 || follow(text, at + first.length, others)) return true;

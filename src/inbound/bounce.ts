@@ -1,4 +1,4 @@
-/** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
+/** Turns what a notice says of one recipient into code, status, class and reason, by the rules for replies in a session. */
 import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { judge } from '../messages/delivery/classify.ts';
@@ -9,10 +9,10 @@ import type { FoundRecipient } from './finding.ts';
 import { linesByRecipient, recipientsNamedIn } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
-/** RFC 3463 section 3.5 and what servers use beside it: the mail grew too old. */
+/** The mail grew too old: RFC 3463 section 3.5, and other codes that servers use for it. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
-/** The recipients of a delivery report; the prose of the notice helps out where the fields say nothing. */
+/** The recipients of a delivery report; the prose of the notice is used where the fields are empty. */
 export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
   const prose = openProse(notice, words);
   return delivery.recipients.map((reported) => {
@@ -35,7 +35,7 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
 const printable = (text: string | null): string | null =>
   text === null ? null : withoutControls(text).replace(/ +/g, ' ');
 
-/** Whom the server tried; whom we wrote to where that was an address of some other network, or of a host inside of theirs. */
+/** The address that the server tried; the one we wrote to where the former is of another network or of an inner host. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
   const isOfTheNet = finalRecipient !== null && /@[^@]*\./.test(finalRecipient);
   return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
@@ -54,13 +54,13 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, wo
 /** The prose of a notice, searched at most once as a whole however many recipients there are. */
 interface Prose {
   words: BounceWords;
-  /** Why, by these lines, else by all. */
+  /** The reason: from these lines, else from all. */
   within(lines: readonly string[]): Diagnostic | null;
-  /** Why, by what stands below the address, else by all. */
+  /** The reason: from the lines below the address, else from the whole text. */
   about(address: string): Diagnostic | null;
-  /** Whom the mail was for before it was forwarded, by what stands below the address. */
+  /** The address before forwarding, from the lines below the address. */
   origin(address: string): string | null;
-  /** The status that the words of the whole stand for. */
+  /** The status that the words of the whole text mean. */
   status(): string | null;
 }
 
@@ -104,7 +104,7 @@ function once<Value>(find: () => Value): () => Value {
   return () => (found ??= { value: find() }).value;
 }
 
-/** Some gateways leave the action out. What is not said to have failed must not count as failed. */
+/** Some gateways leave the action out. A recipient counts as failed only where the report says so. */
 function actionOf({ action, status }: ReportedRecipient): ReportAction {
   if (action !== null) return action;
   return status?.startsWith('2') === true ? 'delivered' : status?.startsWith('4') === true ? 'delayed' : 'failed';
@@ -136,9 +136,8 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
 }
 
 /**
- * What is said stays as it is said, however little that is: nobody gave the code that we would make of the words. Of two that
- * agree whether it is final, the one that says more counts; where they do not, the reporting server has the last word, since it
- * knows of its own tries.
+ * The status of the report is never replaced by what its words mean. Of two codes that agree whether the failure is final, the more
+ * exact one counts; where they disagree, the reporting server's, since it knows its own attempts.
  */
 function saidStatus(reported: string | null, quoted: string | null): string | null {
   if (reported === null || quoted === null) return reported ?? quoted;
@@ -146,7 +145,7 @@ function saidStatus(reported: string | null, quoted: string | null): string | nu
   return exact(quoted) ?? exact(reported) ?? (quoted.endsWith('.0.0') ? reported : quoted);
 }
 
-/** By the reply where one is quoted, as if it had been given to us; where none is, by the words for what went wrong. */
+/** Judges by the quoted reply as if we had got it; without one, by the words for the failure. */
 function verdictOf(
   { action, status, diagnostic }: Said & { action: 'failed' | 'delayed' },
   known: string | null,
@@ -164,7 +163,7 @@ function verdictOf(
   return EXPIRED.has(inWords) ? expired : verdict(judge({ phase: 'report', code, enhanced: inWords, text: '' }));
 }
 
-/** Whether the rules for replies know these words, whatever code a reply would have had. */
+/** True where the rules for replies know these words, whatever the code of the reply. */
 const isSaid = (text: string): boolean =>
   !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
 
@@ -172,17 +171,17 @@ const verdict = ({ class: bounceClass, reason }: Verdict): Verdict => ({ class: 
 
 const expired: Verdict = { class: 'soft', reason: 'expired' };
 
-/** Whether it is final the reply's code says, not its words. */
+/** The reply's code decides whether a failure is final, not its words. */
 const atLevelOf = (code: number | null, status: string | null): string | null =>
   code === null || status === null ? status : `${String(code).charAt(0)}${status.slice(1)}`;
 
-/** The status where it says more than success or failure. */
+/** Returns the status, or null where it only says success or failure. */
 const exact = (status: string | null): string | null => (isVague(status) ? null : status);
 
-/** `5.0.0`, `5.1.0` and protocol errors (`5.5.0`) are what gateways write that know nothing, or hang on any reply. */
+/** `5.0.0`, `5.1.0` and protocol errors (`5.5.0`) are codes that gateways write for everything. */
 const isVague = (status: string | null): boolean => status === null || /^[245]\.(?:[05]\.|[12]\.0$)/.test(status);
 
-/** `5.4.4` is said of domains that do not exist, and of servers that could not be asked. */
+/** Servers give `5.4.4` for domains that do not exist, and for DNS servers that did not answer. */
 const isRouting = (status: string): boolean => /^[45]\.4\.[04]$/.test(status);
 
 const saysWhy = (diagnostic: Diagnostic | null, words: BounceWords): boolean =>

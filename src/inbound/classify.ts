@@ -1,9 +1,9 @@
 /**
- * What is this mail? Asked in the order in which the answers are sure: programs' own words first (a delivery report, a
- * feedback report, a receipt), then what it was sent to, then prose. An answering machine also writes from the null sender,
- * quotes our mail and says "could not", so prose is a bounce only where something says so that no answering machine says.
+ * Decides what a mail is, the surest signs first: what programs wrote (a delivery report, a
+ * feedback report, a receipt), then its recipient, then prose. An answering machine also writes from the null sender,
+ * quotes our mail and says "could not", so prose is a bounce only by a sign that no answering machine gives.
  *
- * Pure and linear in the mail's length, for use in a thread (report-worker.ts): the mail may be anybody's.
+ * Pure and linear in the mail's length, for use in a thread (report-worker.ts), since anyone can send such a mail.
  */
 import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
@@ -48,7 +48,7 @@ function complaint(notice: Notice): Answer | null {
   return found === null ? null : { kind: 'complaint', ...found };
 }
 
-/** RFC 3464: one that failed makes it a bounce, one that is late a delay; success is of no interest. */
+/** RFC 3464: one that failed makes it a bounce, one that is late a delay; success changes nothing. */
 function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
   const { mail, delivery } = notice;
   if (delivery === null || delivery.recipients.length === 0) return null;
@@ -68,7 +68,7 @@ function rejection(notice: Notice, words: BounceWords): Answer | null {
 
 const receipt = ({ mail }: Notice): Answer | null => (isDispositionNotification(mail) ? { kind: 'auto_reply' } : null);
 
-/** To our own address, or one that a mail program made for its user ("unsubscribe" and nothing else). */
+/** True for a mail to our own address, or one that a mail program made for its user ("unsubscribe" and nothing else). */
 function unsubscribe(notice: Notice, envelope: readonly string[]): Answer | null {
   const token = findUnsubscribeToken(notice, envelope);
   if (token === null && !isPlainUnsubscribe(notice)) return null;
@@ -109,12 +109,12 @@ function prose(notice: Notice, words: BounceWords): Answer {
   return { kind, recipients: namedRecipients(action, notice, words) };
 }
 
-/** What the prose says, asked once. */
+/** The meaning of the prose, computed once. */
 interface Said {
   title: string;
   text: string;
   failure: boolean;
-  /** In the subject: what no answering machine writes there. */
+  /** Words of a subject that no answering machine writes. */
   failureInTitle: boolean;
   late: boolean;
   /** A reply or a status is quoted, as only mail servers do. */
@@ -127,7 +127,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   const { title, text } = said;
   if (fieldOf(mail.headers, 'x-failed-recipients') !== null) return said.late ? 'delay' : 'bounce';
   if (words.autoReplySubjects(title)) return 'auto_reply';
-  // The subject of the mail that came back may itself speak of an approval.
+  // The subject of the returned mail may itself mention an approval.
   if (words.challenge(title) && !said.failureInTitle) return 'auto_reply';
   if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
   if (!isFromDaemon(mail, words)) return fromSomebody(notice, words, said);
@@ -148,10 +148,10 @@ function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
   return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
 }
 
-/** How mail programs mark what they forward, in their languages. */
+/** The marks of forwarded mail, in the languages of mail programs. */
 const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
 
-/** Gateways bounce in the name of people and of nobody too; then more must bear it out than words, which people use as well. */
+/** Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
 function fromSomebody(notice: Notice, words: BounceWords, said: Said): FindingKind {
   const { mail, original } = notice;
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
@@ -159,7 +159,7 @@ function fromSomebody(notice: Notice, words: BounceWords, said: Said): FindingKi
   const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
   const hasProof =
     said.quotesReply || namesAddressAlone(notice, words) || (original.length > 0 && !isAutoSubmitted(mail.headers));
-  // Who passes a notice on has not had his mail come back, nor had ours.
+  // A person who forwards a notice is not the recipient of our mail.
   const isPassedOn = !isProgram && PASSED_ON.test(said.title);
   const isNotice = said.failureInTitle
     ? (hasProof && !isPassedOn) || isFromNull
@@ -183,7 +183,7 @@ function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
   });
 }
 
-/** By its From (the local part, or the name beside it), its return path, or a form that only mail servers write (RFC 3464). */
+/** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
 function isFromDaemon(mail: MailPart, words: BounceWords): boolean {
   if (words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)))) return true;
   if (mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status')

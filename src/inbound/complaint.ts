@@ -10,7 +10,7 @@ import type { Finding, FoundRecipient } from './finding.ts';
 import { addresseesOf } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
-/** Types that say nothing against a mail (RFC 5965 section 7.3, RFC 6591): they are noted and suppress nobody. */
+/** Types that are no complaint (RFC 5965 section 7.3, RFC 6591): they are noted and suppress no address. */
 const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
 
 const MOST_COMPLAINANTS = 100;
@@ -18,7 +18,7 @@ const MOST_COMPLAINANTS = 100;
 /** True where the recipient does not want our mail. */
 const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
-/** Headers that providers put before the mail they send back, to say whose complaint it is. */
+/** Headers that providers put before the returned mail to name the recipient who complained. */
 const COMPLAINANT = new Set(['x-hmxmroriginalrecipient', 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
@@ -28,7 +28,7 @@ export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipie
   const { feedback, original } = notice;
   const complainants = complainantsOf(notice);
   if (feedback === null && !isProviderForm(notice)) return null;
-  // A report that names no type comes from somebody's button all the same.
+  // A report without a type comes from a spam button as well.
   const type = feedback?.feedbackType ?? 'abuse';
   return {
     recipients: complainants.map(complainant),
@@ -63,7 +63,7 @@ function readFor(received: string): string[] {
   return address === null ? [] : [address];
 }
 
-/** The mail comes back as a part, and a subject or a header that only such programs write says why. */
+/** Reads a complaint whose mail comes back as a part, with a subject or a header that only such programs write. */
 function isProviderForm({ mail, original, delivery }: Notice): boolean {
   if (original.length === 0 || delivery !== null) return false;
   return (

@@ -5,7 +5,7 @@ import type { SmtpRefusal } from './smtp-refusal.ts';
 const TAKEN = 250;
 const FAULT = 451;
 
-/** `ended` hears 250 for each mail that was taken, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
+/** `ended` is called with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
 export function counted<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
   async function seen<Result>(answer: Promise<Result>, code: (result: Result) => number | null): Promise<Result> {
     try {

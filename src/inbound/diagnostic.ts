@@ -1,5 +1,5 @@
 /**
- * What a remote server said, as notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
+ * Reads the reply of a remote server as notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
  * qmail's `(#5.1.1)`, or words alone, for which the phrases of config/bounce-words.yaml know a status.
  */
 import { foldText, type BounceWords } from './bounce-words.ts';
@@ -42,7 +42,7 @@ export function readDiagnostic(text: string): Diagnostic {
   };
 }
 
-/** The passage of these lines that says why: a quoted reply, a permanent one first, else words that stand for a status. */
+/** Returns the passage with the reason: a quoted reply, a permanent one first, else words that mean a status. */
 export function findDiagnostic(lines: readonly string[], words: BounceWords): Diagnostic | null {
   for (const isOne of [
     (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true,
@@ -57,13 +57,13 @@ export function findDiagnostic(lines: readonly string[], words: BounceWords): Di
   return index < 0 ? null : readDiagnostic(paragraph(lines, index, words));
 }
 
-/** The status that a text's words stand for (config/bounce-words.yaml), or null. */
+/** Returns the status that a text's words mean (config/bounce-words.yaml), or null. */
 export function statusOfWords(text: string, words: BounceWords): string | null {
   const folded = foldText(text);
   return words.statuses.find(({ phrases }) => phrases(folded))?.status ?? null;
 }
 
-/** From where the code stands to the end of the paragraph. */
+/** Returns the text from the code to the end of the paragraph. */
 function replyFrom(lines: readonly string[], index: number, words: BounceWords): string {
   const line = lines[index] ?? '';
   const at = (REPLY.exec(line) ?? CODE.exec(line))?.index ?? 0;
@@ -90,7 +90,7 @@ function paragraphIndent(lines: readonly string[], index: number): number {
 }
 
 /**
- * What belongs to the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
+ * Returns the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
  * says that a line of the same reply follows), and before what the reporting server adds ("I'm not going to try again").
  */
 function following(lines: readonly string[], index: number, words: BounceWords): readonly string[] {

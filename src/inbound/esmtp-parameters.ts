@@ -1,19 +1,19 @@
 /**
  * The parameters of MAIL and RCPT: RFC 5321 section 4.1.1.11 has those refused that belong to no extension we offer. A client
- * that relies on what nobody here does (a delivery report, a time to hold the mail until) must not be told 250. Pure.
+ * that relies on an extension we do not have (a delivery report, a time to hold the mail until) must not get 250. Pure.
  */
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** As smtp-server reads them: names in capitals, `true` where there is no value. */
+/** Parameters in the form of smtp-server: names in capitals, `true` for one without a value. */
 export type EsmtpParameters = Readonly<Record<string, string | true>>;
 
-/** What EHLO offers, beyond what every listener of ours does. */
+/** Extensions that EHLO offers beyond those of every listener. */
 export interface Offered {
   /** AUTH (RFC 4954) and REQUIRETLS (RFC 8689): who submits has them, other mail hosts have not. */
   isSubmission: boolean;
 }
 
-/** RFC 4954 section 5: nobody, or a mailbox, whose xtext has been decoded. */
+/** RFC 4954 section 5: `<>` or a mailbox, with its xtext decoded. */
 const AUTH_VALUE = /^(?:<>|[^\s<>@]{1,256}@[^\s<>@]{1,255})$/;
 
 const everywhere: ReadonlySet<string> = new Set(['SIZE', 'BODY', 'SMTPUTF8']);

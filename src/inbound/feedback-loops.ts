@@ -1,6 +1,6 @@
 /**
  * Providers whose complaints are believed because they are signed (config/feedback-loops.yaml). Whether the signature is good
- * needs a look into DNS; this part, for the reading thread, says which signature would have to be. Pure.
+ * needs DNS; this part, for the reading thread, names the signature to check. Pure.
  */
 import { addressesIn } from '../mail/addresses-in.ts';
 import { signatureClaims, type SignatureClaim } from '../mail/dkim/verify.ts';
@@ -15,7 +15,7 @@ export interface FeedbackLoop {
   dkim: string;
 }
 
-/** A mail that says to come from a feedback loop, with the signatures that would prove it. */
+/** The feedback loop that a mail claims to come from, with the signatures that would prove it. */
 export interface LoopClaim {
   name: string;
   claims: readonly SignatureClaim[];
@@ -23,7 +23,7 @@ export interface LoopClaim {
 
 const MOST_CLAIMS = 2;
 
-/** Null where the mail names none, or brings no signature of it whose body hash is right. `now` is in seconds. */
+/** Returns null for a mail that names none, or has no signature of it with the right body hash. `now` is in seconds. */
 export function loopClaim(
   loops: readonly FeedbackLoop[],
   mail: { headers: readonly HeaderField[]; octets: string },

@@ -1,4 +1,4 @@
-/** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into changes. */
+/** The result of reading a mail. `posthorn inbound parse` prints it; `receive` turns it into changes. */
 import type { Aggregate } from './aggregate.ts';
 import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
@@ -7,7 +7,7 @@ import type { Verdict } from '../messages/delivery/delivery.ts';
 /**
  * - bounce: a delivery has failed. delay: it has not yet.
  * - complaint: a recipient, or a program in their name, calls the mail abuse (RFC 5965).
- * - auto_reply: an answering machine, a challenge, a read receipt: says nothing about the delivery.
+ * - auto_reply: an answering machine, a challenge, a read receipt: not about the delivery.
  * - unsubscribe: to the address of List-Unsubscribe.
  * - report: DMARC aggregate or TLS-RPT.
  * - other: notices of success, mails of people, what cannot be read.
@@ -16,26 +16,26 @@ export type FindingKind = 'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'uns
 
 export interface FoundRecipient {
   address: string;
-  /** Whom we had written to, where the report says that it was another address. */
+  /** The address we wrote to, where the report names another one. */
   original: string | null;
   /** Null in complaints and unsubscribe mails. */
   action: ReportAction | null;
   /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null where it says none. */
   status: string | null;
-  /** What its words stand for, where it says no status. */
+  /** The status that its words mean, where it has none. */
   impliedStatus: string | null;
   /** The remote's words, at most 1,000 characters. */
   diagnostic: string | null;
   /** `550` of the reply that the report quotes. */
   code: number | null;
-  /** What it means; null unless a delivery failed or is late. */
+  /** Its class and reason; null unless a delivery failed or is late. */
   verdict: Verdict | null;
 }
 
 export interface Feedback {
-  /** Of RFC 5965 section 7.3 and its registry, lower case. */
+  /** Feedback type of RFC 5965 section 7.3 and its registry, lower case. */
   type: string;
-  /** False for types that say nothing against the mail (`not-spam`, `auth-failure`): they suppress nobody. */
+  /** False for types that are no complaint (`not-spam`, `auth-failure`): they suppress no address. */
   isAgainstUs: boolean;
   userAgent: string | null;
   /** As written. */
@@ -46,7 +46,7 @@ export interface Feedback {
 
 export interface Finding {
   kind: FindingKind;
-  /** What follows `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
+  /** The text after `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
   token: string | null;
   /** X-Message-Id of the returned mail, else its Message-ID. */
   messageId: string | null;
@@ -57,9 +57,9 @@ export interface Finding {
   feedback: Feedback | null;
   /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): counts whoever sent it. */
   isWellFormed: boolean;
-  /** Of kind `report`: what it says, where that can be read. */
+  /** The content of an aggregate report (kind `report`), where it can be read. */
   aggregate?: Aggregate;
-  /** Of a complaint: the feedback loop that it says to come from. */
+  /** The feedback loop that a complaint claims to come from. */
   loop?: LoopClaim | null;
 }
 
@@ -70,11 +70,11 @@ export interface FindingRecord {
   message_id: string | null;
   recipients: readonly {
     address: string;
-    /** Whom the mail was for, where the report says that it was another address. */
+    /** The original recipient, where the report names another one. */
     original: string | null;
     action: ReportAction | null;
     status: string | null;
-    /** Who says `status`: the report, or our reading of its words. */
+    /** The source of `status`: the report, or our reading of its words. */
     status_from: 'report' | 'words' | null;
     diagnostic: string | null;
     class: Verdict['class'] | null;
@@ -102,7 +102,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
   };
 }
 
-/** Of a mail that nothing can be made of. */
+/** The result for a mail without a meaning. */
 export const nothingFound: Finding = {
   kind: 'other',
   token: null,

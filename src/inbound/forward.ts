@@ -1,6 +1,6 @@
 /**
- * Mail of people to postmaster@ and abuse@ (RFC 2142) goes on to whoever runs this: attached as it came, in a mail of our own.
- * Not sent on under its own sender's name: that would fail their SPF and DMARC, and make us a relay for whoever writes here. Pure.
+ * Forwards mail of people to postmaster@ and abuse@ (RFC 2142) to the operator: attached unchanged, in a mail of our own.
+ * Under its own sender's name it would fail SPF and DMARC there, and we would be an open relay. Pure.
  */
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
@@ -17,14 +17,14 @@ export interface ForwardRule {
 
 export type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
-/** In any hour at the most: whoever floods these addresses must not flood the operator. */
+/** Forwarded mails in any hour at the most: a flood at these addresses must not reach the operator. */
 export const FORWARDED_AN_HOUR = 20;
 
 const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
 
 /**
- * Whether it is for a person to read: to such an address, by somebody (never a notice, which has no sender), and neither a
- * report nor a machine's answer.
+ * True for a mail that a person should read: to such an address, with a sender (a notice has none), and neither a report nor a
+ * machine's answer.
  */
 export function isForOperator(row: Forwardable, { kind, token }: Finding): boolean {
   const isLetter = kind === 'other' || (kind === 'unsubscribe' && token === null);

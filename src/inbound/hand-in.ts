@@ -1,6 +1,6 @@
 /**
- * Hands one mail to our own MX listener, in the plainest SMTP there is: for the self-test. It is not the delivery engine, which
- * never dials ourselves, and knows nothing of it.
+ * Hands one mail to our own MX listener, by the plainest SMTP: for the self-test. The delivery engine, which never
+ * connects to ourselves, has no part in it.
  */
 import net from 'node:net';
 import type { Clock } from '../base/clock.ts';
@@ -19,7 +19,7 @@ export interface HandIn {
 
 export type HandedIn = { kind: 'taken'; reply: string } | { kind: 'refused'; why: string };
 
-/** A reply of ours is some lines. */
+/** Our replies have a few lines. */
 const MOST_REPLY = 16 * 1024;
 
 export async function handIn({ clock }: { clock: Clock }, order: HandIn): Promise<HandedIn> {
@@ -60,7 +60,7 @@ function stepsOf({ helo, from, to, mail }: HandIn): string[] {
   ];
 }
 
-/** The last line of the next reply, or null where the connection has ended. */
+/** Returns the last line of the next reply, or null where the connection has ended. */
 function replies(socket: net.Socket, over: (why: string) => void): () => Promise<string | null> {
   let text = '';
   let wake: () => void = () => undefined;

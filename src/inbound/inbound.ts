@@ -1,4 +1,4 @@
-/** What listens for mail: reports and bounces (MX), submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
+/** Builds, starts and stops the listeners: reports and bounces (MX), submission by STARTTLS and by TLS from the start. */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
@@ -44,7 +44,7 @@ export interface InboundSettings {
   diskBytes: number;
 }
 
-/** A port, and whether somebody chose it: one that nobody chose and that is in use is done without. */
+/** A port, and whether the settings chose it: a default port that is in use is left out. */
 export interface Place {
   port: number;
   isChosen: boolean;
@@ -58,7 +58,7 @@ export interface Inbound {
 }
 
 export interface InboundPorts {
-  /** Null where the port is in use and nobody chose it. */
+  /** Null for a default port that is in use. */
   mx: number | null;
   submission: number | null;
   submissions: number | null;
@@ -131,7 +131,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
   const [, ...submissionDoors] = doors;
   let unlisten: (() => void) | null = null;
 
-  /** Sessions of a key that is no longer good end at once. */
+  /** Ends sessions of keys that were revoked or have expired. */
   function endRevoked(): void {
     const isOver = async ({ token }: Submitter): Promise<boolean> => {
       if (token === null) return false;

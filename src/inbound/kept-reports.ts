@@ -1,6 +1,6 @@
 /**
- * How much the mails take that came to us, in two stores: those about a delivery, and all others, which anybody can make as many of
- * as they like. Each store has a size; the oldest go when it is full. Unread mail stays: for that there are budgets of its own.
+ * Bounds the disk space of received mails, in two stores: those about a delivery, and all others, which anyone can send in any
+ * number. Each store has a size; the oldest are deleted when it is full. Unread mail stays: it has its own budgets.
  */
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
@@ -10,7 +10,7 @@ import type { Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 export interface KeptReports {
-  /** Where there is no room even though the oldest go: they go too slowly. */
+  /** Set while there is no room because the oldest are deleted too slowly. */
   refusal(stranger: Stranger): SmtpRefusal | null;
   added(stranger: Stranger, bytes: number): void;
   /** Looks at the rows again, and removes what is too much. Resolves when that is done. */
@@ -24,7 +24,7 @@ interface Store {
   most: number;
   /** In SQL, as its index has it (migrations/031). */
   where: string;
-  /** As of the last look, and what came since. */
+  /** Bytes at the last look, and those that came since. */
   used: number;
 }
 

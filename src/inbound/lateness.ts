@@ -1,5 +1,5 @@
 /**
- * Whether a notice in prose tells of a delay. Delay warnings also announce what comes later ("Eventually the mail software will
+ * Decides whether a notice in prose is about a delay. Delay warnings also announce what comes later ("Eventually the mail software will
  * give up, and the message will be returned to you"), so a sentence about the future never counts as the mail having been
  * given up.
  */
@@ -8,18 +8,18 @@ import { foldText, type BounceWords } from './bounce-words.ts';
 export interface ProseToJudge {
   /** The subject, folded. */
   title: string;
-  /** As a person reads them, without white space at their ends. */
+  /** The lines without white space at their ends. */
   lines: readonly string[];
-  /** Whether the subject says that the mail was not delivered. */
+  /** True where the subject says that the mail was not delivered. */
   failureInTitle: boolean;
 }
 
-/** Where a sentence ends. An empty line ends one too; a colon does not, since a list of recipients follows it. */
+/** The end of a sentence. An empty line ends one too; a colon does not, since a list of recipients follows it. */
 const SENTENCE_END = /\n\n|[.!?;](?=\s)|[。！？；]/;
 
 /**
  * Words that say that attempts go on outweigh everything but a plain statement that they do not. Words that only say "late"
- * also stand in notices of mails that were given up, so there the subject decides.
+ * also occur in notices of mails that were given up, so there the subject decides.
  */
 export function isLate({ title, lines, failureInTitle }: ProseToJudge, words: BounceWords): boolean {
   const text = foldText(lines.join('\n'));

@@ -1,13 +1,13 @@
 /** Limits of a listener, on one session, one address, one network and all together. */
 
-/** Limits on what is held for everybody and for one network. */
+/** Limits on what all clients together and one network may have at once. */
 export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 'heldBytesPerNetwork';
 
 export interface ListenerLimits {
-  /** When so many are there, the network that has most sessions without a proof or a user gives way to the next. */
+  /** With so many open, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
   connections: number;
   connectionsPerAddress: number;
-  /** Of a /24 or /64. */
+  /** Connections of a /24 or /64. */
   connectionsPerNetwork: number;
   connectionsPerMinute: number;
   /** Refused commands of one session until it is ended. */
@@ -16,13 +16,13 @@ export interface ListenerLimits {
   signIns: number;
   /** Octets of mails in memory that are being received. */
   heldBytes: number;
-  /** Of them, what one network may have. */
+  /** The share of one network in `heldBytes`. */
   heldBytesPerNetwork: number;
   idleMs: number;
   greetingToMailMs: number;
   commandMs: number;
   dataMs: number;
-  /** How long a mail may fall behind `dataPace`. */
+  /** Time that a mail may stay behind `dataPace`. */
   dataIdleMs: number;
   /** Octets of a mail a second. */
   dataPace: number;

@@ -1,7 +1,7 @@
 /**
- * An SMTP listener (RFC 5321) on smtp-server, with what that leaves open: deadlines of our own (its timeout counts only
- * idleness, so one octet a second would live for ever), limits for each address and in all, replies with the enhanced status
- * codes we mean (RFC 2034), and an end. What a session may do is asked of the handlers.
+ * An SMTP listener (RFC 5321) on smtp-server, which it adds to: deadlines (the timeout of smtp-server counts only idle time, so a
+ * client that sends one octet a second would stay for ever), limits for each address and in all, replies with the enhanced status
+ * codes we mean (RFC 2034), and an orderly end. The handlers decide what a session may do.
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
@@ -16,12 +16,12 @@ import { OpenSessions } from './open-sessions.ts';
 import { endConnection, findConnection, keepEnhancedCodes } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** What a handler sees of a session. */
+/** A session as handlers see it. */
 export interface Session<User> {
   readonly id: string;
   readonly ip: string;
   readonly isSecure: boolean;
-  /** As the client named itself. */
+  /** The name that the client gave in EHLO. */
   readonly helo: string;
   /** `ESMTPS`, `ESMTPSA`, ... for Received (RFC 3848). */
   readonly protocol: string;
@@ -33,22 +33,22 @@ export interface Session<User> {
 }
 
 export interface Handlers<User> {
-  /** Whether this address may sign in before TLS; others are not offered it, lest they send a key in the clear. */
+  /** True for an address that may sign in before TLS; others are not offered AUTH, so that they send no key in the clear. */
   maySignInClear?(ip: string): boolean;
-  /** Who signs in; a refusal slows the session down. */
+  /** Checks a sign-in; a refusal slows the session down. */
   authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
   sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
   recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
-  /** The mail, cut at `keepBytes`; `size` is that of all of it. The text of the 250, or the refusal. */
+  /** Takes the mail, cut at `keepBytes`; `size` is that of all of it. Returns the text of the 250, or the refusal. */
   data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
-  /** A mail was refused for its size, which the client announced or showed. */
+  /** Called when a mail was refused for its size, which MAIL announced or DATA showed. */
   tooLarge?(session: Session<User>, step: 'MAIL' | 'DATA'): void;
   /**
-   * What an accepted recipient proves: a name for the mail of ours that this is an answer to, or null. A session with such a proof
-   * does not have to give way to others, and each proof is good for one session at a time.
+   * Returns the name of the mail of ours that an accepted recipient address proves this to answer, or null. A session with such a
+   * proof does not give way to others, and each proof is good for one session at a time.
    */
   proofOf?(address: string): string | null;
-  /** Somebody was refused, or had to give way, because of this limit. */
+  /** Called when a session was refused, or had to give way, because of this limit. */
   overLimit?(limit: LimitName): void;
 }
 
@@ -59,21 +59,21 @@ export interface ListenerOptions {
   /** TLS from the first octet. */
   isSecure: boolean;
   certificate: { cert: string; key: string };
-  /** Largest mail; it is told in EHLO. */
+  /** Largest mail, in octets; EHLO announces it. */
   size: number;
-  /** How much of a mail is kept. */
+  /** Octets of a mail that are kept. */
   keepBytes: number;
   maxRecipients: number;
   limits?: Partial<ListenerLimits>;
-  /** What is counted as held; listeners that share it share `heldBytes`. */
+  /** Counts the octets in memory; listeners that share it share `heldBytes`. */
   held?: HeldMail;
 }
 
 export interface Listener<User> {
-  /** Resolves with the port. Rejects where it cannot be had. */
+  /** Resolves with the port. Rejects where it is in use or not allowed. */
   listen(): Promise<number>;
   setCertificate(certificate: { cert: string; key: string }): void;
-  /** Ends the sessions of users for whom this holds. */
+  /** Ends the sessions of users for whom `isOver` returns true. */
   endWhere(isOver: (user: User) => Promise<boolean>): Promise<void>;
   close(): Promise<void>;
 }
@@ -209,7 +209,7 @@ class SmtpListener<User> implements Listener<User> {
     };
   }
 
-  /** Null where the client may stay. */
+  /** Returns null for a client that may stay. */
   private admit(session: SMTPServerSession): SmtpRefusal | null {
     const { id, remoteAddress: ip } = session;
     if (this.isClosing) return refuse(421, '4.3.2 the service is stopping');

@@ -1,13 +1,13 @@
 /**
- * What a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
- * with a token of ours is counted apart from mail that anybody can send: a flood of the second kind never costs a bounce.
+ * Bounds what a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
+ * with a token of ours is counted separately from mail that anyone can send: a flood of the second kind never costs a bounce.
  */
 import { Allowance } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** Who sends, and the delivery that the recipient's token names; null where there is none. */
+/** The sender's network, and the delivery that the recipient's token names, or null. */
 export interface Stranger {
   network: string;
   deliveryId: string | null;
@@ -35,8 +35,8 @@ const byNetwork = ({ network }: Stranger): string => network;
 const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
 const one = (): number => 1;
 const all = (bytes: number): number => bytes;
-/** What was spent while it was read is noted afterwards. */
-const nothing = (): number => 0;
+/** The time that reading took is spent afterwards. */
+const noBytes = (): number => 0;
 
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }): MxBudgets {
   const reading = new Allowance(budgets.loose_reading_network);
@@ -55,7 +55,7 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     },
     { name: 'loose_mails', allowance: new Allowance(budgets.loose_mails), keyOf: everybody, amountOf: one },
     { name: 'loose_bytes', allowance: new Allowance(budgets.loose_bytes), keyOf: everybody, amountOf: all },
-    { name: 'loose_reading_network', allowance: reading, keyOf: byNetwork, amountOf: nothing },
+    { name: 'loose_reading_network', allowance: reading, keyOf: byNetwork, amountOf: noBytes },
   ];
   const withToken: readonly Rule[] = [
     {

@@ -1,7 +1,7 @@
 /**
- * The MX listener: takes what can only be an answer to mail of ours, and says no at RCPT otherwise, so it is no relay and has
- * nothing to send back (RFC 5321 section 6.1). 250 means that the report is kept; what it says is found out afterwards (receive.ts).
- * Anybody may write here, so each mail is held against the budgets of its network (mx-budgets.ts) before it is kept.
+ * The MX listener: accepts only answers to mail of ours, and refuses all else at RCPT, so that it relays nothing and has
+ * nothing to send back (RFC 5321 section 6.1). 250 means that the report is stored; receive.ts reads it afterwards.
+ * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
  */
 import type { BudgetName, UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -23,20 +23,20 @@ export interface MxDeps {
   db: { commit: Committer };
   /** Those that sign return paths and unsubscribe addresses. */
   keys: readonly ReturnPathKey[];
-  /** Whether mail for this host is ours: our own name, or a return-path domain. */
+  /** True for a host whose mail is ours: our own name, or a return-path domain. */
   isOurHost(host: string): Promise<boolean>;
   hasRoomForStrangers(): boolean;
   usedUp: UsedUp;
 }
 
-/** What a mail meets once it was taken. */
+/** The parts that an accepted mail passes through. */
 export interface Intake {
   budgets: MxBudgets;
   kept: Pick<KeptReports, 'refusal' | 'added'>;
   receiver: { isFull(network: string): BudgetName | null; take(row: NewReport): void };
 }
 
-/** What a row takes beside the mail. */
+/** Bytes of a row without the mail. */
 export const ROW_BYTES = 1000;
 
 const BUDGET_OF: Readonly<Record<LimitName, BudgetName>> = {
@@ -61,7 +61,7 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
       // RFC 5321 section 4.5.1: everybody has one, also without a domain.
       if (!/^postmaster$/i.test(address)) {
         const at = address.lastIndexOf('@');
-        // Percent hacks, bang paths and source routes are local parts of nobody here, and so refused with everybody else.
+        // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
         const parsed = parseMailbox(address, { smtputf8: true });
         if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is no address');
         if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
@@ -103,7 +103,7 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
   };
 }
 
-/** Who sends, and the delivery that one of the recipients names with a token of ours. */
+/** Returns the sender's network, and the delivery that a recipient names with a token of ours. */
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {
     const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));

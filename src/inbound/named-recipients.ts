@@ -1,13 +1,13 @@
 /**
- * Whom a notice in prose is about. Addresses stand in it in several ways; the first way that names anybody counts, since the
+ * Finds the recipients that a notice in prose is about. Addresses occur in several ways; the first way that names one counts, since the
  * later ones also catch postmasters, help desks and the sender:
  *
- * 1. a header of its own (`X-Failed-Recipients`)
+ * 1. the header `X-Failed-Recipients`
  * 2. at the begin of a line, the reason behind or below it (qmail, exim, sendmail, Postfix, Yahoo, Exchange, Domino)
  * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
  * 4. behind a label (`Recipient: a@b`)
  * 5. anywhere in the prose, where the returned mail was addressed to it
- * 6. in a line that says what went wrong, or in the subject
+ * 6. in a line with the reason, or in the subject
  * 7. in the To field of the returned mail, else anywhere in the prose
  */
 import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
@@ -19,12 +19,12 @@ import type { Notice } from './notice.ts';
 
 export interface NamedRecipient {
   address: string;
-  /** The lines that may say why: those from its name to the next one's. Empty where it stands in a header alone. */
+  /** The lines that may hold the reason: from its name to the next recipient's. Empty where only a header names it. */
   lines: readonly string[];
 }
 
 const MOST_RECIPIENTS = 100;
-/** What belongs to a recipient ends here at the latest. */
+/** Most lines that belong to one recipient. */
 const MOST_LINES = 30;
 
 const FAILED = new Set(['x-failed-recipients', 'x-failed-recipient', 'x-bounced-recipient']);
@@ -41,12 +41,12 @@ const IDS = /^\W{0,10}(?:message-id|message id|in-reply-to|references|id|feedbac
 const LISTED = /^[\s>*•\-–]{0,40}[<"']?[^\s<>@"',;:()]{1,128}@[^\s<>@"',;:()]{1,255}[>"']?\s{0,4}(?:$|[:;(])/;
 const PROSE_BEFORE = /[\p{L},]$/u;
 
-/** Where in the prose an address stands. */
+/** An address, and its line in the prose. */
 interface Place extends FoundAddress {
   line: number;
 }
 
-/** Whom the notice names, in order, without the sender of the returned mail and without postmasters. */
+/** Returns the addresses that the notice names, in order, without the sender of the returned mail and without postmasters. */
 export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedRecipient[] {
   const inHeader = addressesOf(notice.mail.headers, FAILED);
   const places = placesOf(notice);
@@ -83,7 +83,7 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
     const found = distinct(
       places.filter((place) => isOne(lines, place)).map((place, at, all) => named(lines, place, 0, all[at + 1])),
     );
-    // What one recipient's reply begins with may stand above the line that names it.
+    // The beginning of a recipient's reply may be above the line with the address.
     if (found.length > 0) return found.length === 1 ? found.map(({ address }) => ({ address, lines: [] })) : found;
   }
   const inSubject = addressesIn(subject.slice(0, 1000)).map(({ address }) => address);
@@ -109,8 +109,8 @@ function placesOf({ lines }: Notice): Place[] {
 }
 
 /**
- * The addresses that begin a line, by their keys. Some notices name one first in the list of all and again above what its
- * server said: its lines are those of all its places.
+ * The addresses that begin a line, by their keys. Some notices name one first in the list of all and again above the reply
+ * of its server: its lines are those of all its places.
  */
 function listedIn(lines: readonly string[], places: readonly Place[]): Map<string, NamedRecipient> {
   const listed = places.filter((place) => atLineStart(lines, place));
@@ -134,13 +134,13 @@ function atLineStart(lines: readonly string[], { line, start, end }: Place): boo
   if (!/^[\s>*•\-–]*(?:\d{1,3}[.)]\s+)?$/.test(text.slice(0, start))) return false;
   const rest = text.slice(end);
   if (/^\s*(?:$|[:;([<\-–—.,=])/.test(rest)) return true;
-  // Prose that was wrapped before an address is no list of recipients.
+  // An address at the begin of a wrapped line of prose does not begin a list of recipients.
   return !PROSE_BEFORE.test(lines[line - 1] ?? '') && !/^\s*(?:wrote|schrieb|a écrit)/i.test(rest);
 }
 
 /**
- * True of a line that goes on with what stands beside the recipient above it: Postfix and Exim indent what they wrap, and what a
- * server said often begins with the address.
+ * True for a line that continues the line of the recipient above it: Postfix and Exim indent wrapped lines, and a server's
+ * reply often begins with the address.
  */
 function isWrapped(lines: readonly string[], line: number): boolean {
   let indent = indentOf(lines[line] ?? '');
@@ -162,7 +162,7 @@ function behindLabel(lines: readonly string[], { line, start }: Place): boolean 
   return LABEL.test(before) && !LABEL_OF_OTHERS.test(before);
 }
 
-/** The recipient at this place, with its line from the column `from` and what stands below it. */
+/** The recipient at this place, with its line from the column `from` and the lines below it. */
 function named(lines: readonly string[], place: Place, from: number, next: Place | undefined): NamedRecipient {
   const own = (lines[place.line] ?? '').slice(from).replace(/^[\s:;,.–-]+/, '');
   const end = Math.min(
@@ -172,13 +172,13 @@ function named(lines: readonly string[], place: Place, from: number, next: Place
   return { address: place.address, lines: [own, ...lines.slice(place.line + 1, end)] };
 }
 
-/** Finds what stands in the prose below the line that begins with an address; nothing where none does. */
+/** Finds the lines below the one that begins with an address; none where no line does. */
 export function linesByRecipient(notice: Notice): (address: string) => readonly string[] {
   const listed = listedIn(notice.lines, placesOf(notice));
   return (address) => listed.get(address.toLowerCase())?.lines ?? [];
 }
 
-/** The addresses of whoever sent the returned mail: the notice came to them. */
+/** The addresses of the returned mail's sender: the notice came to them. */
 function ownAddresses({ mail, original }: Notice): ReadonlySet<string> {
   const addresses = [
     ...addressesOf(mail.headers, RECIPIENT),

@@ -1,4 +1,4 @@
-/** A mail that came to one of our addresses, before anybody has read it. */
+/** A mail that came to one of our addresses, before it is read. */
 import type { ReportRow } from '../storage/tables.ts';
 
 export type NewReport = Pick<

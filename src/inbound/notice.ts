@@ -1,6 +1,6 @@
 /**
- * A mail about a mail, taken apart: what a program says in it, what a person would read, and the head of the mail it is
- * about, which comes as a part of its own or in the text below a line that announces it.
+ * Takes a mail about a mail apart: the fields for programs, the text for people, and the head of the mail it is about, which
+ * comes as a separate part or in the text below a line that announces it.
  */
 import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
 import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
@@ -23,15 +23,15 @@ export interface Notice {
   mail: MailPart;
   /** Decoded. */
   subject: string;
-  /** Lines of what a person reads, without the returned mail. */
+  /** Lines of the text for people, without the returned mail. */
   lines: readonly string[];
-  /** The head of the returned mail; empty where none came along. */
+  /** The head of the returned mail; empty without one. */
   original: readonly HeaderField[];
   delivery: DeliveryReport | null;
   feedback: FeedbackReport | null;
 }
 
-/** Prose beyond this is no notice. */
+/** Longer prose does not belong to a notice. */
 const LONGEST_TEXT = 24 * 1024;
 const MOST_LINES = 600;
 const LONGEST_LINE = 1000;
@@ -53,7 +53,7 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   if (inner !== null) return openNotice(inner, words);
   const cut = whereOriginalBegins(prose, words);
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
-  // A complaint that was forwarded whole counts; one that stands in a mail that bounced does not.
+  // A complaint that was forwarded whole counts; one inside a mail that bounced does not.
   const feedbackIn = deliveryPart === undefined ? [...partsOf(mail)] : own;
   const feedbackPart = feedbackIn.find(({ type }) => isFeedbackReport(type));
   return {
@@ -66,7 +66,7 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   };
 }
 
-/** Gateways wrap a report that they looked at, in its sender's name, or without a word; a person who passes one on does neither. */
+/** Gateways wrap a report in its sender's name, or without text; a person who forwards one does neither. */
 function wrappedReport(mail: MailPart, own: readonly MailPart[], prose: readonly string[]): MailPart | null {
   if (own.some(({ type }) => isDeliveryStatus(type))) return null;
   const [inner] = own.find(({ type }) => isMessage(type))?.parts ?? [];
@@ -81,7 +81,7 @@ function reportIn(part: MailPart): DeliveryReport {
   return report.recipients.length > 0 ? report : readDeliveryReport(octetsOf(part).replace(/\r\n?/g, '\n'));
 }
 
-/** Some gateways make a file of the report, of a type that says nothing. */
+/** Some gateways attach the report as a file of a general type. */
 function reportInFile(own: readonly MailPart[]): DeliveryReport | null {
   const file = own.find(
     (part) => FILE_TYPES.has(part.type) && isAttached(part) && FINAL_RECIPIENT.test(octetsOf(part)),
@@ -104,7 +104,7 @@ function originalPart(own: readonly MailPart[]): readonly HeaderField[] | null {
   return null;
 }
 
-/** Of alternatives the plain one; html where there is nothing else. */
+/** Returns the plain text of alternatives; html where there is no other part. */
 function linesOf(own: readonly MailPart[]): string[] {
   const shown = own.filter((part) => part.parts.length === 0 && !isAttached(part));
   const plain = shown.filter(({ type }) => type === 'text/plain' || type.startsWith('multipart/')).map(textOf);
@@ -158,7 +158,7 @@ function isHeadOfMail(lines: readonly string[], from: number): boolean {
   return false;
 }
 
-/** Without the quote marks or spaces that its first line has. */
+/** Removes the quote marks or spaces that its first line has. */
 function outdented(lines: readonly string[]): string {
   const first = lines.findIndex((line) => line !== '');
   const mark = /^[>\s]*/.exec(lines[first] ?? '')?.[0] ?? '';

@@ -1,4 +1,4 @@
-/** What the listener would make of a mail, without a listener: for `posthorn inbound parse`. */
+/** Reads mails as the listener does, without a listener: for `posthorn inbound parse`. */
 import { availableParallelism } from 'node:os';
 import { systemClock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -9,7 +9,7 @@ import { createReportReader } from './report-reader.ts';
 const MOST_THREADS = 4;
 
 export interface ReportParser {
-  /** `fault` says why nothing could be made of the mail; the record then is that of an unknown one. */
+  /** `fault` gives the reason why the mail could not be read; the record then is that of an unknown mail. */
   parse(bytes: Uint8Array): Promise<{ record: FindingRecord; fault: string | null }>;
   close(): Promise<void>;
 }

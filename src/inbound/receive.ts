@@ -1,12 +1,12 @@
 /**
- * What came to our addresses, from the row that the listener left to what it means: read it (in a thread), find whose it is,
- * record what happened. A row is done when what it says is written; after a crash it is read again, and a change that was
- * recorded already changes nothing a second time.
+ * Handles mail to our addresses, from the row that the listener wrote: reads it (in a thread), finds the delivery it is about, and
+ * records the change. A row is done when its change is written; after a crash it is read again, and a change that was recorded
+ * already changes nothing a second time.
  *
- *   unread      whose turn is it? mail with a token of ours first, networks in turn
- *   reader      what is it? (classify.ts)
- *   matched     whose is it, and what proves that? (report-owner.ts)
- *   meaning     what happened to the delivery (report-meaning.ts)
+ *   unread      the next mail: those with a token of ours first, networks in turn
+ *   reader      its kind (classify.ts)
+ *   matched     its delivery, and the proof (report-owner.ts)
+ *   meaning     the change of the delivery (report-meaning.ts)
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets, type BudgetName } from '../base/budgets.ts';
@@ -32,6 +32,7 @@ import { meaningOf } from './report-meaning.ts';
 import { matched, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { Unread } from './unread.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   clock: Clock;
@@ -41,10 +42,10 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
   reader: ReportReader;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
-  /** Where mail of people goes. */
+  /** Settings for mail of people. */
   forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
   ownAccount: { ensure(): Promise<void> };
-  /** Looks whether too much is kept. */
+  /** Deletes the oldest mails where too much is kept. */
   trim(): Promise<void>;
 }
 
@@ -58,15 +59,14 @@ export interface Receiver {
   stop(): Promise<void>;
 }
 
-/** Mails in the hands of the reader: one is read while the next waits beside it. One that anybody can send waits for neither. */
+/** Mails in the hands of the reader: one is read while the next waits beside it. Mail without a token is not among the second. */
 const READING = 2;
-/** Reports that are being written side by side: so many share their commits. */
+/** Reports that are written at the same time, so that they share their commits. */
 const WRITING = 32;
 /** Rows that need not be loaded again, since they are still here. */
 const HELD_BYTES = 8 * 1024 * 1024;
-/** After a failure of storage. */
-const PATIENCE_MS = 1000;
-const HOUR_MS = 3_600_000;
+/** Wait after a failure of storage. */
+const FAULT_DELAY_MS = 1000;
 
 interface Waiting extends Stranger {
   id: string;
@@ -78,7 +78,7 @@ interface End {
   kind: Finding['kind'];
   match: Match | null;
   detail: object;
-  /** A bounce is kept as it came; of everything else only the beginning. */
+  /** A bounce is kept whole; of every other mail only the beginning. */
   keepsAll: boolean;
 }
 
@@ -134,14 +134,14 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       deps.budgets.giveBack(next, row.raw.length - kept, row.received_at);
     } catch (error) {
       log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
-      await clock.sleep(PATIENCE_MS);
+      await clock.sleep(FAULT_DELAY_MS);
       if (!stopping) unread.add({ ...next, row: null });
     } finally {
       read();
     }
   }
 
-  /** Of one delivery one after the other: the second then finds what the first has written. */
+  /** Reports about one delivery go one after the other: the second then finds what the first has written. */
   async function inTurn<Result>(deliveryId: string | null, act: () => Promise<Result>): Promise<Result> {
     if (deliveryId === null) return act();
     const mine = (turns.get(deliveryId) ?? Promise.resolve()).then(act);
@@ -162,7 +162,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     return close(row, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
   }
 
-  /** Resolves with how much of the mail is kept. */
+  /** Resolves with the number of bytes that are kept. */
   async function finish(row: NewReport, finding: Finding): Promise<number> {
     if (finding.aggregate !== undefined) return keep(row, finding, finding.aggregate);
     if (isForOperator(row, finding)) return forward(row, finding);
@@ -192,7 +192,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     });
   }
 
-  /** In one transaction with its row, so that it goes once. */
+  /** Writes the forwarded mail in one transaction with its row, so that it is sent once. */
   async function forward(row: NewReport, finding: Finding): Promise<number> {
     const now = clock.now();
     const mail = forwardOf(deps.forward, { ...row, raw: attachedOf(row, now) }, now);
@@ -218,7 +218,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     return beginningOf(row);
   }
 
-  /** Whole, as long as the day's budget lasts; then the beginning. */
+  /** Keeps the mail whole while the day's budget lasts; then only its beginning. */
   function attachedOf({ raw }: NewReport, now: number): Buffer {
     const isWhole = forwarded.has('', raw.length, now);
     if (isWhole) forwarded.spend('', raw.length, now);
@@ -226,7 +226,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     return isWhole ? raw : raw.subarray(0, budgets.kept_of_mail.most);
   }
 
-  /** Nothing of a report stays once it was counted; one about a domain that is not ours is a mail that belongs to nobody. */
+  /** An aggregate report is deleted once it is counted; one about a domain that is not ours is kept as mail without an owner. */
   async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
     const summary = aggregateSummary(aggregate);
     let bytes = beginningOf(row);
@@ -277,7 +277,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     },
   };
 
-  /** What an earlier run has left. */
+  /** Reads the mails that an earlier run left unread. */
   async function loadUnread(): Promise<void> {
     try {
       const rows = await db.prepared.all<Omit<NewReport, 'raw'>>(
@@ -286,7 +286,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       for (const row of rows) wait({ ...row, raw: Buffer.alloc(0) }, false);
     } catch (error) {
       log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
-      await clock.sleep(PATIENCE_MS);
+      await clock.sleep(FAULT_DELAY_MS);
       if (!stopping) await loadUnread();
     }
   }

@@ -1,7 +1,7 @@
 /**
  * Mail that was taken and then sent back by a filter of the recipient (Sieve `reject`, RFC 5429) or by the program that stores it
  * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts, so the words
- * and the mark of RFC 3834 tell them apart: "deleted" alone is also what a mail program says of a mail that nobody opened.
+ * and the mark of RFC 3834 tell them apart: mail programs also say "deleted" of a mail that was never opened.
  */
 import { isDispositionNotification, isMarkedRejected } from '../mail/auto-reply.ts';
 import { readDeliveryReport } from '../mail/delivery-report.ts';
@@ -16,7 +16,7 @@ const LONGEST_REASON = 500;
 /** From the sentence on. */
 const LINES_BEFORE_REASON = 4;
 
-/** Whom such a mail is about; null where it is none. */
+/** Returns the recipient that such a mail is about; null for any other mail. */
 export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[] | null {
   const { mail, subject, lines } = notice;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
@@ -27,7 +27,7 @@ export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[
   const reason = reasonIn(lines, words);
   const { recipients, ...report } = readDeliveryReport(fields);
   const failed = recipients.map((one) => ({ ...one, action: 'failed' as const }));
-  // What stands around the reason says only that there is one.
+  // The words around the reason only announce it.
   const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
   const found =
     failed.length > 0
@@ -36,7 +36,7 @@ export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[
   return found.map((one) => ({ ...one, ...explained(one, reason) }));
 }
 
-/** Where the words are a person's own, the recipient does not want the mail. */
+/** The words of a person: the recipient does not want the mail. */
 function explained(
   { diagnostic, verdict }: FoundRecipient,
   reason: readonly string[],
@@ -49,7 +49,7 @@ function explained(
   };
 }
 
-/** What stands behind the sentence that says that the mail was rejected, and behind one that announces the reason. */
+/** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */
 function reasonIn(lines: readonly string[], words: BounceWords): readonly string[] {
   const at = lines.findIndex((line) => words.rejection(foldText(line)));
   const line = lines[at] ?? '';

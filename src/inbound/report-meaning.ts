@@ -1,4 +1,4 @@
-/** What a report means for its delivery, and what is noted of it. */
+/** Decides what a report means for its delivery, and what is noted of it. */
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -7,12 +7,12 @@ import type { Finding } from './finding.ts';
 import type { Match, Owner } from './report-owner.ts';
 
 export interface Meaning {
-  /** Null where it means nothing. Of an `unverified` report: what it would mean if it were true. */
+  /** Null where it changes nothing. For an `unverified` report, the change if it were true. */
   change: DeliveryChange | null;
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified'>;
 }
 
-/** Who comes without an owner belongs to nobody; of all others there is nothing to find. */
+/** Kinds that need an owner; the others have none to find. */
 const needsOwner = ({ kind }: Finding): boolean =>
   kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
 
@@ -54,7 +54,7 @@ async function changeOf(
   }
 }
 
-/** A token may leak to whoever gets the mail: a report must also look like one, in its sender or in its form. */
+/** Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
 function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
   return (
     isWellFormed ||

@@ -1,7 +1,7 @@
 /**
- * Whose is a report? It counts for a delivery only with proof: the token of a return path or of an unsubscribe address, the mark
- * that each copy carries in its head, or the signature of a feedback loop. A Message-ID finds the delivery as well, but it stands
- * in every reply and forward, so it proves nothing.
+ * Finds the delivery that a report is about. It counts only with proof: the token of a return path or of an unsubscribe address, the mark
+ * that each copy carries in its head, or the signature of a feedback loop. A Message-ID finds the delivery as well, but every
+ * reply and forward has it, so it proves nothing.
  */
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
@@ -23,7 +23,7 @@ export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'addr
   stream: string;
 };
 
-/** What shows that the report is about the delivery; null: nothing does. */
+/** The proof that the report is about the delivery; null without one. */
 export type Proof = 'token' | 'copy' | 'feedback_loop' | null;
 
 export interface Match {
@@ -38,7 +38,7 @@ export interface MatchDeps {
   log: Log;
   keys: readonly ReturnPathKey[];
   resolver: Pick<Resolver, 'txt'>;
-  /** Whether mail for this host is ours. */
+  /** True for a host whose mail is ours. */
   isOurHost(host: string): Promise<boolean>;
 }
 
@@ -73,12 +73,12 @@ function provenDelivery(
         ? unsubscribedDelivery(keys, `unsub+${token}`)
         : deliveryOf(keys, `b+${token}`);
   if (byToken !== null) return { deliveryId: byToken, proof: 'token' };
-  // The head of a copy comes back with unsubscribe mails and answers, too: it says whose they are, not what is wished.
+  // The head of a copy comes back with unsubscribe mails and answers, too: it names the delivery, not the request.
   const byCopy = copy === null || kind === 'unsubscribe' ? null : deliveryOfCopy(keys, copy);
   return byCopy === null ? null : { deliveryId: byCopy, proof: 'copy' };
 }
 
-/** RFC 5965: many reports leave out the recipient, and all bring the message. Of several recipients it must say which. */
+/** RFC 5965: many reports leave out the recipient, and all bring the message. For a message with several recipients the report must name one. */
 async function byMessage(db: Connection, { messageId, recipients }: Finding): Promise<Owner | null> {
   if (messageId === null) return null;
   const [own] = OWN_ID.exec(messageId) ?? [];
@@ -111,7 +111,7 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
 }
 
 /**
- * Whether the signed To names one of our hosts. Anybody can join a feedback loop and complain there of their own mail, in which
+ * True where the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
 async function isAddressedToUs(deps: Pick<MatchDeps, 'isOurHost'>, { data }: SignatureClaim): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
- * Reads reports off the main loop, each within a time limit. The reader itself is linear and bounded; the limit is for what
- * nobody has thought of, since anybody may send us mail.
+ * Reads reports off the main loop, each within a time limit. The reader itself is linear and bounded; the limit covers what
+ * that misses, since anyone may send us mail.
  */
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
@@ -9,21 +9,21 @@ import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path
 import type { Finding } from './finding.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
 
-/** `unreadable`: the mail cost too much, so nothing is known of it. Whoever calls keeps it for the operator. */
+/** `unreadable`: the mail took too long or too much, so its meaning is unknown. The caller keeps it for the operator. */
 export type ReadResult = ({ kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] }) & {
-  /** How long the thread was busy with it. */
+  /** Time that the thread worked on it. */
   ms: number;
 };
 
 export interface ReportReader {
-  /** Of the mail its first 512 KiB. `envelope`: the recipients of the SMTP session. */
+  /** Reads the first 512 KiB of a mail. `envelope`: the recipients of the SMTP session. */
   read(bytes: Uint8Array, envelope?: readonly string[]): Promise<ReadResult>;
   close(): Promise<void>;
 }
 
-/** Hundreds of times what the largest mail takes. */
+/** Hundreds of times longer than the largest mail takes. */
 const LONGEST_JOB_MS = 5000;
-/** On a machine that is busy at the wrong moment. */
+/** A busy machine may take long to load a thread. */
 const LONGEST_START_MS = 20_000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 1000;
@@ -49,7 +49,7 @@ export function createReportReader(
   return {
     async read(bytes, envelope = []) {
       try {
-        // A copy of its own, which is then handed over: a view would take the memory around it along.
+        // A copy, which is then handed over: a view would take the memory around it along.
         const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
         const { finding, ms } = await threads.run({ bytes: own, envelope }, [own.buffer]);
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
@@ -63,7 +63,7 @@ export function createReportReader(
   };
 }
 
-/** The tokens of unsubscribe addresses are of another make, checked by whoever made them. */
+/** Tokens of unsubscribe addresses have another form, which tracking/unsubscribe-link.ts checks. */
 function checkedToken({ kind, token }: Finding, keys: readonly ReturnPathKey[] | null): string | null {
   if (keys === null || token === null || kind === 'unsubscribe') return token;
   return deliveryOf(keys, `b+${token}`) === null ? null : token;

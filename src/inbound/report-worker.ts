@@ -1,4 +1,4 @@
-/** The thread that reads what came to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
+/** The thread that reads mail to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { announceReady } from '../base/thread.ts';
@@ -16,14 +16,14 @@ export interface ReportJob {
 
 export interface ReportAnswer {
   finding: Finding;
-  /** How long it took. */
+  /** Milliseconds that reading took. */
   ms: number;
 }
 
 const words = readBounceWords();
 const loops = readFeedbackLoops();
 
-/** Only a complaint needs it. */
+/** Reads a mail; looks for the feedback loop of a complaint only. */
 function read({ bytes, envelope }: ReportJob): Finding {
   const finding = readReport(words, bytes, envelope);
   if (finding.kind !== 'complaint') return finding;

@@ -26,13 +26,13 @@ export interface SelfTestDeps {
 }
 
 export interface SelfTestPlace {
-  /** Where the MX listener is; null where it has no port. */
+  /** Address of the MX listener; null without a port. */
   mx: { host: string; port: number } | null;
   hostname: string;
   simulatorDomain: string;
 }
 
-/** `why` says which step failed, and is null where all went well. */
+/** `why` names the step that failed; null where all went well. */
 export interface SelfTestResult {
   ok: boolean;
   why: string | null;
@@ -40,27 +40,27 @@ export interface SelfTestResult {
 }
 
 /** Each step at the most; usually it takes some milliseconds, and half a second where the reader of reports has to start. */
-const PATIENCE_MS = 15_000;
+const STEP_TIMEOUT_MS = 15_000;
 
 export async function selfTest(deps: SelfTestDeps, place: SelfTestPlace): Promise<SelfTestResult> {
   const started = deps.clock.monotonic();
-  const why = await faultOf(deps, place);
+  const why = await findFault(deps, place);
   return { ok: why === null, why, ms: Math.round(deps.clock.monotonic() - started) };
 }
 
-async function faultOf(deps: SelfTestDeps, { mx, hostname, simulatorDomain }: SelfTestPlace): Promise<string | null> {
+async function findFault(deps: SelfTestDeps, { mx, hostname, simulatorDomain }: SelfTestPlace): Promise<string | null> {
   if (mx === null) return 'nothing listens for bounces: smtp.mx.port is taken by another program';
   const postmaster = mailbox('postmaster', hostname);
   const recipient = mailbox('delivered', simulatorDomain);
   const deliveryId = await send(deps, postmaster, recipient);
   if (!(await isReached(deps, deliveryId, 'delivered')))
-    return `a simulated mail was not delivered within ${seconds(PATIENCE_MS)}: the delivery engine does not get round to it`;
+    return `a simulated mail was not delivered within ${seconds(STEP_TIMEOUT_MS)}: the delivery engine does not get round to it`;
   const to = `${returnPathFor(deps.returnPathKey, deliveryId)}@${hostname}`;
   const report = bounceOf(postmaster, recipient, deps.clock.now());
-  const handed = await handIn(deps, { ...mx, helo: hostname, from: '', to, mail: report, patienceMs: PATIENCE_MS });
+  const handed = await handIn(deps, { ...mx, helo: hostname, from: '', to, mail: report, patienceMs: STEP_TIMEOUT_MS });
   if (handed.kind === 'refused') return `the MX listener did not take a bounce: ${handed.why}`;
   if (await isReached(deps, deliveryId, 'bounced')) return null;
-  return `the MX listener took a bounce (${handed.reply}), but it was not recognised within ${seconds(PATIENCE_MS)}`;
+  return `the MX listener took a bounce (${handed.reply}), but it was not recognised within ${seconds(STEP_TIMEOUT_MS)}`;
 }
 
 async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<string> {
@@ -73,13 +73,13 @@ async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<str
     subject: 'Self-test',
     content: { kind: 'text', text: 'Self-test.\n', headers: [], attachments: [] },
   } as const;
-  const rows = ownMailRows(mail, now, { maxAge: 10 * PATIENCE_MS }, { isSimulated: true });
+  const rows = ownMailRows(mail, now, { maxAge: 10 * STEP_TIMEOUT_MS }, { isSimulated: true });
   await deps.db.commit.insert(rows);
   deps.notifiers.deliveries.notify(hintsOf(rows));
   return rows.deliveries[0]?.id ?? '';
 }
 
-/** The report that a mail host would send: from nobody, about a mailbox that is not there. */
+/** The report that a mail host would send: with the null sender, about a mailbox that does not exist. */
 function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buffer {
   const head = writeHead({
     from: mailbox('mailer-daemon', domain),
@@ -110,7 +110,7 @@ async function isReached({ db, clock, notifiers }: SelfTestDeps, deliveryId: str
   const unlisten = notifiers.events.listen(() => {
     wake();
   });
-  const timer = clock.after(PATIENCE_MS, () => {
+  const timer = clock.after(STEP_TIMEOUT_MS, () => {
     patience.isOver = true;
     wake();
   });

@@ -1,4 +1,4 @@
-/** What an SMTP client is told, as a value: a reply code, and a text that begins with its enhanced status code (RFC 3463). */
+/** A refusal of an SMTP command as a value: a reply code, and a text that begins with its enhanced status code (RFC 3463). */
 import type { Problem, ProblemCode } from '../base/problem.ts';
 
 export interface SmtpRefusal {

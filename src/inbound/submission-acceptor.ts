@@ -93,7 +93,7 @@ export class SubmissionAcceptor {
     return id;
   }
 
-  /** Where a notice of failure goes: the envelope's sender if its domain is the account's own, else the operator (RFC 5321 section 6.1). */
+  /** Returns who gets a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */
   private async noticeAddress({ sender }: SubmissionSession, { accountId }: Caller): Promise<string | null> {
     const { deps } = this;
     const { notify, operatorAddress } = this.settings;

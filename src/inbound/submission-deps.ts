@@ -1,4 +1,4 @@
-/** What submission needs of the rest of the program, and its settings. */
+/** The parts of the program that submission uses, and its settings. */
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
@@ -12,7 +12,7 @@ export interface SubmissionDeps {
   clock: Clock;
   accept: AcceptDeps;
   authenticate: Authenticate;
-  /** The key that programs of trusted networks send with, or null. */
+  /** Returns the caller whose key programs of trusted networks send with, or null. */
   trustedCaller(): Promise<Caller | null>;
   noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Counts a request of the account; the seconds to wait, or null where it may go on. */
@@ -34,7 +34,7 @@ export interface SubmissionSettings {
   trustedNetworks: readonly string[];
   smtputf8: boolean;
   recipients: number;
-  /** Where the notice of a mail that failed for good goes. */
+  /** Receiver of the notice about a mail that failed for good. */
   notify: 'sender' | 'operator' | 'none';
   operatorAddress: string | null;
 }

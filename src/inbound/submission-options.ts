@@ -1,9 +1,9 @@
-/** What a submitted mail asks of us in `X-Posthorn-*` fields: the members of a send request that a mail has no field for. Pure. */
+/** Reads the `X-Posthorn-*` fields of a submitted mail: the members of a send request that a mail has no other field for. Pure. */
 import { Problem } from '../base/problem.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
 import { parseTime } from '../messages/request/send-time.ts';
 
-export interface SubmissionWish {
+export interface SubmissionOptionFields {
   stream: string | null;
   tags: string[];
   metadata: Record<string, string>;
@@ -11,7 +11,7 @@ export interface SubmissionWish {
   idempotencyKey: string | null;
 }
 
-const known: ReadonlySet<string> = new Set([
+const fieldNames: ReadonlySet<string> = new Set([
   'stream',
   'tag',
   'metadata',
@@ -26,8 +26,8 @@ const MOST_METADATA_BYTES = 10 * 1024;
 const DAY = 86_400_000;
 
 /** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
-export function submissionOptions(options: SubmissionOptions, now: number): SubmissionWish {
-  for (const name of options.keys()) if (!known.has(name)) throw wrong('unknown_field', name, 'is not known');
+export function submissionOptions(options: SubmissionOptions, now: number): SubmissionOptionFields {
+  for (const name of options.keys()) if (!fieldNames.has(name)) throw wrong('unknown_field', name, 'is not known');
   return {
     stream: streamOf(single(options, 'stream')),
     tags: tagsOf(options.get('tag') ?? []),
@@ -48,7 +48,7 @@ const wrong = (
 
 function single(options: SubmissionOptions, name: string): string | null {
   const [value, ...others] = options.get(name) ?? [];
-  if (others.length > 0) throw wrong('invalid_field', name, 'stands there twice');
+  if (others.length > 0) throw wrong('invalid_field', name, 'occurs twice');
   return value ?? null;
 }
 
@@ -72,7 +72,7 @@ function metadataOf(values: readonly string[]): Record<string, string> {
   });
   const bytes = pairs.reduce((sum, [name, text]) => sum + name.length + Buffer.byteLength(text), 0);
   if (pairs.length > MOST_METADATA || bytes > MOST_METADATA_BYTES)
-    throw wrong('invalid_field', 'metadata', 'may stand there 50 times, with 10 KiB in all');
+    throw wrong('invalid_field', 'metadata', 'may occur 50 times, with 10 KiB in all');
   return Object.fromEntries(pairs);
 }
 
@@ -90,7 +90,7 @@ function keyOf(text: string | null): string | null {
   throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
 }
 
-/** A mail that is sent as it came has no links of ours in it. */
+/** Refuses tracking: a submitted mail is sent unchanged, so it cannot have our links. */
 function untracked(options: SubmissionOptions): object {
   for (const name of ['track-opens', 'track-clicks']) {
     const value = single(options, name);

@@ -1,11 +1,11 @@
-/** Reads submitted mails: small ones where we are, large ones in a thread, since looking at 20 MB octet by octet takes too long here. */
+/** Reads submitted mails: small ones on the main thread, large ones in a thread, since 20 MB would hold up the main loop. */
 import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
 import { finishSubmitted, readSubmitted, type RefusedMail, type Stamp, type SubmittedMail } from '../mail/submitted.ts';
 
-/** What came of a mail, and the SHA-256 of its octets, hex. */
+/** A mail that was read, and the SHA-256 of its octets, hex. */
 export interface ReadMail {
   mail: SubmittedMail | RefusedMail;
   digest: string;
@@ -24,7 +24,7 @@ export interface SubmissionReader {
   close(): Promise<void>;
 }
 
-/** Takes well under a millisecond. */
+/** A mail of this size takes well under a millisecond. */
 const HERE_BYTES = 64 * 1024;
 const JOB_MS = 30_000;
 const IDLE_MS = 60_000;

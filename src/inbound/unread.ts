@@ -1,6 +1,6 @@
 /**
- * Mails that wait to be read, in the order in which they get their turn: those with a token of ours before those that anybody can
- * send, and among each kind the networks in turn, so that nobody waits behind another's flood. Pure.
+ * Mails that wait to be read, in the order in which they get their turn: those with a token of ours before those that anyone can
+ * send, and among each kind the networks in turn, so that no network waits behind another's flood. Pure.
  */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import { Tally } from './tally.ts';
@@ -43,7 +43,7 @@ export class Unread<Item extends Waiting> {
     this.counts.add(item.network, 1);
   }
 
-  /** The next one, or null. `withTokenOnly`: mail that anybody can send waits. */
+  /** Takes the next one, or null. `withTokenOnly`: mail without a token waits. */
   take({ withTokenOnly }: { withTokenOnly: boolean }): Item | null {
     const item = this.withToken.take() ?? (withTokenOnly ? null : this.loose.take());
     if (item === null) return null;

@@ -6,10 +6,10 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 /** The longest time until a use is written, in milliseconds. */
 const WRITE_DELAY_MS = 2000;
-const HOUR_MS = 3_600_000;
 /** Hours that are kept: the present one and those before it for a day. */
 const HOURS_KEPT = 24;
 

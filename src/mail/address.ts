@@ -59,14 +59,14 @@ export function parseMailbox(text: string, options: { smtputf8?: boolean } = {})
   return parseAddress(address.address, name.name, options.smtputf8 === true);
 }
 
-/** What two spellings of one address have in common: suppressions compare by it, the local part lower-cased too. */
+/** Returns the form that all spellings of one address share, the local part lower-cased too. Suppressions compare by it. */
 export function addressKey(address: string): string {
   return address.toLowerCase();
 }
 
 /**
- * The key of an address that somebody looks for: typed with a name, or with a domain in its own script, it is found under
- * the spelling that is stored. What is no address is only lower-cased, and so finds nothing.
+ * Returns the key of an address that is searched for: typed with a name, or with a domain in its own script, it is found under
+ * the spelling that is stored. Other text is only lower-cased, and so finds nothing.
  */
 export function soughtAddress(text: string): string {
   const parsed = parseMailbox(text, { smtputf8: true });
@@ -114,7 +114,7 @@ function angleAddress(text: string): { before: string; address: string } | null 
   return { before: text.slice(0, open), address: text.slice(open + 1, -1) };
 }
 
-/** Where the quoted string ending at `end` begins: the nearest quote before it that is not escaped, or -1. */
+/** Returns the beginning of the quoted string that ends at `end`: the nearest quote before it that is not escaped, or -1. */
 function openingQuote(text: string, end: number): number {
   let open = end;
   do open = text.lastIndexOf('"', open - 1);
@@ -189,7 +189,7 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 
 /**
  * Empty where UTS-46 refuses the name. Plain ASCII names do not go through it: the converter is the URL standard's and
- * would read `0x7f.1` as an IPv4 address. What comes out for others is checked like any name.
+ * would read `0x7f.1` as an IPv4 address. The result for other names is checked like any name.
  */
 function toALabels(domain: string): string {
   const lower = domain.toLowerCase();

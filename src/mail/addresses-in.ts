@@ -1,8 +1,8 @@
-/** Addresses (RFC 5322 section 3.4.1) as they stand in prose, which has brackets, quotes and full stops of its own around them. */
+/** Addresses (RFC 5322 section 3.4.1) in prose, which has brackets, quotes and full stops around them. */
 
 export interface FoundAddress {
   address: string;
-  /** Where it stands, with the angle brackets and quotes around it. */
+  /** Its place in the text, with the angle brackets and quotes around it. */
   start: number;
   end: number;
 }
@@ -27,7 +27,7 @@ export function addressesIn(text: string): FoundAddress[] {
   return found;
 }
 
-/** What stands around the `@`, not reaching back before `from`. */
+/** Returns the address around the `@`, not reaching back before `from`. */
 function addressAround(text: string, at: number, from: number): FoundAddress | null {
   const inBrackets = bracketed(text, at, from);
   if (inBrackets !== null) return inBrackets;

@@ -1,7 +1,7 @@
 /**
  * A mail that is attached to another one. RFC 2046 section 5.2.1 allows `message/rfc822` no encoding but 7bit, 8bit and binary, and
- * we send 7bit only, so its inner parts are encoded where they have to be. What cannot be brought into 7 bits that way goes as
- * `message/global`, for which RFC 6532 section 3.7 allows base64, or as a file where it is no such mail either.
+ * we send 7bit only, so its inner parts are encoded where they have to be. A mail that cannot be brought into 7 bits that way goes as
+ * `message/global`, for which RFC 6532 section 3.7 allows base64, or as a file where it is not such a mail either.
  */
 import { isUtf8 } from 'node:buffer';
 import { isPlain, sevenBitMail } from './re-encode.ts';
@@ -13,7 +13,7 @@ export interface AttachedMail {
 }
 
 const LONGEST_LINE = 998;
-/** What encoding the inner parts adds at most: beyond it base64 of the whole is the shorter one. */
+/** Most that encoding the inner parts may add: beyond it base64 of the whole is shorter. */
 const GROWTH = 1.6;
 const HEADER_LINES = 10_000;
 
@@ -22,7 +22,7 @@ export const isMailType = (contentType: string): boolean => /^\s*message\/rfc822
 
 /** `boundary` is what all boundaries of the outer mail have in them: the attached one must not. */
 export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
-  // What is no mail at all is a file, whatever its sender calls it: its bytes arrive as they are.
+  // Other content is a file, whatever its sender calls it: its bytes arrive unchanged.
   if (!beginsLikeMail(content)) return asFile(contentType, 'application/octet-stream', content);
   const inner = sevenBitMail(content);
   if (inner !== null && inner.length <= attachedSize(content) && !inner.includes(boundary))

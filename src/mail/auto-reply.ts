@@ -1,6 +1,6 @@
 /**
  * Automatic answers by their header: RFC 3834 section 5, disposition notifications (RFC 8098), and the fields that programs
- * used before there was a standard. What only the words of a subject give away is judged elsewhere.
+ * used before there was a standard. Automatic replies that only the words of a subject show are found elsewhere.
  */
 import { fieldOf, type MailPart } from './mime-read.ts';
 import type { HeaderField } from './header.ts';
@@ -41,7 +41,7 @@ export function isMarkedAutoReply(headers: readonly HeaderField[]): boolean {
   );
 }
 
-/** RFC 3834 section 5: anything but `no`. Bounce notices carry it as well, so it does not tell the two apart. */
+/** RFC 3834 section 5: anything but `no`. Bounce notices carry it as well, so it does not distinguish the two. */
 export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
   const value = fieldOf(headers, 'auto-submitted')?.trim().toLowerCase();
   return value !== undefined && value !== '' && !/^no\b/.test(value);

@@ -36,7 +36,7 @@ function decodeUnnamed(bytes: Buffer, octets: string): string {
   }
 }
 
-/** Octets of a body in `encoding`; one that is not known is taken as it stands. */
+/** Octets of a body in `encoding`; with an unknown one they are taken unchanged. */
 export function decodeTransfer(octets: string, encoding: string | null): string {
   switch (encoding?.trim().toLowerCase()) {
     case 'base64':

@@ -7,7 +7,7 @@ export interface ContentType {
   params: ReadonlyMap<string, string>;
 }
 
-/** Longer values are cut: what a report needs stands at the front. */
+/** Longer values are cut: what a report needs is at the front. */
 const LONGEST_VALUE = 2000;
 const TYPE = /^\s*([a-z0-9!#$&^_.+-]{1,100}\/[a-z0-9!#$&^_.+-]{1,100})/i;
 const PARAMETER = /;\s*([^\s=;"]{1,100})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))/g;

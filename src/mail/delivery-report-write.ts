@@ -11,7 +11,7 @@ export interface ReportedRecipient {
   address: string;
   /** Enhanced status code (RFC 3463), `5.1.1`. */
   status: string;
-  /** The words of the remote (`smtp`), or ours (`x-posthorn`), and who said them; null where nobody said anything. */
+  /** The words of the remote (`smtp`), or ours (`x-posthorn`), and who said them; null where there are none. */
   diagnostic: { type: 'smtp' | 'x-posthorn'; text: string; host: string | null } | null;
   /** Milliseconds since the epoch; null where it was never tried. */
   lastAttemptAt: number | null;
@@ -22,13 +22,13 @@ export interface DeliveryReportInput {
   reportingMta: string;
   /** Milliseconds since the epoch. */
   arrivedAt: number;
-  /** What we call the mail. */
+  /** Our name of the mail. */
   messageId: string;
   /** The part for people. Line ends are LF. */
   text: string;
   /** At least one; all of them have failed. */
   recipients: readonly ReportedRecipient[];
-  /** The header of the mail as it came, or null where it is not kept any more; cut at `MOST_HEAD`. */
+  /** The original header of the mail, or null where it is not kept any more; cut at `MOST_HEAD`. */
   originalHead: Buffer | null;
 }
 
@@ -66,7 +66,7 @@ function headText(head: Buffer): string {
   return text.slice(0, text.lastIndexOf('\n') + 1);
 }
 
-/** RFC 3464 section 2.1: the fields of the message, then those of each recipient, groups apart by an empty line. */
+/** RFC 3464 section 2.1: the fields of the message, then those of each recipient, groups separated by an empty line. */
 function fieldsPart({ reportingMta, arrivedAt, messageId, recipients }: DeliveryReportInput): Buffer {
   const ofMessage = [
     field('Reporting-MTA', `dns; ${ascii(reportingMta)}`),

@@ -138,7 +138,7 @@ function readAction(value: string): ReportAction | null {
   }
 }
 
-/** `rfc822; <a@b>`, `utf-8; …` and what leaves its type out. Null where there is no address, or only a mark that it was removed. */
+/** `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null where there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
   const text = unescaped(decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim());
   const quoted = QUOTED.exec(text)?.[0];
@@ -160,7 +160,7 @@ function trimmed(text: string): string {
 function readOriginal(value: string): string | null {
   const address = readAddress(value);
   if (address === null) return null;
-  // `+` alone is common in addresses, so only what xtext must write so, or what is no address without, is decoded.
+  // `+` alone is common in addresses, so only what xtext must encode, or what is not an address undecoded, is decoded.
   return address.includes('@')
     ? address.replace(/\+(2B|3D)/g, decodeXtext)
     : address.replace(/\+([0-9A-F]{2})/g, decodeXtext);

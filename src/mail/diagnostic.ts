@@ -5,7 +5,7 @@
 
 export interface Diagnostic {
   code: number | null;
-  /** The one behind the reply code, else the one that stands first, else one in brackets. */
+  /** The one behind the reply code, else the first one, else one in brackets. */
   enhanced: string | null;
   /** Null where it does not say. */
   phase: 'connect' | 'ehlo' | 'tls' | 'mail' | 'rcpt' | 'data' | 'dot' | null;
@@ -13,10 +13,10 @@ export interface Diagnostic {
   text: string;
 }
 
-/** What stands behind it is not read. */
+/** Characters that are read. */
 const LONGEST = 2000;
 
-/** A code that begins the text, or stands where mail systems begin to quote. */
+/** A code that begins the text, or follows a mark with which mail systems begin to quote. */
 const QUOTED =
   /(?:^|said: |smtp; ?|<<< ?|-> ?|['"(<]|[:;,] ?|error |code |response |returned |status )([45]\d\d)(?![\d.:\]])/i;
 /** A code with its enhanced code, anywhere. */
@@ -50,7 +50,7 @@ export function readDiagnostic(text: string): Diagnostic {
   const found = WITH_ENHANCED.exec(whole) ?? QUOTED.exec(whole);
   const code = found?.[1] ?? null;
   const quoted = found === null || code === null ? whole : whole.slice(whole.indexOf(code, found.index));
-  // `Recipient not found. Error code 550`: the words stand before the code.
+  // `Recipient not found. Error code 550`: the words come before the code.
   const reply = /\p{L}{2}/u.test(quoted) ? quoted : whole;
   const enhanced = BEHIND_CODE.exec(reply) ?? FIRST.exec(whole) ?? BRACKETED.exec(reply);
   return {
@@ -67,7 +67,7 @@ function phaseOf(text: string): Diagnostic['phase'] {
 }
 
 /**
- * A reply's words without the codes that begin each of its lines, as they stand between them once the lines are joined:
+ * A reply's words without the codes that begin each of its lines, where they are between words once the lines are joined:
  * `550-5.1.1 no such 550 5.1.1 user` says `no such user`.
  */
 export function withoutCodes(text: string, code: number | null): string {

@@ -27,7 +27,7 @@ export interface DmarcRecord {
   count: number;
   /** As `policy`. */
   disposition: string;
-  /** Whether it passed with a domain that is aligned: `pass`, `fail` or `unknown`. */
+  /** The result with a domain that is aligned: `pass`, `fail` or `unknown`. */
   dkim: string;
   spf: string;
   headerFrom: string;
@@ -61,7 +61,7 @@ const SPF_RESULTS = [
   'error',
 ] as const;
 
-/** Where in the document a member stands, without the root and namespace prefixes. */
+/** Path of a member in the document, without the root and namespace prefixes. */
 const ofReport = {
   'report_metadata/org_name': 'organization',
   'report_metadata/report_id': 'id',
@@ -87,7 +87,7 @@ const ofRecord = {
 
 type Texts = Partial<Record<string, string>>;
 
-/** Null for what is no such report. Never throws. */
+/** Reads a report; null for another document. Never throws. */
 export function readDmarcReport(xml: string): DmarcReport | null {
   const { report, records, root } = read(xml);
   const [from, until] = [seconds(report['begin']), seconds(report['end'])];

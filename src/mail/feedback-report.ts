@@ -9,7 +9,7 @@ export interface FeedbackReport {
   /** `abuse`, `fraud`, `virus`, `not-spam`, `opt-out`, `auth-failure`, `other` ...; lower case; null where it is missing. */
   feedbackType: string | null;
   userAgent: string | null;
-  /** Whoever complained, where the report names them. */
+  /** The recipient who complained, where the report names one. */
   complainants: readonly string[];
   originalMailFrom: string | null;
   originalEnvelopeId: string | null;

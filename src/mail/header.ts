@@ -20,14 +20,14 @@ const FOLD_AT = 76;
 const LONGEST_ENCODED_WORD = 75;
 /** RFC 5322 section 2.1.1, without the line end. */
 const HARD_LIMIT = 998;
-/** Less room than this beside the name is left empty. */
+/** Less room than this behind the name is left empty. */
 const SHORTEST_FIRST_WORD = 30;
 /** A run of spaces this long is encoded, since a line cannot be folded inside it without being blank. */
 const MOST_SPACES = 40;
 
 const FIELD_NAME = /^[!-9;-~]{1,126}$/;
 const PLAIN = /^[\x20-\x7e]*$/;
-/** What an encoded word may hold everywhere, display names included (RFC 2047 section 5, rule 3). */
+/** The characters that an encoded word may hold everywhere, display names included (RFC 2047 section 5, rule 3). */
 const Q_LITERAL = new Set(Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/'));
 const ATOMS_AND_SPACES = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*$/;
 
@@ -99,7 +99,7 @@ function parseField(lines: readonly string[]): HeaderField | null {
 }
 
 /**
- * Greedy folding. The first word stays beside the name even where it is too long for 76, because receivers are known
+ * Folds greedily. The first word stays behind the name even where it is too long for 76, because receivers are known
  * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
  */
 function fold(name: string, words: readonly string[]): string {
@@ -117,7 +117,7 @@ function fold(name: string, words: readonly string[]): string {
 }
 
 /**
- * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit beside the name would
+ * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit behind the name would
  * leave the first line empty: where the text is `forPeople`, who never see how it is written, it is encoded instead.
  */
 function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
@@ -145,7 +145,7 @@ function splitAtSpaces(text: string): string[] {
   return text.split(/(?<! ) /);
 }
 
-/** `=?` is encoded lest a reader decodes what was meant as it stands. */
+/** `=?` is encoded, as a reader would decode what was meant literally. */
 function needsEncoding(word: string): boolean {
   return !PLAIN.test(word) || word.includes('=?') || word.length >= HARD_LIMIT || word.lastIndexOf(' ') > MOST_SPACES;
 }

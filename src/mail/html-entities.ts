@@ -2,7 +2,7 @@
 import { decodeHTMLStrict } from 'entities/decode';
 
 /**
- * What plain text has no use for: controls, no-break spaces, and what html does not show (soft hyphens, joiners of
+ * Characters that plain text has no use for: controls, no-break spaces, and what html does not show (soft hyphens, joiners of
  * nothing, byte order marks).
  */
 const UNWANTED = /[\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/g;

@@ -11,7 +11,7 @@ export interface HeadInput {
   date: Date;
   /** With or without its angle brackets. */
   messageId: string;
-  /** Further fields in the order they shall stand: X-Message-Id, Feedback-ID, the customer's own, List-Unsubscribe. */
+  /** Further fields in the order in which they are written: X-Message-Id, Feedback-ID, the customer's own, List-Unsubscribe. */
   extra: readonly (readonly [name: string, value: string])[];
 }
 

@@ -19,7 +19,7 @@ export interface MailPart {
   parts: readonly MailPart[];
 }
 
-/** What of a mail is read at most. */
+/** Limits on what is read of a mail. */
 export const MOST_BYTES = 512 * 1024;
 const MOST_PARTS = 100;
 const DEEPEST = 8;
@@ -78,7 +78,7 @@ export function* partsOf(part: MailPart): Generator<MailPart> {
   for (const child of part.parts) yield* partsOf(child);
 }
 
-/** The same, without what stands in mails inside the mail. */
+/** The same, without the parts of mails inside the mail. */
 export function* ownPartsOf(part: MailPart): Generator<MailPart> {
   yield part;
   if (!isMessage(part.type)) for (const child of part.parts) yield* ownPartsOf(child);
@@ -126,7 +126,7 @@ function multipart(body: string, boundary: string, depth: number, budget: Budget
   return parts;
 }
 
-/** Where the next delimiter line starts, or -1. One that goes on is another, longer boundary. */
+/** Returns the start of the next delimiter line, or -1. A line that goes on is another, longer boundary. */
 function nextLine(body: string, delimiter: string, from: number): number {
   let at = body.indexOf(delimiter, from);
   while (at >= 0 && !((at === 0 || body[at - 1] === '\n') && endsThere(body, at + delimiter.length))) {

@@ -99,7 +99,7 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
   const composer = new MailComposer({
     baseBoundary: base,
     boundaryPrefix: BOUNDARY_MARK,
-    // Header lines of no use here; given so that the composer makes up none of its own.
+    // These header lines are not used; they are given so that the composer does not invent them.
     messageId: '<content@invalid>',
     date: new Date(0),
     disableFileAccess: true,
@@ -116,9 +116,9 @@ function readyPart(type: string, text: string): Buffer {
   return Buffer.concat([Buffer.from(`${part.headers}\r\n`), part.body]);
 }
 
-/** Only an inline part belongs beside the html (`multipart/related`); another keeps its Content-ID among the attachments. */
+/** Only an inline part belongs to the html (`multipart/related`); another keeps its Content-ID among the attachments. */
 function forComposer({ filename, contentType, contentId, disposition, content }: Attachment, base: string) {
-  // The composer would take it for a part of its own tree and write a boundary into it.
+  // The composer would take it for one of its parts and write a boundary into it.
   if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
   return {
     filename,
@@ -131,7 +131,7 @@ function forComposer({ filename, contentType, contentId, disposition, content }:
   };
 }
 
-/** Reports of machines (RFC 3464 section 2.1, RFC 5965) are read as they stand on the wire, where they can go so. */
+/** Reports of machines (RFC 3464 section 2.1, RFC 5965) are read from the wire, so they are not encoded where that is possible. */
 function encodingOf(contentType: string, content: Buffer): '7bit' | 'base64' {
   if (!/^message\//i.test(contentType)) return 'base64';
   const text = content.toString('latin1');
@@ -139,7 +139,7 @@ function encodingOf(contentType: string, content: Buffer): '7bit' | 'base64' {
   return unchanged ? '7bit' : 'base64';
 }
 
-/** A composed message's root: its MIME header lines, and what stands below the header. */
+/** A composed message's root: its MIME header lines, and its body. */
 function splitRoot(message: Buffer): EncodedContent {
   const end = message.indexOf('\r\n\r\n');
   const fields = message.toString('latin1', 0, end + 2).split(/(?<=\r\n)(?![ \t])/);

@@ -13,12 +13,12 @@ import { readContentType } from './content-type.ts';
 import { parseHeaders, type HeaderField } from './header.ts';
 
 const LONGEST_LINE = 998;
-/** Parts within parts: more is no mail. */
+/** Deepest nesting of parts. */
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
 const MOST_ENCODED = 200;
 
-/** Whether some line is longer than transport allows. Line ends are CRLF. */
+/** Returns true where some line is longer than transport allows. Line ends are CRLF. */
 export function hasLongLine(bytes: Buffer): boolean {
   let from = 0;
   while (bytes.length - from > LONGEST_LINE) {
@@ -35,7 +35,7 @@ export interface Reencoded {
   body: Buffer;
 }
 
-/** What is done, and how much of it is still allowed. */
+/** The way parts are encoded, and how much growth is still allowed. */
 interface Job {
   /** True of octets that cannot stay as they are. */
   isUnfit: (bytes: Buffer) => boolean;
@@ -120,7 +120,7 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
   let inside = false;
   for (const { at, end, last } of delimiters(body, boundary)) {
     const piece = body.subarray(from, at);
-    // What stands before the first part and behind the last one is for nobody to read (RFC 2046 section 5.1.1).
+    // The text before the first part and after the last one is not shown (RFC 2046 section 5.1.1).
     const done = inside ? reencodePart(piece, job, depth) : job.isUnfit(piece) ? Buffer.alloc(0) : piece;
     if (done === null) return null;
     pieces.push(done, body.subarray(at, end));
@@ -167,7 +167,7 @@ function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string):
   return { fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'), body: endedLike(body, text) };
 }
 
-/** Above a quarter of escapes base64 is the shorter one, and nobody could read the other either. */
+/** Above a quarter of escapes base64 is the shorter one, and the other is not readable either. */
 function isMostlyAscii(octets: Buffer): boolean {
   let escapes = 0;
   for (const octet of octets) if (octet > 0x7e || octet === 0x3d || (octet < 0x20 && !isSpace(octet))) escapes++;
@@ -176,7 +176,7 @@ function isMostlyAscii(octets: Buffer): boolean {
 
 const isSpace = (octet: number): boolean => octet === 0x09 || octet === 0x0a || octet === 0x0d;
 
-/** The CRLF before a delimiter is the delimiter's: a part that had none of its own gets none. */
+/** The CRLF before a delimiter is the delimiter's: a part that had none gets none. */
 function endedLike(body: Buffer, text: string): Buffer {
   const bare = text.endsWith('\r\n') ? text.slice(0, -2) : text;
   return Buffer.from(body.subarray(-2).toString('latin1') === '\r\n' ? `${bare}\r\n` : bare, 'latin1');

@@ -28,7 +28,7 @@ const LONGEST_TEXT = 1000;
 const REPLY_LINE = /^([2-5][0-9]{2})(?:([ -])(.*))?$/s;
 /** Some gateways write `550 #5.1.0 …` or `550 [5.7.1] …`. */
 const ENHANCED = /^ *[#([]?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/;
-/** Line separators and direction marks are no control characters to Unicode, but spoil a log all the same. */
+/** Unicode does not count line separators and direction marks as control characters, but they spoil a log as well. */
 const UNPRINTABLE = /[\p{C}\u2028\u2029]/gu;
 
 /**
@@ -36,7 +36,7 @@ const UNPRINTABLE = /[\p{C}\u2028\u2029]/gu;
  * nothing by being lenient here, since nothing of a reply is passed on as commands.
  */
 export class ReplyReader {
-  /** Set once something came that is no reply; from then on `push` gives nothing. */
+  /** Set once something came that is not a reply; from then on `push` returns nothing. */
   fault: ReplyFault | null = null;
   private line = '';
   private lines: string[] = [];

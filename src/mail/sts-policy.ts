@@ -9,7 +9,7 @@ export interface StsPolicy {
 }
 
 /**
- * Why there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2; `not-known`: DNS does not say
+ * The reason that there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2; `not-known`: DNS does not say
  * whether there is a record.
  */
 export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid' | 'not-known';
@@ -43,7 +43,7 @@ export function readStsPolicy(text: string): { kind: 'policy'; policy: StsPolicy
   const age = first('max_age') ?? '';
   if (!/^\d{1,10}$/.test(age)) return { kind: 'bad', why: 'it has no max_age' };
   const mx = fields.flatMap(([key, value]) => (key === 'mx' ? [value.toLowerCase()] : []));
-  if (mx.length > MOST_MX || !mx.every(isPattern)) return { kind: 'bad', why: 'it has an mx that is no host name' };
+  if (mx.length > MOST_MX || !mx.every(isPattern)) return { kind: 'bad', why: 'it has an mx that is not a host name' };
   if (mode !== 'none' && mx.length === 0) return { kind: 'bad', why: 'it names no mx' };
   return { kind: 'policy', policy: { mode, mx, maxAge: Math.min(Number(age), LONGEST_AGE_S) } };
 }
@@ -56,7 +56,7 @@ function fieldOf(line: string): readonly [string, string] {
 const isPattern = (name: string): boolean =>
   name.length <= 253 && /^(?:\*\.)?[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(name);
 
-/** Whether the policy names this host; `*` stands for exactly one label (section 4.1). */
+/** Returns true where the policy names this host; `*` matches exactly one label (section 4.1). */
 export function stsNames({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   const parent = name.slice(name.indexOf('.') + 1);

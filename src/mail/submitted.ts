@@ -56,7 +56,8 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const headBytes = whole.subarray(0, end);
   const head = inForm(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
-  if (head === null) return refused('5.6.0 a line of the header is no field: is there an empty line before the body?');
+  if (head === null)
+    return refused('5.6.0 a line of the header is not a field: is there an empty line before the body?');
   const fields = parseHeaders(head);
   const body = whole.subarray(Math.min(whole.length, end + 2));
   return readFields(fields, body);
@@ -64,12 +65,12 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
 
 /** RFC 5322 section 2.2; spaces before the colon are of section 4.5, which is to be read and not to be written. */
 const FIELD = /^([!-9;-~]+)[ \t]*:/;
-/** What mailbox files put before a mail (RFC 4155), and some programs leave there. */
+/** The line that mailbox files put before a mail (RFC 4155), and some programs leave there. */
 const MBOX_LINE = /^>?From /;
 
 /**
- * The header as it may be sent, or null where a line of it is no field. Such a line ends the header for one reader and is passed
- * over by the next: what stands after it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
+ * Returns the header as it may be sent, or null where a line of it is not a field. Such a line ends the header for one reader and is passed
+ * over by the next: what follows it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
  */
 function inForm(head: string): string | null {
   const lines = head.split('\r\n');
@@ -142,7 +143,7 @@ function mailboxesOf(fields: readonly HeaderField[]): Mailbox[] {
   );
 }
 
-/** What the service knows of the mail. */
+/** What the service adds to the mail. */
 export interface Stamp {
   /** The value of the Received field. */
   received: string;
@@ -161,8 +162,8 @@ export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
 }
 
 /**
- * What finishSubmitted made, as a mail of its own: mailboxes drop a second mail with a Message-ID that they have. All else stays
- * as it came, Received too: it says where the mail was submitted, and when.
+ * Turns the result of finishSubmitted into a separate mail: mailboxes drop a second mail with a Message-ID that they have. All else stays
+ * unchanged, Received too: it says where the mail was submitted, and when.
  */
 export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, 'messageId' | 'date'>): Buffer {
   const end = endOfHead(whole);
@@ -188,7 +189,7 @@ function endOfHead(bytes: Buffer): number {
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** Every CR, LF or CRLF as CRLF, and one at the end: a bare one may mean a line end to whoever reads the mail later (CVE-2023-51764). */
+/** Every CR, LF or CRLF as CRLF, and one at the end: a later reader may take a bare one for a line end (CVE-2023-51764). */
 function withCrlf(bytes: Buffer): Buffer {
   let bare = 0;
   for (let at = 0; at < bytes.length; at++) {

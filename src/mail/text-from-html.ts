@@ -8,12 +8,12 @@
  */
 import { decodeEntities } from './html-entities.ts';
 
-/** What an element means for text. */
+/** The effect of an element on the text. */
 interface Element {
   name: string;
-  /** Empty lines before and after (2), a line of its own (1), or neither. */
+  /** Empty lines before and after (2), a separate line (1), or neither. */
   breaks: 0 | 1 | 2;
-  /** Its content is no text. */
+  /** Its content is not text. */
   isUnread: boolean;
   /** Its attributes matter. */
   hasAttributes: boolean;
@@ -107,7 +107,7 @@ function read(html: string, reader: Reader): void {
   if (position < html.length) reader.text(html.slice(position));
 }
 
-/** Hands on the tag at `open` and gives the place after it, or after what is no text behind it. */
+/** Hands on the tag at `open` and returns the place after it, or after the hidden content that follows it. */
 function readTag(html: string, open: number, isEnd: boolean, reader: Reader): number {
   const nameStart = open + (isEnd ? 2 : 1);
   let nameEnd = nameStart + 1;

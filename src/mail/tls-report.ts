@@ -58,7 +58,7 @@ export interface TlsFailureDetail {
 
 const MOST_ADDRESSES = 5;
 
-/** Where the one valid record asks reports to be sent: `mailto:` and `https:` URIs; null where it asks for none. */
+/** Returns the addresses to which the one valid record asks reports to be sent: `mailto:` and `https:` URIs; null where it asks for none. */
 export function readTlsReportRecord(texts: readonly string[]): readonly string[] | null {
   const records = texts.filter((text) => /^v\s*=\s*TLSRPTv1\s*;/.test(text));
   if (records.length !== 1) return null;
@@ -109,7 +109,7 @@ const MOST_POLICIES = 200;
 const MOST_DETAILS = 500;
 
 /**
- * A report of somebody else, or null for what is none. Wrong or missing members become empty, unknown policies and results
+ * Reads a report of another sender, or returns null for other content. Wrong or missing members become empty, unknown policies and results
  * `unknown`; what is beyond the limits is left out.
  */
 export function readTlsReport(text: string): TlsReport | null {

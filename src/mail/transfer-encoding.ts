@@ -18,7 +18,7 @@ export interface MeasuredText {
   bound: number;
 }
 
-/** Where an encoded text ends: the last octets of a message must be CRLF; before a boundary they belong to the boundary. */
+/** The kind of end of an encoded text: the last octets of a message must be CRLF; before a boundary they belong to the boundary. */
 export type TextEnd = 'message' | 'part';
 
 /** Multipart boundaries begin with this: quoted-printable and base64 never have it at a line's start, plain text may not. */
@@ -44,7 +44,7 @@ export function measureText(text: string): MeasuredText {
     return { encoding: '7bit', octets, plain, bound: length + 2 };
   }
   const escapes = plain ? count(octets, '=') : countEscapes(octets);
-  // Above a quarter quoted-printable is the longer one, and nobody can read it either.
+  // Above a quarter quoted-printable is the longer one, and is not readable either.
   return escapes * 4 <= length
     ? { encoding: 'quoted-printable', octets, plain, bound: quotedPrintableBound(length + 2 * escapes, lineEnds) }
     : { encoding: 'base64', octets, plain, bound: base64Length(length) };
@@ -129,7 +129,7 @@ function quotedPrintable(escaped: string, end: TextEnd): Buffer {
   return Buffer.from(out, 'latin1');
 }
 
-/** Where to break the line after `start`, or its end: before an escape, and not inside a UTF-8 sequence. */
+/** Returns the place to break the line after `start`, or its end: before an escape, and not inside a UTF-8 sequence. */
 function softBreak(escaped: string, start: number, lineEnd: number): number {
   // A space that ends the line grows to three columns, so two are kept free besides the one of the break.
   if (lineEnd - start <= LONGEST_LINE - 3) return lineEnd;

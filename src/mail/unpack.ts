@@ -1,6 +1,6 @@
 /**
  * The one file in what reports are sent as (RFC 7489 section 7.2.1.1, RFC 8460 section 5.3): gzip (RFC 1952), zip (PKWARE APPNOTE,
- * deflate or stored), or as it is. What would grow over the limit is not unpacked.
+ * deflate or stored), or as it is. A file that would grow over the limit is not unpacked.
  */
 import { crc32, gunzipSync, inflateRawSync } from 'node:zlib';
 
@@ -14,7 +14,7 @@ const END_OF_DIRECTORY = Buffer.from('PK\x05\x06', 'latin1');
 const DIRECTORY_ENTRY = 0x02014b50;
 const LOCAL_ENTRY = 0x04034b50;
 const END_BYTES = 22;
-/** A comment of that size may stand behind the directory. */
+/** Longest comment behind the directory, in octets. */
 const MOST_COMMENT = 65_535;
 const STORED = 0;
 const DEFLATED = 8;

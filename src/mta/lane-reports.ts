@@ -18,7 +18,7 @@ export type LaneReport = LaneView & LaneLimitsReport;
 /** The destination of a domain's mail, and the conditions under which it goes there. */
 export interface Resolved {
   destination: Destination;
-  /** What each host needs to have the mail, in the order they are tried. */
+  /** The needs of the hosts, in the order they are tried. */
   needs: readonly ReturnType<typeof needOf>[];
   lane: LaneReport | null;
 }

@@ -1,15 +1,15 @@
 /**
- * What a server hears when a connection cannot be accepted (no descriptor or memory left): an error of the server itself, which
- * would end the process if nobody listened. The connection is lost, its client comes again; those that stand go on.
+ * Logs that a connection cannot be accepted (no descriptor or memory left). Node emits an error of the server itself, which
+ * would end the process without a listener. The connection is lost and its client retries; open connections go on.
  */
 import type { Server } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 
-/** Each connection that comes meets it, so it is told once in this time. */
+/** Each new connection fails this way, so one line is written in this time. */
 const QUIET_MS = 60_000;
 
-/** From when the server listens; why it cannot listen is told to whoever asked for it. `what` names it in the log. */
+/** Begins when the server listens: an error before that belongs to the caller of `listen`. `what` names the server in the log. */
 export function logAcceptErrors(
   { clock, log }: { clock: Clock; log: Pick<Log, 'error'> },
   server: Server,

@@ -1,5 +1,5 @@
 /**
- * Who is connected and has proven nothing, by network. When there is no room for one more, the network that has most of them
+ * Connected clients that are not authenticated, by network. When there is no room for one more, the network that has most of them
  * gives way, so that a flood from a few networks ends its own connections and never those of a client that comes alone.
  */
 export class Crowds<Member> {

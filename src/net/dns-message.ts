@@ -20,7 +20,7 @@ export interface TlsaRecord {
   certificate: Buffer;
 }
 
-/** What a record of each type is for us. A TXT record is its strings joined (RFC 7208 section 3.3). */
+/** The value of a record of each type. A TXT record is its strings joined (RFC 7208 section 3.3). */
 export interface RecordOf {
   MX: MxRecord;
   A: string;
@@ -47,7 +47,7 @@ const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, ref
 export type Reply<T> =
   /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
   | { kind: 'foreign' }
-  /** A reply whose question has not the case of ours: forged by somebody who has not seen it, or of a server that changes case. */
+  /** A reply whose question has not the case of ours: forged by a sender that has not seen it, or from a server that changes case. */
   | { kind: 'folded' }
   /** Ask again over TCP (RFC 7766). */
   | { kind: 'truncated' }
@@ -187,7 +187,7 @@ const readers: { [T in RecordType]: (answer: Answer) => RecordOf[T] | null } = {
       : null,
 };
 
-/** Where the chain of CNAMEs that starts at `name` ends, or null if it does not. */
+/** Returns the end of the chain of CNAMEs that starts at `name`, or null if it has none. */
 function followAliases(name: string, answers: readonly Answer[]): { name: string; ttl: number } | null {
   const targets = new Map<string, Answer>();
   for (const answer of answers) if (answer.type === 'CNAME') targets.set(fold(answer.name), answer);

@@ -9,7 +9,7 @@ import type { Asked, ServerAddress } from './dns-exchange.ts';
 import { readReply, withRandomCase, writeQuery } from './dns-message.ts';
 import type { Query, RecordOf, RecordType, Reply } from './dns-message.ts';
 
-/** What is remembered about a DNS server between look-ups. */
+/** A DNS server and what is remembered of it between look-ups. */
 export interface Server extends ServerAddress {
   /** Look-ups in a row that this server left without any reply. */
   missed: number;
@@ -121,7 +121,7 @@ export function search<T extends RecordType>(
       folded: false,
     };
     const query: Query<T> = { ...question, id: randomInt(65_536), edns: server.edns };
-    // Over TCP nobody can forge a reply without seeing the connection.
+    // Over TCP a reply cannot be forged without seeing the connection.
     if (over === askOverUdp && !turn.folded && server.folded < FOLDED_UNTIL_KNOWN)
       query.written = withRandomCase(question.name);
     if (previous === undefined) turns.push(turn);

@@ -4,7 +4,7 @@
  *
  * A name whose servers are silent keeps its slot for the whole time limit, where others need milliseconds. So look-ups that run
  * longer than `slowMs`, and those of names that were silent before, form a class of their own. While others wait it may hold half
- * of the slots at most: what is beyond that gives its slot back and begins again later, in a line of its own.
+ * of the slots at most: what is beyond that gives its slot back and begins again later, in a separate line.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 
@@ -49,7 +49,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   const half = Math.max(1, Math.floor(max / 2));
   /** In the order in which they began. */
   const prompt: Entry<T>[] = [];
-  /** In the order in which they came into this class. What begins here has a place below `half` and so never has to give way. */
+  /** In the order in which they came into this class. A look-up that begins here has a place below `half` and so never has to give way. */
   const slow: Entry<T>[] = [];
   const promptLines = new Map<string, Line<Entry<T>>>();
   const slowLine = createLine<Entry<T>>();

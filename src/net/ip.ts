@@ -15,7 +15,7 @@ export function plainAddress(text: string): string | null {
   return isIPv4(text) ? text : (readAddress(text)?.toString() ?? null);
 }
 
-/** Special in our eyes too: the library has no range for what lies outside of global unicast. */
+/** All of IPv6 that is assigned for public use. The library has no range for what is outside of it. */
 const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR('2000::/3');
 /** IPv4-compatible (RFC 4291), NAT64 (RFC 6052) and 6to4 (RFC 3056) addresses, and at which byte their IPv4 address begins. */
 const carriers = [

@@ -22,7 +22,7 @@ export type DnsAnswer<T> =
   | {
       kind: 'found';
       records: readonly T[];
-      /** The name the records stand at, after CNAMEs. */
+      /** The name of the records, after CNAMEs. */
       name: string;
       /** Seconds this answer is still good for. */
       ttl: number;
@@ -46,9 +46,9 @@ export interface Resolver {
   a(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   aaaa(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   txt(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** Names of an IPv4 or IPv6 address. Throws on text that is no address. */
+  /** Names of an IPv4 or IPv6 address. Throws on text that is not an address. */
   ptr(ip: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** Where the name itself leads as an alias, not what stands there. */
+  /** The target of the name's own alias, not its records. */
   cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
   /** How many look-ups ask now, and how many wait for their turn. */

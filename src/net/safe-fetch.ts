@@ -243,7 +243,7 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
   return { kind: 'answered', status: statusCode, headers, body: Buffer.concat(parts).subarray(0, MOST_BYTES) };
 }
 
-/** What this machine lacks, and not the other side. */
+/** Errors that this machine causes, not the other side. */
 const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
 const LONGEST_TEXT = 200;
 

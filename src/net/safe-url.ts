@@ -16,7 +16,7 @@ export interface SafeUrl {
   port: number;
   /** Scheme, host and port. */
   origin: string;
-  /** What the request line carries. */
+  /** Path and query, for the request line. */
   path: string;
 }
 
@@ -37,7 +37,7 @@ export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean })
   if (protocol !== 'https:' && !(allowHttp && protocol === 'http:'))
     return bad(allowHttp ? 'must begin with https:// or http://' : 'must begin with https://');
   if (url.username !== '' || url.password !== '') return bad('must not hold a user name or password');
-  // An empty fragment is dropped by the parser and so is no part of the URL, but was written.
+  // The parser drops an empty fragment, so it is looked for in the text.
   if (text.includes('#')) return bad('must not have a fragment');
   const port = url.port === '' ? (protocol === 'https:' ? HTTPS_PORT : HTTP_PORT) : Number(url.port);
   if (port < FIRST_HIGH_PORT && port !== HTTPS_PORT && !(allowHttp && port === HTTP_PORT))

@@ -3,7 +3,7 @@
 export type Labels = Readonly<Record<string, string>>;
 
 export interface Sample {
-  /** What follows the family's name: `_bucket`, `_sum`, `_count`; empty for plain figures. */
+  /** The ending of the family's name: `_bucket`, `_sum`, `_count`; empty for plain figures. */
   suffix?: '_bucket' | '_sum' | '_count';
   labels?: Labels;
   value: number;

@@ -1,4 +1,4 @@
-/** What is read when somebody asks: the books, the queue by lane, the writer, the files, the process. */
+/** Figures that are read at a scrape: the books, the queue by lane, the writer, the files, the process. */
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
@@ -21,7 +21,7 @@ export interface FigureDeps {
   backupDir: string;
 }
 
-/** Each of these is a counter of its own; what goes to `bounced` is counted by class instead (meters.ts). */
+/** Each of these is a separate counter; `bounced` is counted by class instead (meters.ts). */
 const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   ['delivered', 'Recipients whose mail was delivered.'],
   ['deferred', 'Recipients whose mail was put off, each time.'],
@@ -175,7 +175,7 @@ export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'da
   ];
 }
 
-/** An age that grows while nobody makes one; where there is none, that since 1970, so that the alert speaks of it too. */
+/** The age of the newest backup; without one the age since 1970, so that the alert covers it too. */
 export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
   const state = await backupState(backupDir);
   const newest = state.kind === 'read' ? state.newest : null;

@@ -1,5 +1,5 @@
 /**
- * What is counted while it happens, since no row tells it: requests, attempts with their phases, bounces by class, and how
+ * Figures that are counted while things happen, as no row holds them: requests, attempts with their phases, bounces by class, and how
  * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../base/budgets.ts';
@@ -22,13 +22,13 @@ export interface Meters {
   bounced(bounceClass: string): void;
   /** A submission by SMTP ended with this code. */
   submitted(code: number): void;
-  /** A budget of strangers was used up, and somebody was told so. */
+  /** A budget of strangers was used up, and a client was refused. */
   usedUp(budget: BudgetName): void;
   families(): Family[];
   stop(): void;
 }
 
-/** What a 202 promises is on disk by then, so this is the time that clients wait for. */
+/** The message is on disk before a 202, so this is the time that clients wait for. */
 const ACCEPT = 'sendMessage';
 const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 /** From a warm connection on the same rack to a greylisting host that takes its five minutes. */
@@ -37,7 +37,7 @@ const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
 const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed'];
 const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
-/** Ten looks a second show a loop that stands still often enough, and cost nothing. */
+/** Ten looks a second show a blocked event loop often enough, and cost nothing. */
 const LAG_EVERY_MS = 100;
 
 /** `clock` is the system's: the loop that may be late is the real one. */

@@ -1,5 +1,5 @@
 /**
- * `/metrics` for Prometheus: on a port of its own (`metrics.port`), or on the API's for those who know `metrics.token`.
+ * `/metrics` for Prometheus: on a separate port (`metrics.port`), or on the API's for clients that know `metrics.token`.
  * Figures that have to be read are read at most every few seconds, however many ask.
  */
 import http from 'node:http';
@@ -23,6 +23,7 @@ import {
 import { heldFigures } from './held-mail.ts';
 import type { Meters } from './meters.ts';
 import { balanceFigures, domainFigures, reportFigures, webhookFigures } from './service-figures.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export interface MetricsDeps extends FigureDeps {
   log: Log;
@@ -35,9 +36,8 @@ export type MetricsHandler = (request: IncomingMessage, response: ServerResponse
 
 /** A second scrape within this time sees the same queue. */
 const FRESH_MS = 5_000;
-/** What takes a pass over more rows. */
+/** Figures that take a pass over more rows. */
 const SELDOM_MS = 30_000;
-const HOUR_MS = 3_600_000;
 
 /** `token` null lets everybody read who reaches the port. */
 export function metricsHandler(deps: MetricsDeps, token: string | null): MetricsHandler {
@@ -131,7 +131,7 @@ function send(
     'content-length': Buffer.byteLength(text),
     'cache-control': 'no-store',
     ...headers,
-    // Nobody sends a body here; one that comes all the same is not waited for.
+    // A body is not expected here; one that comes all the same is not waited for.
     ...(request.method === 'GET' || request.method === 'HEAD' ? {} : { connection: 'close' }),
   });
   response.end(request.method === 'HEAD' ? undefined : text);
@@ -145,7 +145,7 @@ export interface MetricsServer {
 
 const HEAD_MS = 10_000;
 
-/** The port of its own. Rejects where it cannot be had. */
+/** Listens on the separate port. Rejects where the port is taken. */
 export async function serveMetrics(
   deps: { clock: Clock; log: Log },
   handler: MetricsHandler,

@@ -13,6 +13,7 @@ import { isSuppressing, type Verdict } from '../messages/delivery/delivery.ts';
 import type { AttemptRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
 import { onStore, type StoreDeps } from './operation.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface Reclassified {
   object: 'reclassification';
@@ -23,7 +24,6 @@ export interface Reclassified {
   dry_run: boolean;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** Rows looked at in one step: few enough for one short look and one short commit. */
 const STEP = 2_000;
 

@@ -6,11 +6,11 @@ import type { Knex } from 'knex';
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { DAY_MS } from '../events/stats.ts';
 import type { AuditRow, ListingRow, SourceBlockRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { readListings } from './listings.ts';
 import { onStore } from './operation.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface ReputationMoment {
   at: string;

@@ -5,10 +5,11 @@
 import type { Knex } from 'knex';
 import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { DAY_MS, type StatType } from '../events/stats.ts';
+import { type StatType } from '../events/stats.ts';
 import { readSourceDays, readStats, type StatLine } from '../events/stats-store.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
+import { DAY_MS, dayOf } from '../base/time.ts';
 
 /** What of the numbers tells of a reputation. */
 const shown = [
@@ -112,8 +113,6 @@ export async function readReputation(
     tls,
   };
 }
-
-const dayOf = (at: number): string => rfc3339(at).slice(0, 10);
 
 const dayFrom = ({ at, key, counts }: StatLine): ReputationDay => ({
   day: dayOf(at),

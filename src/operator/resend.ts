@@ -15,6 +15,7 @@ import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export interface Resent {
   object: 'resend';
@@ -29,7 +30,6 @@ export interface Resent {
   dry_run: boolean;
 }
 
-const HOUR_MS = 3_600_000;
 const USUAL_PAST_MS = 2 * HOUR_MS;
 /** Attempts looked at in one step, and messages sent side by side. */
 const STEP = 2000;

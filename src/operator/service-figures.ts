@@ -1,4 +1,4 @@
-/** Figures beside the mail itself: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
+/** Figures other than those of mail: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
 import type { Clock } from '../base/clock.ts';
 import { single, type Family } from './exposition.ts';
 import { balance } from '../messages/store/books.ts';

@@ -3,7 +3,7 @@
  * the past is one assignment. In memory: a restart grants everybody a new window.
  */
 
-/** Names counted apart; beyond, newcomers share one count: a flood of names must not take the memory. */
+/** Most names with a count each; beyond, newcomers share one count: a flood of names must not take the memory. */
 const MOST_NAMES = 20_000;
 const SHARED = '';
 

@@ -4,11 +4,11 @@
  */
 
 const WINDOW_MS = 60_000;
-/** Most names counted apart in one window; beyond, newcomers share one count: a flood of addresses must not take the memory. */
+/** Most names with a count each in one window; beyond, newcomers share one count: a flood of addresses must not take the memory. */
 const MOST_NAMES = 100_000;
 const SHARED = '';
 
-/** What the rate-limit headers say, and whether this request is one too many. */
+/** The values of the rate-limit headers, and the verdict on this request. */
 export interface Rate {
   /** Requests allowed in the window. */
   limit: number;
@@ -42,7 +42,7 @@ export class RateWindows {
     return this.rate(count, limit);
   }
 
-  /** What stands in the window, without counting; it is never one too many. */
+  /** Returns the state of the window without counting; `over` is false. */
   peek(name: string, limit: number, now: number): Rate {
     this.turn(now);
     return { ...this.rate(this.counts.get(name) ?? 0, limit), over: false };

@@ -16,12 +16,9 @@ import {
   messageTags,
   messageMetadata,
   messageWords,
-  messageBlocks,
-  messageSets,
-  messageChanges,
 } from './tables/messages.ts';
 import { deliveries, attempts, counters, holds, resends } from './tables/deliveries.ts';
-import { events, eventSums, eventCounts } from './tables/events.ts';
+import { events, eventCounts } from './tables/events.ts';
 import { templates, templateVersions } from './tables/templates.ts';
 import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
 import { webhooks, webhookCalls, webhookDeliveries, webhookReplays } from './tables/webhooks.ts';
@@ -71,10 +68,6 @@ export const tables = {
   message_tags: messageTags,
   message_metadata: messageMetadata,
   message_words: messageWords,
-  message_blocks: messageBlocks,
-  message_sets: messageSets,
-  message_changes: messageChanges,
-  event_sums: eventSums,
   settings,
   templates,
   template_versions: templateVersions,

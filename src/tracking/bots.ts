@@ -5,7 +5,7 @@ import type { Hit } from '../messages/delivery/delivery.ts';
 
 export type Bot = NonNullable<Hit['bot']>;
 
-/** What is known of a request. */
+/** The facts of a request. */
 export interface Visitor {
   ip: string | null;
   userAgent: string | null;
@@ -13,12 +13,12 @@ export interface Visitor {
   method: string;
 }
 
-/** Which machine it is, or null for a person as far as one can tell. */
+/** Returns the name of the machine, or null for a person as far as can be seen. */
 export type BotOf = (kind: 'open' | 'click', visitor: Visitor) => Bot | null;
 
 interface Matcher {
   rule: ScannerRule;
-  /** Null where the rule names none: most go by the agent alone. */
+  /** Null for a rule without one: most use the agent alone. */
   networks: BlockList | null;
   agents: readonly string[];
   exactly: ReadonlySet<string>;

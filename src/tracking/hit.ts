@@ -1,7 +1,6 @@
 /**
- * Opens and clicks on their way into the record. The answer to whoever clicked has gone out already; here it is found out
- * who that was, what of him may be stored, and then it is written in the same way as everything that happens to a delivery,
- * together with whatever else is in the next commit.
+ * Records opens and clicks. The visitor has the answer already; here the visitor is told apart from a machine, reduced to what may be
+ * stored, and the hit is written like every change of a delivery, together with the other units of the next commit.
  *
  * A scanner follows all links of a mail at once. So the first click on a mail with several links waits for two seconds: if
  * all the others come within them, it was a machine. What waits is written when the program stops.
@@ -14,12 +13,13 @@ import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
 import type { LinkPlace } from './token.ts';
 import { readAgent } from './user-agent.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
 export interface HitDeps {
   clock: Clock;
   recorder: Pick<Recorder, 'record'>;
   botOf: BotOf;
-  /** What of a visitor is stored. */
+  /** The stored facts of a visitor. */
   privacy: { storeIp: 'full' | 'truncated' | 'none'; storeUserAgent: boolean };
   /** Writing failed: the hit is lost. */
   failed: (error: unknown) => void;
@@ -28,7 +28,7 @@ export interface HitDeps {
 export interface Hits {
   /** The pixel of this delivery was asked for. */
   opened(deliveryId: string, visitor: Visitor): void;
-  /** A link of this delivery was followed. */
+  /** A click on a link of this delivery. */
   clicked(deliveryId: string, place: LinkPlace, visitor: Visitor): void;
   /** Resolves when all that was seen is durable. */
   close(): Promise<void>;
@@ -47,13 +47,12 @@ interface Watch {
 }
 
 const SWEEP_MS = 2_000;
-/** Clicks that wait at once; beyond, they are taken for what they look like. */
+/** Clicks that wait at once; beyond, they are taken as they look. */
 const MOST_WAITING = 20_000;
 /** At most one write in this time: a commit of a dozen clicks costs little more than one of three. A lone one goes at once. */
 const GATHER_MS = 25;
-/** Hits on one mail that are written a minute. Whoever has the mail has its links, and must not fill the disk with them. */
+/** Hits on one mail that are written a minute. Everyone who has the mail has its links, and must not fill the disk with them. */
 const MOST_A_MINUTE = 60;
-const MINUTE_MS = 60_000;
 
 export function createHits(deps: HitDeps): Hits {
   const { clock, recorder, botOf } = deps;
@@ -82,7 +81,7 @@ export function createHits(deps: HitDeps): Hits {
     });
   }
 
-  /** Each by itself, so that one that cannot be written takes no other with it; they meet in one commit all the same. */
+  /** Writes each hit by itself, so that a failed one takes no other with it; they share one commit all the same. */
   function flush(): void {
     for (const occurrences of gathered.splice(0)) {
       const written = recorder
@@ -128,7 +127,7 @@ export function createHits(deps: HitDeps): Hits {
     clicked(deliveryId, place, visitor) {
       if (isTooMany(deliveryId)) return;
       const click = { place, hit: hitOf(deps, visitor, botOf('click', visitor)) };
-      // One link alone says nothing: whoever follows it has followed all of them.
+      // One link alone proves nothing: a click on it is a click on all of them.
       const isOpen = click.hit.bot === null && place.links > 1 && waiting < MOST_WAITING;
       if (isOpen) wait(deliveryId, click);
       else write(deliveryId, [clickedBy(place, click.hit)]);
@@ -163,7 +162,7 @@ function hitOf({ clock, privacy }: HitDeps, { ip, userAgent }: Visitor, bot: Hit
   };
 }
 
-/** Returns the network of an address, /24 or /48 for IPv6, which does not tell a household from its neighbours. Null for other text. */
+/** The network of an address: /24, for IPv6 /48, so that a household cannot be told from its neighbours. Null without an address. */
 export function truncated(ip: string): string | null {
   const plain = plainAddress(ip);
   if (plain === null) return null;

@@ -1,4 +1,4 @@
-/** Under which address the links of a sending domain are published. Pure. */
+/** The address under which the links of a sending domain are published. Pure. */
 import { isIP } from 'node:net';
 import type { Config } from '../config/schema.ts';
 
@@ -7,7 +7,7 @@ export type HostRule = Pick<Config, 'tracking' | 'http'>;
 /** Our name in the web, which the tracking hosts of domains are to lead to; null where they have none. */
 export function trackingTargetOf({ tracking, http }: HostRule): string | null {
   const { hostname } = new URL(http.publicUrl);
-  // An address can be no alias, and a name without a dot means another machine elsewhere.
+  // A CNAME cannot point to an IP address, and a name without a dot means another machine elsewhere.
   const isName = isIP(hostname) === 0 && !hostname.startsWith('[') && hostname.includes('.');
   return tracking.domainHosts && isName ? hostname : null;
 }

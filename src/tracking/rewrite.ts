@@ -1,6 +1,6 @@
 /**
  * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads
- * html as browsers do and says where each value stands, so that everything else stays byte for byte what the sender wrote,
+ * html as browsers do and gives the place of each value, so that everything else stays byte for byte what the sender wrote,
  * however malformed it is.
  */
 import { Tokenizer } from 'htmlparser2';
@@ -14,10 +14,10 @@ export interface FoundLink {
   url: string;
 }
 
-/** What can be tracked in a document; good for all its recipients. */
+/** The trackable parts of a document; the same for all its recipients. */
 export interface HtmlPlan {
   links: readonly FoundLink[];
-  /** Where the pixel goes. */
+  /** Position of the pixel. */
   pixelAt: number;
   /** True where the pixel would be the only image of a short document. */
   isPlain: boolean;
@@ -30,7 +30,7 @@ export interface Marks {
   pixelUrl: string | null;
 }
 
-/** Each link costs an HMAC for each recipient; a mail with more is no mail for people. */
+/** Each link costs an HMAC for each recipient; a mail with more is not for people. */
 export const MOST_LINKS = 1000;
 
 /** SpamAssassin's HTML_IMAGE_ONLY rules add up to 2.8 points to a document with an `<img>` that is no longer than this. */
@@ -85,20 +85,20 @@ const imagePixel = (url: string): string => `<img src="${url}" alt="" width="1" 
 const backgroundPixel = (url: string): string =>
   `<div style="width:1px;height:1px;background-image:url('${url}')"></div><!--[if mso]>${imagePixel(url)}<![endif]-->`;
 
-const nothing = (): void => undefined;
+const noop = (): void => undefined;
 const WHITE_SPACE = /[\t\n\f\r ]/;
 
-/** Takes the tokenizer's calls. Of an attribute that stands twice the first counts, as in a browser. */
+/** Takes the tokenizer's calls. Of an attribute that occurs twice the first counts, as in a browser. */
 class LinkFinder {
   readonly links: FoundLink[] = [];
   hasImage = false;
-  readonly oncdata = nothing;
-  readonly oncomment = nothing;
-  readonly ondeclaration = nothing;
-  readonly onend = nothing;
-  readonly onprocessinginstruction = nothing;
-  readonly ontext = nothing;
-  readonly ontextentity = nothing;
+  readonly oncdata = noop;
+  readonly oncomment = noop;
+  readonly ondeclaration = noop;
+  readonly onend = noop;
+  readonly onprocessinginstruction = noop;
+  readonly ontext = noop;
+  readonly ontextentity = noop;
   private readonly html: string;
   private isLink = false;
   private attribute = '';
@@ -172,7 +172,7 @@ class LinkFinder {
     this.isLink = false;
   }
 
-  /** The source of the value: the tokenizer tells its pieces, of which there may be none before an entity. */
+  /** The source of the value: the tokenizer gives its pieces, of which there may be none before an entity. */
   private placeOf(quote: number): { start: number; end: number } {
     const { html } = this;
     let start = this.nameEnd;
@@ -190,7 +190,7 @@ class LinkFinder {
 
 const UNQUOTED = 1;
 
-/** Whoever follows it wants no more mail, and must get there whatever becomes of us. */
+/** A person who follows it wants no more mail, and must get there even when our server is gone. */
 const UNSUBSCRIBES = /unsubscri|(?<![a-z])opt[-_]?out(?![a-z])/i;
 
 /** The link's target where it is one to be counted, or null. */

@@ -1,11 +1,11 @@
 /**
  * The tokens in tracked mail. A click's token carries its target, so a link works for ever without a row of ours, and all
- * of it stands under an HMAC, so that nothing but what we wrote is ever redirected to. The same delivery gets the same
+ * of it is under an HMAC, so that we redirect only to addresses that we wrote. The same delivery gets the same
  * tokens at each try: no time and no chance is in them.
  *
  *   kind 1 · key 3 · host 3 · delivery 26 · [link · links · target] · HMAC-SHA256, 16 bytes      in base64url
  *
- * `host` says on which tracking host of a sending domain a link was published: otherwise a customer could have his target
+ * `host` says on which tracking host of a sending domain a link was published: otherwise a customer could have a target
  * redirected to under the name of another.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
@@ -21,7 +21,7 @@ export interface TrackingKey {
   seal: Uint8Array;
 }
 
-/** Where a token stands: in a mail to one recipient, published on one host. */
+/** The place of a token: a mail to one recipient, published on one host. */
 export interface Stamp {
   /** `dlv_...` */
   deliveryId: string;
@@ -82,10 +82,10 @@ export function clickTokens(key: TrackingKey, stamp: Stamp): (place: LinkPlace) 
   };
 }
 
-/** What a token says, or null where none of `keys` made it. */
+/** Reads a token; null where none of `keys` made it. */
 export function readToken(keys: readonly TrackingKey[], token: string): TrackingToken | null {
   const bytes = token.length > LONGEST_TOKEN ? Buffer.alloc(0) : Buffer.from(token, 'base64url');
-  // What is not the one spelling of these bytes is not what we wrote.
+  // Base64 has several spellings of the same bytes; we write only one.
   if (bytes.length < HEAD_BYTES + MAC_BYTES || bytes.toString('base64url') !== token) return null;
   const said = bytes.subarray(0, -MAC_BYTES);
   const mac = bytes.subarray(-MAC_BYTES);
@@ -124,6 +124,6 @@ const signed = (key: TrackingKey, said: Buffer): string =>
 const macOf = (key: TrackingKey, said: Buffer): Buffer =>
   createHmac('sha256', key.sign).update(said).digest().subarray(0, MAC_BYTES);
 
-/** Keyed, so that nobody can look for another name with the same tag. */
+/** Keyed, so that no one can search for another name with the same tag. */
 const tagOfHost = (key: TrackingKey, host: string): Buffer =>
   createHmac('sha256', key.sign).update(`host ${host}`).digest().subarray(0, TAG_BYTES);

@@ -1,18 +1,18 @@
 /**
- * The token of a hosted unsubscribe link. It says by itself who wants no more of what, so that it works for as long as the
- * mail lies in a mailbox, and is encrypted, since it goes through the logs of others and names an address. AES-256-GCM with
+ * The token of a hosted unsubscribe link. It names the address and the stream itself, so that it works for as long as the
+ * mail is in a mailbox, and is encrypted, since it goes through the logs of others and names an address. AES-256-GCM with
  * a nonce made of the text (as in RFC 8452, of an HMAC here): the same delivery has the same link at each try.
  */
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
 import { keysTagged, type TrackingKey } from './token.ts';
 
-/** Whose mail is to stop. */
+/** The mail that is to stop. */
 export interface Unsubscription {
   deliveryId: string;
   accountId: string;
   /** Slug of the stream that the mail belongs to. */
   stream: string;
-  /** The sending domain, to say so on the page. */
+  /** The sending domain, for the page. */
   fromDomain: string;
   email: string;
 }
@@ -22,15 +22,21 @@ const NONCE_BYTES = 12;
 const SEAL_BYTES = 16;
 const LONGEST_TOKEN = 1600;
 
-export function unsubscribeToken(key: TrackingKey, wish: Unsubscription): string {
-  const plain = JSON.stringify([wish.deliveryId, wish.accountId, wish.stream, wish.fromDomain, wish.email]);
+export function unsubscribeToken(key: TrackingKey, request: Unsubscription): string {
+  const plain = JSON.stringify([
+    request.deliveryId,
+    request.accountId,
+    request.stream,
+    request.fromDomain,
+    request.email,
+  ]);
   const nonce = createHmac('sha256', key.sign).update(`nonce ${plain}`).digest().subarray(0, NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', key.seal, nonce);
   const sealed = [cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()];
   return Buffer.concat([key.tag, nonce, ...sealed]).toString('base64url');
 }
 
-/** What a token says, or null where none of `keys` made it. */
+/** Reads a token; null where none of `keys` made it. */
 export function readUnsubscribeToken(keys: readonly TrackingKey[], token: string): Unsubscription | null {
   const bytes = token.length > LONGEST_TOKEN ? Buffer.alloc(0) : Buffer.from(token, 'base64url');
   if (bytes.length <= TAG_BYTES + NONCE_BYTES + SEAL_BYTES || bytes.toString('base64url') !== token) return null;

@@ -1,5 +1,5 @@
 /**
- * Carries out what somebody wished on an unsubscribe page. Where the mail is still known it goes the way of everything that
+ * Carries out the request of an unsubscribe page. Where the mail is still known it goes the way of everything that
  * happens to a delivery, with an event; where retention has removed it, the address is put on the list all the same.
  */
 import type { Clock } from '../base/clock.ts';
@@ -14,14 +14,14 @@ export interface UnsubscribeDeps {
   recorder: Pick<Recorder, 'record'>;
 }
 
-/** Stops the mail of this stream to this address. Doing it again changes nothing and tells nothing. */
+/** Stops the mail of this stream to this address. A second time changes nothing and writes no event. */
 export async function unsubscribe(
   deps: UnsubscribeDeps,
-  wish: Unsubscription,
+  request: Unsubscription,
   method: 'one_click' | 'page',
 ): Promise<void> {
-  if (await isUnsubscribed(deps, wish)) return;
-  const { deliveryId, accountId, email, stream } = wish;
+  if (await isUnsubscribed(deps, request)) return;
+  const { deliveryId, accountId, email, stream } = request;
   const [recorded] = await deps.recorder.record([{ deliveryId, change: { kind: 'unsubscribed', method } }]);
   if (recorded?.state !== null) return;
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });

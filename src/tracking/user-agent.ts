@@ -6,7 +6,7 @@ export interface Agent {
   device: 'desktop' | 'phone' | 'tablet' | null;
 }
 
-/** The first that occurs; what carries the names of others in its own stands before them. */
+/** The first match counts; an agent that also names others is listed before them. */
 const CLIENTS: readonly (readonly [mark: string, name: string])[] = [
   ['GoogleImageProxy', 'Gmail'],
   ['YahooMailProxy', 'Yahoo Mail'],
@@ -47,7 +47,7 @@ export function readAgent(userAgent: string | null): Agent {
   const text = (userAgent ?? '').slice(0, LONGEST);
   const named = (table: typeof CLIENTS): string | null => table.find(([mark]) => text.includes(mark))?.[1] ?? null;
   const os = named(SYSTEMS);
-  // A proxy tells nothing of who sits behind it.
+  // A proxy does not show who is behind it.
   if (text.includes('ImageProxy') || text.includes('MailProxy'))
     return { client: named(CLIENTS), os: null, device: null };
   return { client: named(CLIENTS), os, device: deviceOf(text, os) };

@@ -1,6 +1,6 @@
 /**
- * What calls leave behind, written together inside a grouped commit: a line of the delivery log for each attempt, a row for
- * what is still owed, and the endpoint's cursor and health. A delivered call costs one line and its share of one update.
+ * Writes the end of calls, together inside a grouped commit: a line of the delivery log for each attempt, a row for
+ * a call that has to be made again, and the endpoint's cursor and health. A delivered call costs one line and its share of one update.
  */
 import { idFloor } from '../base/id.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -11,7 +11,7 @@ import { allDone, insertRows } from '../storage/rows.ts';
 import type { WebhookCallRow, WebhookCause, WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
 
-/** What is left to do for an event after an attempt. `hasRow`: it failed before, or was asked for again. */
+/** The work left for an event after an attempt. `hasRow`: it failed before, or was asked for again. */
 export type Owed =
   | { kind: 'nothing'; hasRow: boolean }
   | { kind: 'retry'; dueAt: number }
@@ -24,7 +24,7 @@ export interface CallEnd {
   owed: Owed;
   /** The event's place in the log. */
   sequence: number;
-  /** How far the endpoint's log is settled once these events of it are, too; asked inside the transaction. */
+  /** Returns how far the endpoint's log is settled once these events are, too; called inside the transaction. */
   settledUpTo(also: ReadonlySet<number>): number;
 }
 
@@ -150,7 +150,7 @@ export async function queueCalls(
   );
 }
 
-/** Calls of events that are no longer there. */
+/** Deletes calls of events that are deleted. */
 export async function dropCalls(commit: Committer, webhookId: string, sequences: readonly number[]): Promise<void> {
   await commit.transact((tx) =>
     tx.run('DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence IN (SELECT value FROM json_each(?))', [
@@ -160,7 +160,7 @@ export async function dropCalls(commit: Committer, webhookId: string, sequences:
   );
 }
 
-/** Moves cursors over events that are no concern of their endpoints. */
+/** Moves cursors over events that their endpoints did not ask for. */
 export async function moveCursors(
   commit: Committer,
   cursors: readonly (readonly [id: string, to: number])[],

@@ -1,4 +1,4 @@
-/** One call of an endpoint: sign, post, say what came of it. What the other side answers is a value, never an exception. It throws for what is our own fault. */
+/** Makes one call of an endpoint: signs and posts it. Every answer of the endpoint is a value; only our own faults are thrown. */
 import type { Clock } from '../base/clock.ts';
 import type { Fetched, SafeFetch } from '../net/safe-fetch.ts';
 import { validSecrets, type Endpoint } from './endpoint.ts';
@@ -13,7 +13,7 @@ export interface CallRequest {
 }
 
 export interface CallResult {
-  /** `gone`: the endpoint says 410 and wants no more calls. `closed`: we stopped; nothing is known. */
+  /** `gone`: the endpoint answered 410 and wants no more calls. `closed`: we stopped, so the end is unknown. */
   kind: 'delivered' | 'failed' | 'gone' | 'closed';
   /** When the call began, milliseconds since the epoch. */
   at: number;
@@ -24,7 +24,7 @@ export interface CallResult {
   /** The first 4 KiB of the answer, or null where there was none. */
   answer: string | null;
   signature: SignatureHeaders;
-  /** How long the other side asks us to wait. */
+  /** The wait that the endpoint asks for. */
   retryAfterMs: number | null;
 }
 
@@ -72,7 +72,7 @@ export function callHeaders(signature: SignatureHeaders, attempt: number, body: 
 
 type Judged = Pick<CallResult, 'kind' | 'statusCode' | 'error' | 'answer' | 'retryAfterMs'>;
 
-/** Only 2xx is a success; a redirect is none, and is not followed. */
+/** Only 2xx is a success; a redirect is a failure and not followed. */
 function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }>, now: number): Judged {
   const isDelivered = status >= 200 && status <= 299;
   return {

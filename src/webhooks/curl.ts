@@ -2,7 +2,7 @@
 import { callHeaders } from './call.ts';
 import type { WebhookDeliveryRow } from '../storage/tables.ts';
 
-/** Values of custom headers are secrets of the customer, and stand in as `<hidden>`. */
+/** Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
 export function curlOf(
   line: WebhookDeliveryRow,
   call: { url: string; headerNames: readonly string[]; body: string },

@@ -1,4 +1,4 @@
-/** The headers a customer may add to the calls of an endpoint: a token for his gateway, say. Pure. */
+/** Headers that a customer may add to the calls of an endpoint: a token for a gateway, say. Pure. */
 import { Problem } from '../base/problem.ts';
 
 export const MOST_HEADERS = 10;
@@ -8,11 +8,11 @@ const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 /** Visible ASCII with spaces and tabs inside (RFC 9110 section 5.5); what is beyond is read differently by different servers. */
 const fieldValue = /^[!-~](?:[\t -~]*[!-~])?$/;
 
-/** What is ours to say, or decides where a message ends. */
+/** Headers that we set, or that decide where a message ends. */
 const reserved =
   /^(?:host|connection|content-.*|webhook-.*|user-agent|transfer-encoding|te|trailer|upgrade|expect|keep-alive|proxy-.*|date|cookie2?)$/i;
 
-/** The headers in the order given. Throws `invalid_header` and `header_not_allowed` with the field `headers.<name>`. */
+/** Returns the headers in the order given. Throws `invalid_header` and `header_not_allowed` with the field `headers.<name>`. */
 export function checkCustomHeaders(headers: Readonly<Record<string, string>>): [name: string, value: string][] {
   const entries = Object.entries(headers);
   if (entries.length > MOST_HEADERS)

@@ -1,7 +1,7 @@
 /**
- * The engine of webhooks. A lane an endpoint (scheduling/lanes.ts), so that a slow one holds up nobody else; a worker takes the next
- * call of its lane, makes it, and has its end written before it takes another. What is not written has not happened: after a
- * crash the cursor still stands before it, and it is sent again.
+ * The engine of webhooks. Each endpoint has a lane (scheduling/lanes.ts), so that a slow one holds up no other; a worker takes the next
+ * call of its lane, makes it, and has its end written before it takes another. A call whose end was not written
+ * is made again after a crash: the cursor is still before it.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
@@ -30,18 +30,18 @@ export interface WebhookDeps {
   keyring: Keyring;
   log: Pick<Log, 'debug' | 'info' | 'warn' | 'error'>;
   fetch: SafeFetch;
-  /** `webhooks` rings with the id of an endpoint that was changed, or has something new to be told. */
+  /** `webhooks` notifies with the id of an endpoint that was changed, or has calls that were asked for again. */
   notifiers: { events: Notifier; webhooks: Notifier<string> };
   /** In [0, 1). */
   random: () => number;
   notice?: DisabledNotice;
 }
 
-/** How people hear that an endpoint is not called any more. */
+/** Tells people that an endpoint is not called any more. */
 export interface DisabledNotice {
   /** Before anything is written. */
   prepare(): Promise<void>;
-  /** What is committed with the end of the endpoint, how many people it tells, and what to do when it is on disk. */
+  /** Returns the rows to commit with the end of the endpoint, the number of people who are notified, and a callback for after the commit. */
   of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
 }
 
@@ -50,7 +50,7 @@ type TestTogether = (line: WebhookDeliveryRow) => Rows;
 export interface Webhooks {
   start(): Promise<void>;
   /**
-   * Calls the endpoint once with a sample, whatever its status, and says what came of it; its line of the log is committed with
+   * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with
    * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
    */
   test: (row: WebhookRow, type: EventType, together?: TestTogether) => Promise<WebhookDeliveryRow>;
@@ -60,7 +60,7 @@ export interface Webhooks {
 
 /** Calls on the wire at once, over all endpoints. */
 const MOST_CALLS = 400;
-/** Well below what supervisors grant a service to stop. */
+/** Well below the time that supervisors give a service to stop. */
 const STOP_MS = 5000;
 
 const noNotice: DisabledNotice = {
@@ -98,7 +98,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       try {
         await perform(job);
       } catch (error) {
-        // The database could not be written, say. Nothing is lost: the cursor has not moved.
+        // For instance, the database could not be written. Nothing is lost: the cursor has not moved.
         fanOut.restart(job.feed);
         throw error;
       }
@@ -131,7 +131,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       settledUpTo: (also) => feed.settledUpTo(also),
     });
     feed.noteEnd(job, owed.kind === 'retry' ? owed.dueAt : null);
-    await learn(feed, health ?? feed.health, result);
+    await applyHealth(feed, health ?? feed.health, result);
     fanOut.settled(job);
   }
 
@@ -141,8 +141,8 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     return dueAt === null ? { kind: 'given_up' } : { kind: 'retry', dueAt };
   }
 
-  /** What the end of a call says of its endpoint: that it is well, that it struggles, that it is to be left alone. */
-  async function learn(feed: Feed, health: Feed['health'], result: CallResult): Promise<void> {
+  /** Updates the endpoint's health after a call; warns of an endpoint that fails, and disables it in the end. */
+  async function applyHealth(feed: Feed, health: Feed['health'], result: CallResult): Promise<void> {
     const before = feed.slots;
     const wasStruggling = feed.struggling;
     feed.health = health;

@@ -12,12 +12,13 @@ import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint, EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface EndpointDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
-  /** Whoever calls endpoints: it looks at this one anew. */
+  /** Makes the fan-out read this endpoint's row again. */
   changed: (webhookId: string) => void;
 }
 
@@ -27,7 +28,7 @@ export interface EndpointRef {
   id: string;
 }
 
-/** What of an endpoint its owner sets; all of it is checked already. */
+/** The settings of an endpoint, checked already. */
 export interface EndpointSettings {
   url: string;
   description: string;
@@ -55,13 +56,12 @@ export interface WithSecrets {
 type Together<T> = (result: T) => Rows;
 
 const MOST_ENDPOINTS = 100;
-const DAY_MS = 86_400_000;
-/** How long a secret that was replaced still signs beside the new one. */
+/** Time for which a replaced secret signs together with the new one. */
 const OLD_SECRET_MS = DAY_MS;
 /** A receiver tries each signature of a call, so their number is kept small. */
 const MOST_OLD_SECRETS = 5;
 
-/** Registers an endpoint, which is told of everything from now on. Throws `already_exists` and `invalid_state`. */
+/** Registers an endpoint, which gets all events from now on. Throws `already_exists` and `invalid_state`. */
 export async function createEndpoint(
   deps: EndpointDeps,
   wish: NewEndpoint,
@@ -150,7 +150,7 @@ function standing(before: WebhookRow, enabled: boolean | undefined): Partial<Web
   return { status: 'active', disabled_reason: null, failures: 0, failing_since: null, warned_at: null };
 }
 
-/** Removes an endpoint with what it is still owed; its delivery log goes when it is old. Throws `not_found`. */
+/** Removes an endpoint with its waiting calls; its delivery log is deleted when it is old. Throws `not_found`. */
 export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, together: () => Rows): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await lookUp(tx, ref);
@@ -163,7 +163,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, toget
 }
 
 /**
- * Makes a new secret; those before it sign beside it for a day, so that the receiver can change over. Throws `not_found`, and
+ * Makes a new secret; the secrets before it also sign for a day, so that the receiver can change over. Throws `not_found`, and
  * `invalid_state` where it was rotated so often that too many would be valid.
  */
 export async function rotateSecret(
@@ -192,8 +192,8 @@ export async function rotateSecret(
 }
 
 /**
- * Ends all calls to an endpoint that is no longer there for us, with a line in the audit log and the rows of what `together` makes of
- * it. Returns that; null where it was not active.
+ * Disables an endpoint that has answered no call for days or answered 410, with a line in the audit log and the rows that `together`
+ * returns. Resolves with the result of `together`; null where the endpoint was not active.
  */
 export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
   { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },

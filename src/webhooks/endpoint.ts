@@ -1,4 +1,4 @@
-/** An endpoint as the rest of this folder sees it: what it wants to hear, how it is called, and its record in the API. Pure. */
+/** An endpoint as the rest of this folder uses it: the events it wants, how it is called, and its record in the API. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventTypes, type EventSource, type EventType } from '../events/event.ts';
 import type { WebhookRow } from '../storage/tables.ts';
@@ -9,7 +9,7 @@ export interface EndpointSecret {
   until: number | null;
 }
 
-/** What is needed to call an endpoint. */
+/** The data needed to call an endpoint. */
 export interface Endpoint {
   readonly id: string;
   readonly accountId: string;
@@ -24,10 +24,10 @@ export interface Endpoint {
   readonly secrets: readonly EndpointSecret[];
 }
 
-/** What an endpoint chooses events by. */
+/** The properties by which an endpoint chooses events. */
 export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'machineEvents'>;
 
-/** True for an event that this endpoint is to be told of. Opens and clicks of machines only where they were asked for. */
+/** True for an event that this endpoint gets. Opens and clicks of machines are sent only where they were asked for. */
 export function wants(
   choice: Choice,
   event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,

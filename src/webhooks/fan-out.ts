@@ -178,7 +178,7 @@ export class FanOut {
     this.reader.look(feed);
   }
 
-  /** Null where the secrets cannot be opened. */
+  /** Returns null where the secrets cannot be opened. */
   private endpointOf(row: WebhookRow): Feed['endpoint'] {
     try {
       return openEndpoint(this.deps.keyring, row);

@@ -20,9 +20,9 @@ interface FeedReaderDeps {
   /** The feed of an endpoint as it is now; undefined where the endpoint is gone. */
   feedOf: (id: string) => Feed | undefined;
   offer: (job: CallJob) => void;
-  /** Whether a feed that has read the log up to here is in step with the others. */
+  /** True for a feed that has read the log as far as the others. */
   isInStep: (position: number) => boolean;
-  /** A feed came into step: what came while it read was handed to nobody. */
+  /** A feed came into step: events that came while it read were not handed out yet. */
   cameIntoStep: () => void;
   /** A page of the log was read. */
   moved: (feed: Feed) => Promise<void>;

@@ -35,12 +35,12 @@ export interface CallJob extends LaneJob {
 
 export class Feed {
   readonly id: string;
-  /** Null where its secrets cannot be opened: then it is not called. */
+  /** Null for an endpoint whose secrets cannot be opened: it is not called. */
   endpoint: Endpoint | null;
   active: boolean;
   health: Health;
   position: number;
-  /** The cursor as it stands on disk, as far as we know. */
+  /** The cursor on disk, as far as we know. */
   durable: number;
   inStep = false;
   /** When the next retry is due, as far as we know. */
@@ -52,7 +52,7 @@ export class Feed {
   timer: Timer | null = null;
   /** Events beyond the cursor that were tried before this process began; null until they are known. */
   tried: ReadonlySet<number> | null = null;
-  /** It was looked away from: what is read for it meanwhile is void. */
+  /** Raised by each rewind: what was read before it is void. */
   generation = 0;
   /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is old news of them. */
   private readonly ended = new Set<number>();
@@ -98,7 +98,7 @@ export class Feed {
     return this.endpoint?.concurrency === 1 && (this.again.size > 0 || this.nextRetryAt !== null);
   }
 
-  /** Whether a new event may be taken now. */
+  /** True when a new event may be taken now. */
   takesFresh(now: number): boolean {
     if (!this.active || this.endpoint === null || this.fresh.size >= MOST_IN_HAND || this.waitsForRetry) return false;
     // A probe that is further away than probes ever are was noted by a clock that has been set back.
@@ -106,7 +106,7 @@ export class Feed {
     return !this.struggling || (this.fresh.size === 0 && isProbeDue);
   }
 
-  /** When it is to be looked at again if nothing happens before: for the next retry, or the next probe of one that struggles. */
+  /** Time of the next look if nothing happens before: the next retry, or the next probe of one that struggles. */
   get nextLookAt(): number | null {
     // With its hands full it is looked at when a call ends.
     const retryAt = this.again.size <= MOST_IN_HAND / 2 ? this.nextRetryAt : null;
@@ -143,7 +143,7 @@ export class Feed {
     this.ended.clear();
   }
 
-  /** Whether a call that was read as due can be made: not one that is in hand, or that ended while it was read. */
+  /** True for a call that can be made: it is not in hand, and did not end while it was read. */
   isFree(sequence: number): boolean {
     return !this.holds(sequence) && !this.ended.has(sequence);
   }
@@ -161,7 +161,7 @@ export class Feed {
     if (held.get(job.event.sequence) === job) held.delete(job.event.sequence);
   }
 
-  /** How far all is settled, once these events are too. */
+  /** Returns how far all is settled, once these events are too. */
   settledUpTo(also: ReadonlySet<number>): number {
     // Events are taken in their order, and a Map keeps it.
     for (const sequence of this.fresh.keys()) if (!also.has(sequence)) return sequence - 1;

@@ -38,7 +38,7 @@ export class LogFollower {
     this.position = await lastSequence(this.deps.db.reader);
   }
 
-  /** Whether a feed that has read up to here may be in step. The first one sets the place from which the others are followed. */
+  /** True for a feed that may be in step: it has read up to here. The first one sets the place from which all are followed. */
   reaches(position: number): boolean {
     if (position < this.position) return false;
     if (this.deps.inStep().length === 0) this.position = position;

@@ -27,11 +27,11 @@ export interface ReplayRequest {
   until: number;
   /** `failed`: what was not delivered so far, whether it is still being tried or was given up. */
   which: WebhookReplayRow['which'];
-  /** None means all that the endpoint is told of. */
+  /** Empty means all types that the endpoint gets. */
   types: readonly string[];
 }
 
-/** An event's id is made when the event is written, which may be a little after the time it tells of. */
+/** An event's id is made when the event is written, which may be a little after its own time. */
 const LEEWAY_MS = 60_000;
 /** Events looked at in one step. */
 const STEP = 200;

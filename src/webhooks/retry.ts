@@ -46,7 +46,7 @@ export function nextTryAt(
   return now + Math.round(Math.max(jittered, Math.min(retryAfterMs ?? 0, LONGEST_RETRY_AFTER_MS)));
 }
 
-/** The header's value in milliseconds from now (RFC 9110 section 10.2.3: seconds or a date), or null where it says nothing. */
+/** Returns the header's value in milliseconds from now (RFC 9110 section 10.2.3: seconds or a date), or null without a valid one. */
 export function retryAfterMs(header: string | undefined, now: number): number | null {
   if (header === undefined || header.length > 40) return null;
   if (/^\d{1,10}$/.test(header)) return Number(header) * S;
@@ -54,7 +54,7 @@ export function retryAfterMs(header: string | undefined, now: number): number | 
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }
 
-/** What an endpoint's row says of its failures. */
+/** The failures in an endpoint's row. */
 export interface Health {
   /** Since the last success. */
   failures: number;

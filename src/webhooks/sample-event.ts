@@ -58,7 +58,7 @@ const statuses: Readonly<Record<EventType, string>> = {
   unsubscribed: 'delivered',
 };
 
-/** `sequence` is 0: it stands nowhere in the log. */
+/** `sequence` is 0: a sample has no place in the log. */
 export function sampleEvent(type: EventType, id: string, at: number): EventSource {
   return {
     sequence: 0,

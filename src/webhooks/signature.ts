@@ -14,7 +14,7 @@ export interface SignatureHeaders {
   'webhook-signature': string;
 }
 
-/** How a secret is shown: `whsec_` and base64. */
+/** Returns a secret as it is shown: `whsec_` and base64. */
 export function writeSecret(secret: Buffer): string {
   return PREFIX + secret.toString('base64');
 }

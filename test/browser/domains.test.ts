@@ -46,15 +46,15 @@ describe('browser: domains', function () {
     await page.goto('/domains');
     await page.getByRole('link', { name: 'shop.test' }).click();
     await check();
-    await page.locator('.said', { hasText: 'All required DNS records are found' }).waitFor();
-    await page.getByText('Should a check find a required record missing, mail keeps going for 6 h').waitFor();
+    await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();
+    await page.getByText('If a check finds a required record missing, mail is still sent for 6 h').waitFor();
     await isSound();
   });
 
   it('counts down in amber after a record is lost, here and on the overview', async () => {
     app.resolver.zones = { ...whole, 'rp.shop.test TXT': [] };
     await check();
-    const box = page.locator('.warn', { hasText: 'Mail from shop.test keeps going until' });
+    const box = page.locator('.warn', { hasText: 'Mail from shop.test is still sent until' });
     await box.waitFor();
     assert.match(await box.locator('pre').innerText(), /^v=spf1 a:mail/);
     assert.equal(await page.locator('.said').count(), 0);
@@ -77,6 +77,6 @@ describe('browser: domains', function () {
     await page.locator('.fault a', { hasText: 'shop.test' }).click();
     app.resolver.zones = whole;
     await check();
-    await page.locator('.said', { hasText: 'All required DNS records are found' }).waitFor();
+    await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();
   });
 });

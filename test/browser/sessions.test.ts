@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { PASSWORD } from '../support/harness/browser.ts';
+import { codeAt, stepOf } from '../../src/members/totp.ts';
+import { PASSWORD, secretIn } from '../support/harness/browser.ts';
 import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
 const EMAIL = 'ana@example.net';
@@ -34,6 +35,14 @@ describe('browser: windows and sessions', function () {
     await on.getByLabel('Password').fill(PASSWORD);
     await on.getByRole('button', { name: 'Sign in' }).click();
   };
+
+  const fillStream = async (slug: string): Promise<void> => {
+    await page.goto('/streams');
+    await page.getByLabel('Slug').fill(slug);
+    await page.getByLabel('Name').last().fill('A stream');
+  };
+  const streams = async (): Promise<string[]> =>
+    (await app.get<{ data: { slug: string }[] }>('/v1/streams')).body.data.map(({ slug }) => slug);
 
   it('shows nothing on the way back after signing out', async () => {
     await app.send({
@@ -71,55 +80,101 @@ describe('browser: windows and sessions', function () {
     }
   });
 
-  it('keeps what was typed when the session ended, with nothing that axe finds on the way', async () => {
+  it('signs in in place when the session has ended, and sends what was typed, with nothing that axe finds on the way', async () => {
     await page.goto('/templates/new');
     await page.getByLabel('Name', { exact: true }).fill('Long work');
     await page.getByLabel('HTML', { exact: true }).fill('<p>Two hours of typing: {{ name }}</p>');
     app.clock.advance(13 * 3_600_000);
     await page.getByRole('button', { name: 'Save as a draft' }).click();
     await page.getByText('Your session has ended').waitFor();
-    const findings = await findingsHere(page);
+    assert.deepEqual(await findingsHere(page), []);
+    await page.getByLabel('E-mail address').fill(EMAIL);
+    await page.getByLabel('Password').fill('not the right one');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('Wrong e-mail address or password').waitFor();
     await signIn(page);
-    await page.getByText('Not sent yet').waitFor();
-    findings.push(...(await findingsHere(page)));
-    assert.deepEqual(findings, []);
-    await page.getByRole('button', { name: 'Send it now' }).click();
-    await page.getByText('The template is made').waitFor();
+    await page.getByText('The template is created').waitFor();
     assert.equal(await page.getByLabel('HTML', { exact: true }).inputValue(), '<p>Two hours of typing: {{ name }}</p>');
   });
 
-  it('goes on in one window after signing out and in in another, and asks before it sends what is older', async () => {
+  it('leaves the page as it is when signing in again is canceled', async () => {
+    await fillStream('later');
+    app.clock.advance(13 * 3_600_000);
+    await page.getByRole('button', { name: 'Create it' }).click();
+    await page.getByText('Your session has ended').waitFor();
+    await page.keyboard.press('Escape');
+    assert.equal(await page.getByLabel('Slug').inputValue(), 'later');
+  });
+
+  it('asks for the second factor in place, too', async () => {
+    await page.goto('/profile/second-factor');
+    const secret = secretIn(await page.content());
+    const code = (): string => codeAt(secret, stepOf(app.clock.now()));
+    await page.getByLabel('Code').fill(code());
+    await page.getByLabel('Current password').fill(PASSWORD);
+    await page.locator('main form button.main').click();
+    await page.getByText('recovery codes').first().waitFor();
+    await fillStream('factor');
+    app.clock.advance(13 * 3_600_000);
+    await page.getByRole('button', { name: 'Create it' }).click();
+    await page.getByText('Your session has ended').waitFor();
+    await signIn(page);
+    await page.getByLabel('Code', { exact: true }).fill(code());
+    assert.deepEqual(await findingsHere(page), []);
+    await page.getByRole('button', { name: 'Sign in' }).first().click();
+    await page.getByText('The stream is created').waitFor();
+  });
+
+  it('sends a form after signing out and in in another window', async () => {
     const other = await second();
-    await page.goto('/streams');
-    await page.getByLabel('Slug').fill('older');
-    await page.getByLabel('Name').last().fill('Older');
+    await fillStream('older');
     await other.goto('/');
     await other.getByRole('button', { name: 'Sign out' }).click();
     await other.waitForURL('**/login');
     await signIn(other);
     await other.locator('h1', { hasText: 'Overview' }).waitFor();
     await page.getByRole('button', { name: 'Create it' }).click();
-    await page.getByText('Not sent yet').waitFor();
-    assert.deepEqual(await findingsHere(page), []);
-    await page.getByRole('button', { name: 'Send it now' }).click();
-    await page.getByText('The stream is made').waitFor();
+    await page.getByText('The stream is created').waitFor();
   });
 
-  it('asks before it acts on an account that another window went over to', async () => {
+  it('does not send the form of one member for another who has signed in', async () => {
+    await page.goto('/team');
+    await page.locator('main form[action="/team"] [name=email]').fill('bo@example.net');
+    await page.getByLabel('Your current password').fill(PASSWORD);
+    await page.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+    const link = new URL(await page.locator('main pre').innerText()).pathname;
+    await fillStream('mine');
+    const other = await second();
+    await other.goto('/');
+    await other.getByRole('button', { name: 'Sign out' }).click();
+    await other.waitForURL('**/login');
+    await other.goto(link);
+    await other.getByLabel('Password', { exact: true }).fill(PASSWORD);
+    await other.getByLabel('Repeat the password').fill(PASSWORD);
+    await other.locator('form button.main').click();
+    await other.locator('h1', { hasText: 'Overview' }).waitFor();
+    await page.getByRole('button', { name: 'Create it' }).click();
+    await page.getByText('someone else is signed in now').waitFor();
+    assert.deepEqual(await findingsHere(page), []);
+    assert.ok(!(await streams()).includes('mine'));
+  });
+
+  it('asks before it acts on an account that another window switched away from', async () => {
     await app.operator.call('accounts.add', { name: 'other' });
-    await page.goto('/streams');
-    await page.getByLabel('Slug').fill('mine');
-    await page.getByLabel('Name').last().fill('Mine');
+    await fillStream('mine');
     const other = await second();
     await other.goto('/accounts');
     await other.locator('tr', { hasText: 'other' }).getByRole('button', { name: 'Switch to it' }).click();
-    await other.getByText('You look at other now').waitFor();
+    await other.getByText('You now look at other').waitFor();
     await page.getByRole('button', { name: 'Create it' }).click();
-    await page.getByText('this form was opened for another account').waitFor();
-    await page.getByRole('link', { name: 'Discard it' }).click();
-    await page.waitForURL('**/streams');
-    const { body } = await app.get<{ data: { slug: string }[] }>('/v1/streams');
-    assert.ok(!body.data.some(({ slug }) => slug === 'mine'));
+    await page.getByText('You look at other in another window').waitFor();
+    assert.deepEqual(await findingsHere(page), []);
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    assert.ok(!(await streams()).includes('mine'));
+    await page.getByRole('button', { name: 'Create it' }).click();
+    await page.getByRole('button', { name: 'Switch back and send' }).click();
+    await page.getByText('The stream is created').waitFor();
+    assert.ok((await streams()).includes('mine'));
   });
 
   it('says what is gone where one window deleted what another looks at', async () => {

@@ -1,7 +1,7 @@
 /** What the dashboard makes of schemas, templates and time zones. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { figure } from '../../src/dashboard/chart.ts';
+import { chartHtml } from '../../src/dashboard/chart.ts';
 import { highlighted } from '../../src/dashboard/highlight.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
 import { checkPage, previewPage } from '../../src/dashboard/preview.ts';
@@ -215,9 +215,9 @@ describe('dashboard/zones', () => {
 
 describe('dashboard: small things', () => {
   it('a chart is its numbers too, and nothing in it is markup', () => {
-    const html = figure({
-      counts: 'Recipients',
-      about: '<b>"x"',
+    const html = chartHtml({
+      yAxis: 'Recipients',
+      label: '<b>"x"',
       kind: 'lines',
       unit: 'ms',
       step: 'minute',
@@ -225,15 +225,15 @@ describe('dashboard: small things', () => {
       series: [{ name: 'p50', values: [null, 1234] }],
     });
     assert.match(html, /<td>1970-01-01 00:01<td class="n">1,234<\/tr><tr><td>1970-01-01 00:00<td class="n">–/);
-    assert.match(html, /aria-label="&#60;b&#62;&#34;x&#34;"/);
+    assert.match(html, /aria-label="&lt;b&gt;&quot;x&quot;"/);
     assert.doesNotMatch(html, /<b>/);
   });
   it('a chart shows moments as lines where they were, and those outside of it not', () => {
     const DAY = 86_400_000;
     const marks = [DAY * 1.5, DAY * 3, -1].map((at) => ({ at, text: 'a <list>' }));
-    const html = figure({
-      counts: 'Recipients',
-      about: 'x',
+    const html = chartHtml({
+      yAxis: 'Recipients',
+      label: 'x',
       kind: 'bars',
       step: 'day',
       times: [0, DAY, 2 * DAY],
@@ -242,9 +242,9 @@ describe('dashboard: small things', () => {
     });
     assert.deepEqual(
       [...html.matchAll(/class="mark" x1="([\d.]+)"/g)].map(([, x]) => Number(x)),
-      [44 + (720 - 44) / 2],
+      [60 + (720 - 60) / 2],
     );
-    assert.match(html, /<title>1970-01-02 12:00:00 UTC: a &#60;list&#62;<\/title>/);
+    assert.match(html, /<title>1970-01-02 12:00:00 UTC: a &lt;list&gt;<\/title>/);
   });
   it('backticks are code, and what is in them is text', () => {
     for (const [text, html] of [

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import fc from 'fast-check';
 import { eventsAfter, eventsBefore, lastSequence, sequenceOf, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../src/storage/tables.ts';
@@ -135,4 +136,89 @@ describe('events/event-log', () => {
     await add('sent', { message_id: 'msg_other' });
     assert.deepEqual((await after(0, 100, { messageId: message.id })).ids, ['evt_1']);
   });
+
+  it('gives every fitting event once and in order, forwards and backwards, however little a request looks at', async () => {
+    const pick = <T>(from: readonly T[], at: number): T => from[at % from.length] as T;
+    const messages = Array.from({ length: 40 }, (_, n) => ({
+      ...messageRow({ batch_id: n % 3 === 0 ? 'bat_2' : null, account_id: n % 7 === 0 ? 'acc_2' : ACCOUNT }),
+      address: `${pick(['ana', 'bo'], n >> 2)}@dest.test`,
+      tags: [...(n % 2 === 0 ? ['even'] : []), ...(n === 20 ? ['rare'] : [])],
+    }));
+    const deliveries = messages.map(({ id, account_id, address }) =>
+      deliveryRow({ message_id: id, account_id, address, address_key: address }),
+    );
+    await temp.db.commit.insert({
+      messages: messages.map(({ address: _address, tags: _tags, ...row }) => row),
+      deliveries,
+      message_tags: messages.flatMap(({ id, account_id, tags }) =>
+        tags.map((tag) => ({ account_id, tag, message_id: id })),
+      ),
+    });
+    const kinds = ['sent', 'delivered', 'opened', 'bounced'] as const;
+    const logged = Array.from({ length: 240 }, (_, n) => {
+      const of = pick(messages, (n * 17) >> 1);
+      return { of, type: pick(kinds, n >> 3), test: n % 5 === 0 ? 1 : 0, id: `evt_${String(n + 1)}` };
+    });
+    await add(
+      ...logged.map(({ of, type, test }) => ({
+        account_id: of.account_id,
+        message_id: of.id,
+        delivery_id: deliveries.find(({ message_id }) => message_id === of.id)?.id ?? '',
+        type,
+        test,
+      })),
+    );
+    const every = {
+      types: fc.constantFrom<EventType[]>(['sent'], ['opened', 'bounced'], ['failed']),
+      recipient: fc.constantFrom('ana@dest.test', 'none@dest.test'),
+      batchId: fc.constant('bat_2'),
+      tag: fc.constantFrom('even', 'rare', 'none'),
+      test: fc.boolean(),
+    };
+    const asked = fc.record({
+      filter: fc.record(every, { requiredKeys: [] }),
+      limit: fc.integer({ min: 1, max: 20 }),
+      slices: fc.constantFrom([7], [1], [2, 5], [1000]),
+    });
+    const pages = { short: 0, empty: 0 };
+    await fc.assert(
+      fc.asyncProperty(asked, async ({ filter, limit, slices }) => {
+        const ask = { accountId: ACCOUNT, ...filter };
+        const expected = logged.filter(
+          ({ of, type, test }) =>
+            of.account_id === ACCOUNT &&
+            (filter.types ?? kinds).some((one) => one === type) &&
+            (filter.recipient ?? of.address) === of.address &&
+            (filter.batchId ?? of.batch_id) === of.batch_id &&
+            (filter.tag === undefined || of.tags.includes(filter.tag)) &&
+            (filter.test ?? test === 1) === (test === 1),
+        );
+        for (const direction of ['after', 'before'] as const) {
+          const found: string[] = [];
+          let position = direction === 'after' ? 0 : 1000;
+          for (let hasMore = true; hasMore;) {
+            const got =
+              direction === 'after'
+                ? await eventsAfter(temp.db.reader, ask, position, limit, slices)
+                : await eventsBefore(temp.db.reader, ask, position, limit, slices);
+            const ids = got.events.map(({ id }) => id);
+            assert.ok(ids.length <= limit);
+            if (direction === 'after') found.push(...ids);
+            else found.unshift(...ids);
+            ({ hasMore } = got);
+            if (hasMore && ids.length < limit) pages[ids.length === 0 ? 'empty' : 'short']++;
+            const next = direction === 'after' ? got.position : got.start;
+            if (hasMore) assert.ok(next !== null && next !== position, 'the page does not say where to go on');
+            position = next ?? position;
+          }
+          assert.deepEqual(
+            found,
+            expected.map(({ id }) => id),
+          );
+        }
+      }),
+      { numRuns: 100 },
+    );
+    assert.ok(pages.short > 10 && pages.empty > 10, `few pages came short: ${JSON.stringify(pages)}`);
+  }).timeout(60_000);
 });

@@ -205,7 +205,12 @@ describe('events/tail', () => {
     follower.end();
     await waiting;
     queries = 0;
-    assert.deepEqual(await follower.look({ accountId: ACCOUNT }, 0, 10), { events: [], position: 0, hasMore: false });
+    assert.deepEqual(await follower.look({ accountId: ACCOUNT }, 0, 10), {
+      events: [],
+      start: null,
+      position: 0,
+      hasMore: false,
+    });
     assert.equal(queries, 0);
     follower.leave();
   });

@@ -119,7 +119,7 @@ describe('a mail that comes back', () => {
     );
   });
 
-  it('tells the address we wrote to from the one that was tried', () => {
+  it('gives the address we wrote to and the one that was tried', () => {
     assert.equal(read(fixture('dsn-failed')).recipients[0]?.original, 'ana.lang@remote.example');
   });
 

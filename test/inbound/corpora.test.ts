@@ -208,7 +208,7 @@ describe('corpora/arf', () => {
   >;
 
   for (const [file, { expected, derived }] of Object.entries(labels)) {
-    it(`${file} gives type, message and whoever the report names`, () => {
+    it(`${file} gives type, message and the recipients of the report`, () => {
       const { kind, feedback_type: type, message_id: id, recipients } = read(path.join(folder, file));
       assert.ok(kind === 'complaint' || kind === 'unsubscribe');
       if (expected?.[0] !== undefined) assert.equal(type, expected[0].feedback_type);

@@ -48,7 +48,7 @@ describe('mails that came to us', () => {
       ({ id }) => id,
     );
 
-  it('go when there are too many, the oldest first, those about deliveries apart', async () => {
+  it('go when there are too many, the oldest first, those about deliveries separately', async () => {
     await add(15, {});
     await add(15, { delivery_id: 'dlv_1', state: 'done', kind: 'bounce' });
     const before = await ids('delivery_id IS NULL');
@@ -66,7 +66,7 @@ describe('mails that came to us', () => {
     assert.equal((await ids('true')).length, 15);
   });
 
-  it('count with what belongs to nobody as long as nothing proves what they say', async () => {
+  it('count as mail without an owner as long as nothing proves them', async () => {
     await add(15, { delivery_id: 'dlv_1', state: 'unverified', kind: 'complaint' });
     await kept().trim();
     assert.ok((await ids('true')).length <= 10);

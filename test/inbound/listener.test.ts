@@ -108,7 +108,7 @@ describe('inbound/listener', () => {
     return client.text();
   };
 
-  it('slows a session that guesses keys, and nobody else: a good key is taken at once', async () => {
+  it('slows a session that guesses keys, and no other: a good key is taken at once', async () => {
     await begin(
       {},
       {
@@ -177,7 +177,7 @@ describe('inbound/listener', () => {
     }
   }
 
-  it('speaks with the codes that were meant', async () => {
+  it('replies with the enhanced codes of the handlers', async () => {
     await begin();
     const client = await greeted();
     client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<no@mx.test>\r\nBOGUS\r\n');
@@ -383,7 +383,7 @@ describe('inbound/listener', () => {
     (await greeted()).socket.destroy();
   });
 
-  it('ends who makes one error after the other', async () => {
+  it('ends a session that makes one error after the other', async () => {
     await begin({ errors: 5 });
     const client = await greeted();
     client.write(`EHLO a.test\r\nMAIL FROM:<a@b.test>\r\n${'RCPT TO:<no@mx.test>\r\n'.repeat(8)}`);
@@ -398,7 +398,7 @@ describe('inbound/listener', () => {
     assert.match(await deliver(), /^250 2\.0\.0 taken/m);
   });
 
-  it('shares that room with the listeners that count in the same place', async () => {
+  it('shares the memory limit with listeners that have the same count', async () => {
     const held = new HeldMail();
     await begin({ heldBytes: 500 }, {}, held);
     held.add('a network of another listener', 490);

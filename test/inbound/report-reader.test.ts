@@ -46,12 +46,12 @@ describe('reading reports in threads', () => {
     assert.ok(real.kind === 'read' && real.finding.token === local.slice(2));
   });
 
-  it('leaves tokens of unsubscribe addresses to whoever made them', async () => {
+  it('does not check tokens of unsubscribe addresses', async () => {
     const result = await open([key]).read(fixture('unsubscribe'));
     assert.ok(result.kind === 'read' && result.finding.token !== null);
   });
 
-  it('leaves the bytes with whoever has them, and reads a part of other memory', async () => {
+  it('leaves the bytes with the caller, and reads a part of a larger buffer', async () => {
     const mail = fixture('dsn-failed');
     const around = Buffer.concat([Buffer.from('Subject: other\n\n'), mail]);
     const result = await open(null).read(around.subarray(16));

@@ -13,7 +13,7 @@ describe('the self-test of bounces', () => {
   });
   afterEach(() => app.stop());
 
-  it('recognises a bounce that it sends to itself, and nobody’s numbers change', async () => {
+  it('recognises a bounce that it sends to itself, and the numbers of no account change', async () => {
     for (let times = 0; times < 2; times++) {
       const { ok, why } = await app.operator.call('inbound.selfTest', {});
       assert.deepEqual([ok, why], [true, null]);

@@ -44,7 +44,7 @@ describe('the certificate of the SMTP listeners', () => {
     return [await shown(mx ?? 0, true), await shown(submission ?? 0, true), await shown(submissions ?? 0)];
   };
 
-  it('is made at the first start, for our name, with a key that nobody else can read, and kept', async () => {
+  it('is made at the first start, for our name, with a key that no other user can read, and kept', async () => {
     app = await startTestApp({ folder });
     const first = await everywhere();
     assert.equal(new Set(first).size, 1);

@@ -53,7 +53,7 @@ describe('dashboard: domains', () => {
   it('a new domain: not asked is not missing, and missing means refused', async () => {
     await begin();
     const before = await open(page);
-    assert.match(before, /DNS was not asked yet/);
+    assert.match(before, /DNS has not been checked yet/);
     assert.match(before, /not asked/);
     assert.doesNotMatch(before, /missing|\[/);
     app.resolver.zones = { ...whole, [SPF]: [] };
@@ -64,7 +64,7 @@ describe('dashboard: domains', () => {
     );
     assert.doesNotMatch(after, /\[said\]/);
     app.resolver.zones = whole;
-    assert.match(await check(), /\[said\] All required DNS records are found: mail from it goes\./);
+    assert.match(await check(), /\[said\] All required DNS records were found: mail from it is sent\./);
   });
 
   it('a verified one says before a check what a lost record means, and after it until when mail goes', async () => {
@@ -72,7 +72,7 @@ describe('dashboard: domains', () => {
     await check();
     assert.match(
       await open(page),
-      /Should a check find a required record missing, mail keeps going for 3 d, you are told by mail, and only then it is refused\./,
+      /If a check finds a required record missing, mail is still sent for 3 d, you get a notice by mail, and after that mail is refused\./,
     );
     lose();
     const after = await check();
@@ -80,19 +80,19 @@ describe('dashboard: domains', () => {
     assert.match(after, /shop\.test failing/);
     assert.match(
       after,
-      /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\. Publish at rp\.shop\.test \(TXT\): v&#x3D;spf1 a:mail\.posthorn\.test ~all/,
+      /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test is still sent until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\. Publish at rp\.shop\.test \(TXT\): v&#x3D;spf1 a:mail\.posthorn\.test ~all/,
     );
     assert.match(after, /one that does not changes nothing before it ends/);
     assert.match(
       await open('/'),
-      /\[warn\] shop\.test : the SPF record at rp\.shop\.test is missing\. Mail from it keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\./,
+      /\[warn\] shop\.test : the SPF record at rp\.shop\.test is missing\. Mail from it is still sent until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\./,
     );
     assert.match(
       await open('/domains'),
-      /shop\.test failing The SPF record at rp\.shop\.test is missing; mail goes until 2026-02-03 09:30:00/,
+      /shop\.test failing The SPF record at rp\.shop\.test is missing; mail is sent until 2026-02-03 09:30:00/,
     );
     app.resolver.zones = whole;
-    assert.match(await check(), /\[said\] All required DNS records are found/);
+    assert.match(await check(), /\[said\] All required DNS records were found/);
     assert.doesNotMatch(await open('/'), /\[warn\]/);
   });
 
@@ -105,7 +105,7 @@ describe('dashboard: domains', () => {
     const text = await check();
     assert.match(
       text,
-      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is taken again as soon as a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/,
+      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is accepted again once a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/,
     );
     assert.match(
       await open('/'),
@@ -143,9 +143,9 @@ describe('dashboard: domains', () => {
     await looks();
     assert.match(
       await open('/domains/acme.test'),
-      /acme\.test trusted .* Trusted: DNS is not asked, and mail from it goes/,
+      /acme\.test trusted .* Trusted: DNS is not checked, and mail from it is sent/,
     );
-    assert.match(await open('/domains'), /acme\.test trusted DNS is not asked/);
+    assert.match(await open('/domains'), /acme\.test trusted DNS is not checked/);
     await app.request('POST', '/v1/domains/acme.test/verify');
     await looks();
   });
@@ -153,7 +153,7 @@ describe('dashboard: domains', () => {
   it('says where there is no grace that a check refuses at once', async () => {
     await begin({ domains: { grace: '0s' } });
     await check();
-    assert.match(await open(page), /Should a check find a required record missing, mail from it is refused at once\./);
+    assert.match(await open(page), /If a check finds a required record missing, mail from it is refused at once\./);
     lose();
     assert.match(await check(), /\[fault\] Mail from shop\.test is refused since/);
   });

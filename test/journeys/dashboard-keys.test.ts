@@ -127,7 +127,7 @@ describe('dashboard: API keys', () => {
     await browser.submit(`/developer/keys/${id}/revoke`);
     assert.match(browser.last.html, /Revoked/);
     assert.equal((await send(key)).body.error.code, 'key_revoked');
-    assert.match((await browser.open(`/developer/keys/${id}`)).html, /opens nothing any more/);
+    assert.match((await browser.open(`/developer/keys/${id}`)).html, /is no longer valid/);
   });
 
   it('are replaced: both work until the hours are over', async () => {
@@ -154,7 +154,7 @@ describe('dashboard: API keys', () => {
       allowed_ips: '',
       domains: '',
     });
-    assert.match(browser.last.html, /in force already/);
+    assert.match(browser.last.html, /with effect at once/);
     assert.equal((await send(key)).body.error.code, 'insufficient_scope');
     assert.equal((await app.get('/v1/messages', { key })).status, 200);
     await browser.submit(`/developer/keys/${id}`, {

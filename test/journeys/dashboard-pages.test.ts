@@ -154,7 +154,7 @@ describe('dashboard: pages', () => {
     });
 
     it('shows when settings were changed beside what became of the mail', async () => {
-      assert.match((await browser.open('/reputation')).html, /What may have changed it/);
+      assert.match((await browser.open('/reputation')).html, /Events that may explain a change/);
       await browser.open('/settings');
       await browser.submit('/settings', { track_opens: '1' });
       const { html } = await browser.open('/reputation');
@@ -162,7 +162,7 @@ describe('dashboard: pages', () => {
         html,
         /<td><span class="badge b-changed">changed<\/span><td class="value">changed the settings of the account<td class="clip" title="member:ana@example\.net">member:ana@example\.net/,
       );
-      assert.match(html, /No list was asked/);
+      assert.match(html, /No list was checked/);
       assert.deepEqual(htmlFaults(html), []);
     });
 
@@ -236,7 +236,7 @@ describe('dashboard: pages', () => {
       assert.notEqual(again.at, `/messages/${delivered}`);
       await app.settled();
       await browser.submit(`${again.at}/erase`);
-      assert.match(browser.last.html, /not stored any more/);
+      assert.match(browser.last.html, /no longer stored/);
       await browser.open('/welcome');
       assert.match((await browser.submit('/welcome/send', { outcome: 'bounced' })).html, /First mail/);
       await app.settled();
@@ -282,6 +282,10 @@ describe('dashboard: pages', () => {
       assert.equal(back.status, 200);
       assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
       assert.match(back.html, /rel="prev"/);
+      for (const path of ['/messages', '/events']) {
+        assert.match((await browser.open(path)).html, /Last 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
+        assert.doesNotMatch((await browser.open(`${path}?range=all`)).html, /All time/);
+      }
     });
 
     it('counts it on the overview and in the numbers', async () => {

@@ -384,7 +384,7 @@ describe('dashboard: set-up and sign-in', () => {
       fields: { _token: login.token(), email: EMAIL, password: PASSWORD },
     });
     const cookie = set.headers.getSetCookie().find((one) => one.startsWith('posthorn_session='));
-    assert.match(cookie ?? '', /HttpOnly; SameSite=Lax$/);
+    assert.match(cookie ?? '', /path=\/; samesite=lax; httponly$/);
     assert.doesNotMatch(cookie ?? '', /Max-Age|Expires/);
   });
 });
@@ -402,11 +402,11 @@ describe('dashboard: cookies behind TLS', () => {
       });
       assert.match(
         set.headers.getSetCookie().join(),
-        /__Host-posthorn_session=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure/,
+        /__Host-posthorn_session=[^;]+; path=\/; samesite=lax; secure; httponly/,
       );
       assert.match(
         set.headers.getSetCookie().join(),
-        /__Host-posthorn_device=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=31536000/,
+        /__Host-posthorn_device=[^;]+; path=\/; expires=[^;]+ GMT; samesite=lax; secure; httponly/,
       );
       for (const where of ['/login', '/v1/messages', '/assets/nothing', '/nowhere']) {
         const { headers } = await fetch(`${app.url}${where}`, { headers: { accept: 'text/html' } });

@@ -326,7 +326,7 @@ describe('mta/due-queue', () => {
       assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
     });
 
-    it('begins a pass anew that failed in its middle', async () => {
+    it('begins a pass again that failed in its middle', async () => {
       await add(...Array.from({ length: 150 }, (_, at) => ({ due_at: NOW - 150 + at })));
       hint();
       await idle();

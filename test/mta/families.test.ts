@@ -12,7 +12,7 @@ import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { startMailServer, type FakeMailServer, type Script } from '../support/fakes/fake-mail-server.ts';
 import { timeouts } from './connection/helpers.ts';
 
-describe('mta/deliver: the other address family', () => {
+describe('mta/attempt/deliver: the other address family', () => {
   const clock = new FakeClock();
   let pool: Pool;
   let six: FakeMailServer;

@@ -12,7 +12,7 @@ import { quietLog } from './lane-world.ts';
 const MINUTE = 60_000;
 const tenant = (domain: string): Part => ({ account: 'acc', domain });
 
-/** A lane that hears answers, without network: when may its mail go? */
+/** A lane that gets answers without a network, and says when its mail may go. */
 class Lane {
   readonly clock = new FakeClock(NOW);
   readonly control: LaneControl;

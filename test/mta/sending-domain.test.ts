@@ -4,7 +4,7 @@ import { subjectOf } from '../../src/mta/attempt/subject.ts';
 const soft = { class: 'soft', reason: 'other', greylisting: false } as const;
 const block = { class: 'block', reason: 'policy', greylisting: false } as const;
 
-describe('mta/subject: what is wrong with the domain of one account', () => {
+describe('mta/attempt/subject: what is wrong with the domain of one account', () => {
   const passing: [string, string][] = [
     ['4.1.8', '<x@bad.test>: Sender address rejected: Domain not found'],
     ['4.7.26', 'This mail has been rate limited because it is unauthenticated'],

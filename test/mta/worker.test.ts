@@ -256,7 +256,7 @@ describe('mta/worker', () => {
     assert.equal(bench.statusOf('b'), 'delivered');
   });
 
-  it('leaves a mail it composed ahead to a worker that is free for it', async () => {
+  it('lets a free worker take over a mail that it composed for its next turn', async () => {
     const answers = new Map<string, () => void>();
     const composed: string[] = [];
     bench.slots = 2;
@@ -448,7 +448,7 @@ describe('mta/worker', () => {
       assert.deepEqual([aside, bench.attempts, bench.units[0]], [['a'], ['b#1'], ['b:claimed']]);
     });
 
-    it('a mail whose way has changed is placed afresh', async () => {
+    it('a mail whose route has changed is placed again', async () => {
       bench.passageNow = (id) => (id === 'a' ? null : inner);
       bench.passage = () => Promise.resolve({ kind: 'moved' });
       bench.offer('a', 'b');

@@ -244,7 +244,7 @@ describe('base/lanes', () => {
       return { lanes, workers, failures, limits };
     }
 
-    it('keeps what it took ahead, if nobody else was free for it', async () => {
+    it('keeps a job that it prefetched, if no other worker was free for it', async () => {
       const { lanes, workers } = byHand(1);
       lanes.offer('x', job('1'));
       lanes.offer('x', job('2'));
@@ -257,7 +257,7 @@ describe('base/lanes', () => {
       await settleEventLoop();
     });
 
-    it('loses what it took ahead to one that is free', async () => {
+    it('loses a prefetched job to a free worker', async () => {
       const { lanes, workers } = byHand(2);
       for (const id of ['1', '2', '3']) lanes.offer('x', job(id));
       const [first, second] = workers;
@@ -271,7 +271,7 @@ describe('base/lanes', () => {
       assert.deepEqual(lanes.views(), []);
     });
 
-    it('gives what it took ahead back where the limit fell', async () => {
+    it('gives a prefetched job back where the limit fell', async () => {
       const { lanes, workers, limits } = byHand(2);
       for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id));
       const [first, second] = workers;
@@ -289,7 +289,7 @@ describe('base/lanes', () => {
       await settleEventLoop();
     });
 
-    it('gives up a job of class 1 that it took ahead for one of class 0, but not where class 1 had the turn', async () => {
+    it('gives up a prefetched job of class 1 for one of class 0, but not where class 1 had the turn', async () => {
       const { lanes, workers } = byHand(1);
       for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
       const { lane, end } = workers[0]!;
@@ -307,7 +307,7 @@ describe('base/lanes', () => {
       await settleEventLoop();
     });
 
-    it('gives up a job of class 1 for one of class 0 that a busy worker took ahead', async () => {
+    it('gives up a job of class 1 for one of class 0 that a busy worker has prefetched', async () => {
       const { lanes, workers } = byHand(2);
       for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id, 'a', 1));
       const [first, second] = workers;
@@ -328,7 +328,7 @@ describe('base/lanes', () => {
       assert.deepEqual(lanes.views(), []);
     });
 
-    it('leaves class 0 to the busy worker that took it ahead where it only takes ahead itself', async () => {
+    it('leaves class 0 to the busy worker that prefetched it where it only prefetches itself', async () => {
       const { lanes, workers } = byHand(2);
       for (const id of ['1', '2']) lanes.offer('x', job(id, 'a', 1));
       const [first, second] = workers;
@@ -355,7 +355,7 @@ describe('base/lanes', () => {
       await settleEventLoop();
     });
 
-    it('that ends with an exception is reported and replaced, and what it took ahead is not lost', async () => {
+    it('that ends with an exception is reported and replaced, and its prefetched job is not lost', async () => {
       const { lanes, workers, failures } = byHand(1);
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const { lane, fail } = workers[0]!;
@@ -392,7 +392,7 @@ describe('base/lanes', () => {
       assert.equal(bench.inHand.size, 0);
     });
 
-    it('makes nobody’s what was taken ahead', async () => {
+    it('gives a prefetched job to no worker', async () => {
       const ends: (() => void)[] = [];
       const seen: (Lane<Job> | undefined)[] = [];
       const lanes = createLanes<Job>({

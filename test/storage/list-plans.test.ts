@@ -146,8 +146,10 @@ describe('storage: plans of lists', () => {
     );
     await eventsAfter(temp.db.reader, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);
     temp.db.reader.removeListener('query', note);
-    assert.ok(statements.some((sql) => sql.includes('indexed by messages_by_rfc_id')));
-    assert.ok(statements.some((sql) => sql.includes('cross join events as e on e.sequence = s.value')));
+    assert.ok(statements.some((sql) => sql.includes('INDEXED BY messages_by_rfc_id')));
+    assert.ok(
+      statements.some((sql) => sql.includes('messages as m indexed by messages_by_batch cross join events as e')),
+    );
   });
 
   it('finds a scan where there is one', async () => {

@@ -24,6 +24,8 @@ type Row = Record<string, unknown>;
 /** Tables of the database's own, whose rows other rows name. */
 const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
+/** Tables that later versions do not have: what they held was made from rows of other tables. */
+const dropped = ['message_blocks', 'message_sets', 'message_changes', 'event_sums'];
 
 /** A database as the version left it whose last migration was this. */
 async function openAt(file: string, name: string): Promise<Knex> {
@@ -141,7 +143,7 @@ describe('upgrades', () => {
       const after = await everyRow(db.reader);
       const counts = after.get('event_counts') ?? [];
       for (const row of before.get('stats') ?? []) assert.deepEqual(countIn(counts, row), row);
-      before.delete('stats');
+      for (const table of ['stats', ...dropped]) before.delete(table);
       for (const [table, rows] of before)
         assert.deepEqual(withColumnsOf(after.get(table) ?? [], rows), rows, `${table} is not as it was`);
       assert.deepEqual(await db.reader.raw('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);

@@ -128,7 +128,7 @@ describe('tracking/hit', () => {
     ]);
   });
 
-  it('knows the mails apart', () => {
+  it('counts each mail separately', () => {
     hits.clicked(ONE, place(1, 2), person);
     hits.clicked(TWO, place(2, 2), person);
     clock.advance(2025);
@@ -153,7 +153,7 @@ describe('tracking/hit', () => {
     assert.equal(written.length, 1);
   });
 
-  it('writes sixty a minute for one mail: whoever has it must not fill the disk', () => {
+  it('writes sixty a minute for one mail: everyone who has it must not fill the disk', () => {
     for (let n = 0; n < 100; n++) {
       hits.opened(ONE, person);
       hits.clicked(TWO, place(1, 1), machine);
@@ -165,7 +165,7 @@ describe('tracking/hit', () => {
     assert.equal(written.length, 121);
   });
 
-  it('tells of what could not be written, and goes on', async () => {
+  it('reports a hit that could not be written, and goes on', async () => {
     answer = () => Promise.reject(new Error('no disk'));
     hits.opened(ONE, person);
     await hits.close();

@@ -25,7 +25,7 @@ const place: LinkPlace = { link: 3, links: 7, part: 'html', url: 'https://shop.t
 const token = clickTokens(key, stamp)(place);
 
 describe('tracking/token', () => {
-  it('says again what was written, whatever the link', () => {
+  it('reads back what was written, whatever the link', () => {
     fc.assert(
       fc.property(
         fc.webUrl({ withQueryParameters: true, withFragments: true }),
@@ -92,7 +92,7 @@ describe('tracking/token', () => {
     });
   }
 
-  it('reads nothing in what others made up: no redirect to where we did not send', () => {
+  it('reads no forged token: no redirect to an address that we did not send', () => {
     const made = new Set([token]);
     fc.assert(
       fc.property(

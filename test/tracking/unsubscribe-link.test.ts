@@ -21,7 +21,7 @@ const wish: Unsubscription = {
 const token = unsubscribeToken(key, wish);
 
 describe('tracking/unsubscribe-link', () => {
-  it('says again whose mail is to stop, whoever it is', () => {
+  it('reads back whose mail is to stop', () => {
     fc.assert(
       fc.property(fc.string(), fc.emailAddress(), (stream, email) => {
         const one = { ...wish, stream: stream.toWellFormed(), email };
@@ -30,7 +30,7 @@ describe('tracking/unsubscribe-link', () => {
     );
   });
 
-  it('is the same at each try, another for each recipient, and shows nobody', () => {
+  it('is the same at each try, another for each recipient, and shows no address', () => {
     assert.equal(unsubscribeToken(key, wish), token);
     assert.notEqual(unsubscribeToken(key, { ...wish, email: 'bo@dest.test' }), token);
     const clear = Buffer.from(token, 'base64url').toString('latin1');

@@ -106,7 +106,7 @@ describe('webhooks/call', () => {
     });
   }
 
-  it('tells a failure in words, and an end by us apart from it', async () => {
+  it('describes a failure in words, and separates it from an end by us', async () => {
     const failed = await call({ kind: 'failed', why: 'dns', text: 'no address was found' });
     assert.deepEqual(
       [failed.result.kind, failed.result.error, failed.result.statusCode],

@@ -23,7 +23,7 @@ const line: WebhookDeliveryRow = {
 };
 
 describe('webhooks/curl', () => {
-  it('gives a shell the URL, the headers and the body as they were, whatever stands in them', () => {
+  it('gives a shell the URL, the headers and the body unchanged, whatever they contain', () => {
     const body = `{"subject":"it's $HOME \`id\` \\"x\\" \\\\ ; & | > \n ž 💌 '' '"}`;
     const command = curlOf(line, { url: "https://hooks.acme.test/a'b?c=$(id)", headerNames: ['X-Token'], body });
     // NUL ends an argument and can stand in none.

@@ -169,7 +169,7 @@ describe('webhooks/dispatcher', () => {
     for (let turns = 0; turns < 50; turns++) await turn();
   }
 
-  it('tells only what happens after the registration', async () => {
+  it('sends only events after the registration', async () => {
     await happen(3);
     const id = await register();
     await aWhile();
@@ -210,7 +210,7 @@ describe('webhooks/dispatcher', () => {
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 300);
   });
 
-  it('is in step with several endpoints of several accounts, each told its own', async () => {
+  it('is in step with several endpoints of several accounts, each with its own events', async () => {
     await register();
     await register({ events: ['delivered'] });
     await register({}, OTHER);
@@ -428,7 +428,7 @@ describe('webhooks/dispatcher', () => {
     assert.equal(told.at(-1)?.headers['webhook-attempt'], '1');
   });
 
-  it('writes the cursor at the end, over what was nobody’s concern', async () => {
+  it('writes the cursor at the end, past events without a subscriber', async () => {
     const id = await register({ events: ['complained'] });
     await happen(20);
     // A stop writes how far the log was read by then; so many queries later that is all of it.

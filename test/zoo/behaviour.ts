@@ -16,7 +16,7 @@ export interface Refusal {
 }
 
 export interface Behaviour {
-  /** Connections at once from one client. What is above is told so at the greeting. */
+  /** Connections at once from one client. Others are refused at the greeting. */
   connections?: { most: number; words: string };
   /** Transactions of one client in each minute, refused ones included, as Postfix's anvil counts; `accepted` counts only what was let in. */
   rate?: { perMinute: number; at: Stage; words: string; counts?: 'accepted'; closes?: boolean };
@@ -49,7 +49,7 @@ export interface Memory {
   windows: Map<string, { since: number; count: number }>;
   /** When a recipient was first tried. */
   firstTried: Map<string, number>;
-  /** Refusals so far: each has an id of its own. */
+  /** Refusals so far; each has a different id. */
   refusals: number;
 }
 

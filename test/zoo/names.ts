@@ -1,4 +1,4 @@
-/** DNS for the zoo: zones as data, with latency, faults that come and go, and lies. UDP only, since its answers are small. */
+/** DNS for the zoo: zones as data, with latency, passing faults, and forged answers. UDP only, since its answers are small. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { RECURSION_AVAILABLE, RECURSION_DESIRED, decode, encode } from 'dns-packet';

@@ -13,7 +13,7 @@ export interface Scenario {
   about: string;
   /** Also played against Postfix, which sends all to the first host. */
   withPostfix?: boolean;
-  /** Measures processor time or throughput, so nothing may run beside it. */
+  /** Measures processor time or throughput, so no other scenario may run at the same time. */
   alone?: boolean;
   env?: Record<string, string>;
   run(play: Play): Promise<void>;
@@ -76,9 +76,9 @@ export class Play {
     this.began = { at: receiver.now(), usage: sender.usage() };
   }
 
-  /** A host on an address of its own. */
+  /** A host on a separate address. */
   host(behaviour: Behaviour = {}): Promise<Host> {
-    // Postfix sends everything to 127.0.0.1, which is the host that stands from the start.
+    // Postfix sends everything to 127.0.0.1, which is the host that runs from the start.
     return this.receiver.host(
       `127.3.${String(this.addresses >> 8)}.${String((this.addresses++ & 255) + 1)}`,
       behaviour,

@@ -5,7 +5,7 @@ import nodemailer from 'nodemailer';
 import { startPostfix } from '../support/harness/postfix.ts';
 import type { Sender } from './sender.ts';
 
-/** `relay` is an address with a port: Postfix asks the system's DNS, not ours, so it is told where to go. */
+/** `relay` is an address with a port: Postfix asks the system's DNS, not ours, so it needs the address. */
 export async function startPostfixSender(relay: string): Promise<Sender> {
   const postfix = await startPostfix({
     hostname: 'mail.bench.test',
@@ -23,7 +23,7 @@ smtp_tls_security_level = none
     maxConnections: 8,
     ignoreTLS: true,
   });
-  // From nobody: else its notices of bounces would go to the same host and count as attempts.
+  // The null sender: otherwise its bounces would go to the same host and count as attempts.
   const mail = { from: 'hi@bench.test', subject: 'Order', text: 'Good day, here is what you ordered.' };
   return {
     name: 'Postfix',
@@ -34,7 +34,7 @@ smtp_tls_security_level = none
       spawnSync('postqueue', ['-c', path.join(postfix.dir, 'conf'), '-f']);
     },
     bounced: async () => postfix.log().match(/status=bounced/g)?.length ?? 0,
-    // Its work is that of many short-lived processes, which nobody adds up.
+    // Its work is done by many short-lived processes, whose time is not added up.
     usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
     inspect: null,
     async stop() {

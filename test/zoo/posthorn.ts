@@ -1,4 +1,4 @@
-/** The built program as a process of its own, sending by its API and asked by its API and commands. */
+/** The built program as a separate process: mail is sent by its API, and read by its API and commands. */
 import { readFileSync } from 'node:fs';
 import { benchKey, startAppliance } from '../bench/appliance.ts';
 import type { Inspector, SeenEvent, Sender } from './sender.ts';

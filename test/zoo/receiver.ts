@@ -32,7 +32,7 @@ export interface Host {
   readonly memory: Memory;
   /** Connections that stand, by client; those turned away at the greeting are none. */
   standing: number;
-  /** Breaks every connection that stands, as a restart does. */
+  /** Breaks every open connection, as a restart does. */
   restart(): void;
 }
 
@@ -48,7 +48,7 @@ export interface Receiver {
   readonly taken: Map<string, number[]>;
   /** Real, or a test's. */
   readonly clock: Clock;
-  /** Milliseconds since an epoch of its own. */
+  /** Milliseconds since some epoch. */
   now(): number;
   /** Adds a host; the port is the same for all. */
   host(address: string, behaviour?: Behaviour): Promise<Host>;

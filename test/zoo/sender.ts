@@ -1,4 +1,4 @@
-/** What the zoo plays against: Posthorn, or a Postfix beside it. */
+/** The sender in the zoo: Posthorn, or Postfix for comparison. */
 
 export interface Usage {
   cpuMs: number;

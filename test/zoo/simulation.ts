@@ -34,7 +34,7 @@ export async function simulate(
       const error = await scenario.run(play).then(() => null, told);
       return play.end(error);
     } finally {
-      // Sessions that a host holds open would be waited for, in time that nobody moves.
+      // The stop would wait for sessions that a host keeps open, and the simulated clock does not move.
       await receiver.close();
       await app.stop();
     }

@@ -1,6 +1,6 @@
 /**
- * The refusals that need no body, in their fixed order: unreadable 400/417, stopping 503, path 404, method 405, key 401
- * (429 only for a request without any key whose address has spent its bucket), address 403, rate 429, past its end 410,
+ * Refusals that need no body, in their fixed order: unreadable 400/417, stopping 503, path 404, method 405, key 401
+ * (429 only for a request without any key whose address has used up its rate), address 403, rate 429, ended endpoint 410,
  * type 406.
  */
 import type { IncomingMessage } from 'node:http';
@@ -11,7 +11,7 @@ import type { Route } from '../route.ts';
 import type { Middleware, Stop } from '../request-state.ts';
 import { secondsLeft } from '../../scheduling/rate-windows.ts';
 
-/** `methodsOf` names the methods a path has; none = no such path. */
+/** `methodsOf` returns the methods of a path, none where the path does not exist. */
 export function admit(deps: { stop: Stop; methodsOf(path: string): readonly string[] }): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
@@ -86,7 +86,7 @@ function refuseKey(exchange: Exchange): void {
     refuseRate(exchange);
     throw new Problem('missing_api_key', 'Send `Authorization: Bearer <API_KEY>`.');
   }
-  // Always 401, however many such requests the address has made: a client that is told 429 tries the same key for ever, and
+  // Always 401, however many such requests the address has made: a client that gets 429 tries the same key for ever, and
   // 429 would protect nothing, since it costs the same look-up and 256 random bits cannot be guessed.
   if (key.kind === 'unknown')
     throw new Problem('invalid_api_key', 'There is no such API key. Check that the whole key was copied.');

@@ -15,13 +15,13 @@ export function audit(deps: Deps): Middleware {
 }
 
 /**
- * A request without a key uses none. One with an unknown key is written too, until its address has spent its bucket:
- * beyond that anybody could fill the disk.
+ * Returns whether a request gets an audit line: not without a key; with an unknown key only until its address has used up its
+ * rate, since anyone could fill the disk otherwise.
  */
 function isAudited(exchange: Exchange): boolean {
   if (exchange.key.kind === 'none') return false;
   if (exchange.key.kind === 'unknown' && exchange.rate.over) return false;
-  // A handler took the line and wrote it with its work; if the answer became another one, that work was undone.
+  // The handler wrote the line with its work, unless another status shows that this work was rolled back.
   return exchange.auditedStatus === null || exchange.auditedStatus !== exchange.answer?.status;
 }
 
@@ -32,10 +32,10 @@ async function write(deps: Deps, exchange: Exchange): Promise<void> {
     exchange.answer?.code ?? null,
     deps.clock.monotonic(),
   );
-  // A 503 is owed to the database: it would be late by waiting for it, and nothing was done that the line has to stand beside.
+  // The database causes most 503s: the answer does not wait for it, and no work was done that the line belongs to.
   const isIdle =
     row.status === 503 ||
-    // A flood with a key that has ended: one commit for many lines.
+    // During a flood with an expired key one commit takes many lines.
     (row.status === 401 && exchange.rate.over) ||
     ((row.status < 400 || row.status === CLIENT_GONE) && ['GET', 'HEAD', 'OPTIONS'].includes(row.method));
   if (isIdle) {
@@ -45,7 +45,7 @@ async function write(deps: Deps, exchange: Exchange): Promise<void> {
   try {
     await deps.audit.write(row);
   } catch (err) {
-    // The work is done and cannot be taken back: the answer stands, and the line is kept in the log.
+    // The work is committed, so the answer stays, and the line goes to the log.
     deps.log.error({ err, audit: row }, 'an audit line could not be written');
   }
 }

@@ -1,4 +1,4 @@
-/** The body, in the fixed order of its refusals: content type 415, size 413, JSON 400. */
+/** Reads the body. Its refusals have a fixed order: content type 415, size 413, JSON 400. */
 import { Problem } from '../../base/problem.ts';
 import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
@@ -26,12 +26,12 @@ export function body(deps: Deps): Middleware {
   };
 }
 
-/** A body on the others means nothing (RFC 9110 section 9.3) and is drained unread. */
+/** The body of another method has no meaning (RFC 9110 section 9.3) and is drained. */
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
 async function read(deps: Deps, { req, state: { exchange } }: Context, held: Held): Promise<void> {
   if (exchange.route?.page === true) {
-    // A link that we did not write gets its page without a look at what comes with it.
+    // The body of an unknown link is not read.
     if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(deps, req, held);
     return;
   }
@@ -54,7 +54,7 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, held: Hel
   }
 }
 
-/** Whatever type it says it has: mail providers send urlencoded and multipart alike (RFC 8058 section 3.2). */
+/** Reads a form of any media type: mail providers send urlencoded and multipart (RFC 8058 section 3.2). */
 async function readForm(deps: Deps, req: Context['req'], held: Held): Promise<string> {
   if (!hasBody(req)) return '';
   const bytes = await readOpenForm(deps, req, held.take);

@@ -53,7 +53,7 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
     checkRepeat(key.caller, await deps.callerById(row.key_id), {
       isSecret: route?.secretResponse === true,
       isMismatch: row.body_hash !== use.bodyHash(),
-      // The scope depends on the body (`scopeFor`), and that of the first request may have been another.
+      // The scope depends on the body (`scopeFor`), and the first request may have needed another one.
       isBulk: route?.scopeFor !== undefined && row.body.startsWith('{"object":"batch"'),
     });
   const answer = replayOf(use, row, deps.idempotency.onMismatch);
@@ -61,7 +61,7 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
   exchange.answer = answer;
 }
 
-/** The row the handler wrote with its work, or one written now. A failing store does not take back work that is done. */
+/** Returns the row that the handler wrote with its work, or writes one. A failing store does not undo committed work. */
 async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | null> {
   const { answer, at, route } = exchange;
   if (answer === null) return null;

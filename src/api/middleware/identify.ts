@@ -1,6 +1,6 @@
 /**
- * Looks the key up and counts the request: a good key against its account's plan, anything else against the address.
- * It refuses nothing, so that headers and audit show the key on a 404 and 405 too.
+ * Looks the key up and counts the request: with a valid key for its account's plan, otherwise for the address.
+ * It refuses nothing, so that headers and audit line have the key for a 404 and 405 too.
  */
 import type { Caller } from '../../keys/caller.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
@@ -31,10 +31,10 @@ export function identify(deps: Deps): Middleware {
   };
 }
 
-/** Longer than any key of ours: not worth a look-up. */
+/** Longer than any key, so that it need not be looked up. */
 const LONGEST_TOKEN = 256;
 
-/** RFC 6750 section 2.1; the scheme is case-insensitive. Null for another scheme, or for no token of the permitted form. */
+/** Returns the bearer token (RFC 6750 section 2.1; the scheme is case-insensitive), or null for another scheme or form. */
 export function bearerToken(header: string | undefined): string | null {
   if (header === undefined) return null;
   return /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(header.length > 1024 ? '' : header)?.[1] ?? null;
@@ -56,13 +56,13 @@ async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<Ke
   return use;
 }
 
-/** Whether a key may be used at this time. */
+/** Returns whether a key may be used at this time. */
 export function standing(caller: Caller, now: number): 'good' | 'expired' | 'revoked' {
   if (caller.revokedAt !== null && caller.revokedAt <= now) return 'revoked';
   return caller.expiresAt !== null && caller.expiresAt <= now ? 'expired' : 'good';
 }
 
-/** A key used from a forbidden address counts for the address: a stolen key must not eat the account's requests. */
+/** A key used from a forbidden address counts for the address, so that a stolen key cannot use up the account's rate. */
 function count({ buckets, planLimit }: Deps, { key, ip, at }: Exchange): Rate {
   if (key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed) {
     return buckets.accounts.take(key.caller.accountId, planLimit(key.caller.plan), at);

@@ -1,4 +1,4 @@
-/** Turns what was thrown into the error envelope: problems are for the caller, anything else is a fault of ours. */
+/** Turns errors into the error envelope: a Problem is for the caller, any other error is an internal one. */
 import { Problem } from '../../base/problem.ts';
 import { isStorageTrouble } from '../../storage/commit.ts';
 import { problemAnswer } from '../answer.ts';
@@ -16,7 +16,7 @@ export function problem(deps: { log: ApiLog }): Middleware {
   };
 }
 
-/** The caller sees the code and the request id of a fault; its text goes to the log alone. */
+/** Returns the answer to an error. Of an internal one the caller gets the request id; its text goes to the log only. */
 export function answerTo(deps: { log: ApiLog }, exchange: Exchange, error: unknown): Answer {
   if (error instanceof Problem) {
     if (error.cause !== undefined && error.status >= 500) logFault(deps.log, exchange, error);

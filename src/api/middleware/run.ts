@@ -23,7 +23,7 @@ export function run(deps: Deps): Middleware {
     const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
     const reply = await (isRead(route) ? gate.run(() => isGone(ctx), work) : work());
     if (reply === null) {
-      exchange.answer = nobody;
+      exchange.answer = clientGone;
       return;
     }
     if (deps.verifyAnswers) verify(route, reply);
@@ -31,15 +31,15 @@ export function run(deps: Deps): Middleware {
   };
 }
 
-/** Who may read, of what is read at once. A write is done for who hung up, too: he cannot know that it was not. */
+/** Returns whether a request waits for its turn to read. A write is done even if its client has disconnected, who cannot know. */
 const isRead = ({ method, scope, lasts }: Route): boolean => method === 'GET' && scope !== null && lasts !== true;
 
 const isGone = ({ req, res }: Context): boolean => res.destroyed || req.socket.destroyed;
 
-/** For the books only, by the number that other servers use: nobody is there to hear it. */
-const nobody: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
+/** The answer to a client that has disconnected: for the log only, with the status that other servers use. */
+const clientGone: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
 
-/** A reply is written as JSON once, so that the stored answer and the sent one are the same bytes. */
+/** Serializes each reply once, so that the stored answer and the sent one are the same bytes. */
 class Answers {
   private readonly made = new Map<Reply, Answer>();
 
@@ -47,7 +47,7 @@ class Answers {
     return this.made.get(reply) ?? this.make(reply, bodyOf(reply));
   }
 
-  /** The same; a long list is written while others have their turns. */
+  /** Does the same; a long list is serialized in slices that let other work run in between. */
   async gently(reply: Reply): Promise<Answer> {
     const known = this.made.get(reply);
     if (known !== undefined) return known;
@@ -107,7 +107,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
   };
 }
 
-/** A key that is no longer good opens nothing, not even where none is needed. */
+/** An invalid key gives no caller, even where no key is needed. */
 function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
@@ -124,12 +124,12 @@ function whenOver(deps: Deps, ctx: Context, listener: () => void): void {
   stop.listeners.add(once);
   const unwatch = watchKey(deps, ctx.state.exchange, once);
   ctx.res.once('close', once);
-  // A response that waits behind another on its connection is never told that the connection has closed.
+  // A response queued behind another one gets no `close` event of its connection.
   ctx.req.socket.once('close', once);
   if (stop.begun || ctx.res.destroyed) once();
 }
 
-/** In tests: the document promises what is answered, no more and no less. */
+/** For tests: throws where the reply is not what the OpenAPI document declares. */
 function verify(route: Route, reply: Reply): void {
   const declared = route.responses[reply.status];
   if (declared === undefined)

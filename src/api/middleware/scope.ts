@@ -1,4 +1,4 @@
-/** Does the key open this endpoint, by its scopes and its mode? After the body, because the scope for a send depends on its form. */
+/** Checks the scopes and the mode of the key. It comes after the body, because the scope of a send depends on its form. */
 import { Problem } from '../../base/problem.ts';
 import { scopeAllows } from '../../keys/scopes.ts';
 import type { Scope } from '../../keys/scopes.ts';

@@ -1,15 +1,15 @@
-/** The API at a glance, read from its own OpenAPI description: every endpoint with parameters, bodies and examples; what to download; how much of the rate is used. */
+/** The API reference, read from the OpenAPI document: endpoints with parameters, bodies and examples; downloads; the use of the rate limit. */
 import { openapiDocument } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue, Problem } from '../../base/problem.ts';
+import { MINUTE_MS } from '../../base/time.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { postmanCollection, type PostmanRequest } from '../postman.ts';
-import { opened, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
+import { resolveReference, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
 
 const WHERE = '/developer/api';
-const MINUTE_MS = 60_000;
-/** A busier minute is not counted to its end: it is over any plan's half by then. */
+/** Most requests that are counted: more than any plan allows in a minute. */
 const MOST_COUNTED_PAGES = 10;
 const DEPRECATED_DAYS = 30;
 
@@ -58,7 +58,7 @@ type Deps = Pick<DashboardDeps, 'routes' | 'config' | 'version'>;
 
 export function apiPages(deps: Deps): Page[] {
   let made: Reference | null = null;
-  // Made when somebody first looks: it takes a tenth of a second.
+  // Built at the first visit: it takes 0.1 s.
   const reference = (): Reference => (made ??= readReference(deps));
   return [
     get(WHERE, (visit) => index(deps, reference(), visit)),
@@ -68,7 +68,7 @@ export function apiPages(deps: Deps): Page[] {
 }
 
 function readReference({ routes, config, version }: Deps): Reference {
-  // The document is ours: its form is what api/openapi.ts writes.
+  // The document has the form that api/openapi.ts writes.
   const document = openapiDocument(routes, { publicUrl: config.http.publicUrl, version }) as unknown as {
     paths: Record<string, Record<string, Operation>>;
     tags: Reference['tags'];
@@ -119,7 +119,7 @@ interface AuditPage {
   next_cursor: string | null;
 }
 
-/** Requests with keys in this minute: limits count by the minute of the clock. */
+/** Counts the requests with keys in this minute of the clock, as the rate limit does. */
 async function usedNow(visit: Visit): Promise<number> {
   const since = new Date(Math.floor(visit.now / MINUTE_MS) * MINUTE_MS).toISOString();
   let count = 0;
@@ -134,7 +134,7 @@ async function usedNow(visit: Visit): Promise<number> {
   return count;
 }
 
-/** Which of the account's keys still use what will end. */
+/** Returns the keys of the account that still use deprecated endpoints. */
 async function deprecatedInUse(visit: Visit, routes: readonly Route[]): Promise<object[]> {
   const since = new Date(visit.now - DEPRECATED_DAYS * 86_400_000).toISOString();
   const found = await Promise.all(
@@ -190,7 +190,7 @@ function answerOf(status: string, answer: Operation['responses'][string], schema
     status,
     description: answer.description ?? '',
     types: Object.keys(answer.content ?? {}),
-    lines: media?.schema === undefined ? [] : schemaLines(opened(media.schema, schemas), schemas),
+    lines: media?.schema === undefined ? [] : schemaLines(resolveReference(media.schema, schemas), schemas),
     example: example === undefined ? null : JSON.stringify(example.value, null, 2),
   };
 }

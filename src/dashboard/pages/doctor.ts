@@ -1,4 +1,4 @@
-/** The checks of `posthorn doctor`, for administrators: what is well, what is not, why, and what to do about it. */
+/** The checks of `posthorn doctor`, for administrators. */
 import { adminGet, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/doctor';
@@ -7,7 +7,7 @@ export function doctorPages(): Page[] {
   return [adminGet(WHERE, show)];
 }
 
-/** The checks ask DNS and the network and take some seconds, so the page is there first; `?run` waits for them. */
+/** The checks take some seconds, since they use DNS and the network: the page comes first, and `?run` waits for them. */
 async function show(visit: Visit): Promise<Shown> {
   if (!visit.query.has('run')) return view('doctor', 'Doctor', { findings: null });
   const { data } = await visit.operate('doctor', {});

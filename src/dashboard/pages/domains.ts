@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { spanText } from '../words.ts';
@@ -27,12 +27,12 @@ export function domainPages({ config }: Deps): Page[] {
     post(`${WHERE}/:id`, change),
     post(`${WHERE}/:id/verify`, async (visit) => {
       const domain = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
-      // What is not right stands on the page itself, in the colour of what it means.
+      // The page itself shows what is wrong.
       const isRight =
         domain.records.every(({ required, status }) => !required || status === 'ok') &&
         unansweredOf(domain).length === 0;
       return isRight
-        ? move(placeOf(visit), 'All required DNS records are found: mail from it goes.')
+        ? move(placeOf(visit), 'All required DNS records were found: mail from it is sent.')
         : move(placeOf(visit));
     }),
     post(`${WHERE}/:id/rotate`, async (visit) => {
@@ -64,9 +64,12 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
 
 async function add(visit: Visit): Promise<Shown> {
   try {
-    const body = given({ name: visit.form.get('name')?.trim() ?? '', return_path: textOf(visit.form, 'return_path') });
+    const body = definedMembers({
+      name: visit.form.get('name')?.trim() ?? '',
+      return_path: fieldText(visit.form, 'return_path'),
+    });
     const { id } = await visit.ask<DomainRecord>('createDomain', { body });
-    return move(`${WHERE}/${id}`, 'Added. Publish these records, then have DNS asked for them.');
+    return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
     throw error;
@@ -85,7 +88,7 @@ async function details(visit: Visit, graceMs: number): Promise<Shown> {
   });
 }
 
-/** What the badge says, which required records are lost, and what DNS did not answer. */
+/** Returns the badge, the required records that are missing, and those that DNS did not answer for. */
 export function stateOnPage(domain: DomainRecord) {
   const state = stateOf(domain);
   const lost = lostOf(domain.records);
@@ -99,14 +102,14 @@ export function stateOnPage(domain: DomainRecord) {
   };
 }
 
-/** A record that DNS was not asked for is not missing, and of a trusted domain nothing depends on it. */
+/** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
 function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean): object {
   const { status, checked_at: checkedAt, purpose } = record;
   const found = isTrusted && status !== 'ok' ? 'not_found' : status;
   return { ...record, badge: checkedAt === null ? 'not_asked' : found, purposeText: purposes[purpose] };
 }
 
-/** As people who know mail write them. */
+/** The usual names of the records. */
 const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {
   dkim: 'DKIM',
   spf: 'SPF',
@@ -127,16 +130,16 @@ const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, of
 
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
-  const body = given({
+  const body = definedMembers({
     track_opens: flags[form.get('track_opens') ?? ''] ?? null,
     track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
-    return_path: textOf(form, 'return_path'),
+    return_path: fieldText(form, 'return_path'),
   });
   await visit.ask('updateDomain', { params, body });
   return move(placeOf(visit), 'Changed.');
 }
 
-/** RFC 1035 section 5: what a DNS server's zone file takes. A TXT string holds 255 bytes, so long ones are several. */
+/** Writes the records as a zone file (RFC 1035 section 5). A TXT string holds 255 bytes at most, so a long value becomes several. */
 async function zone(visit: Visit): Promise<Shown> {
   const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
   const lines = domain.records.map(({ host, type, value, required, purpose }) => {

@@ -1,4 +1,4 @@
-/** Events: the newest first, with filters; and a live tail, which is the API's own event stream. */
+/** Events, the newest first, with filters and a live tail, which is the API's own event stream. */
 import { Readable } from 'node:stream';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { linkTo, spanOf, type Pager } from '../links.ts';
@@ -26,7 +26,7 @@ async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const [after, before] = [query.get('after'), query.get('before')];
   const isFiltered = filters.some((name) => (query.get(name) ?? '') !== '');
-  const span = spanOf(query, isFiltered ? '24h' : 'all', now);
+  const span = spanOf(query, '30d', now);
   const position = after === null ? { before: before ?? 'end' } : { after };
   const asked = { ...filtersOf(query), ...position, limit: String(ROWS), occurred_after: span.since };
   const events = await visit.ask<EventList>('listEvents', { query: asked });
@@ -39,7 +39,8 @@ async function list(visit: Visit): Promise<Shown> {
     types: allEventTypes.map((name) => ({ name, on: name === types })),
     span,
     isFiltered,
-    // A page of the past does not go on.
+    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
+    // Only the newest page is followed live.
     tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null }) : null,
     tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
   });
@@ -51,7 +52,7 @@ function rowOf(event: EventList['data'][number]): object {
   return { ...event, said, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
 }
 
-/** Newest first here, while the API's cursors go with the log: what is next for it is newer. */
+/** Swaps the cursors: this page shows the newest first, and the API's `next` is newer. */
 function pagerOfEvents(query: URLSearchParams, events: EventList, since: string | null): Pager {
   const forwards = query.get('after') !== null;
   const hasOlder = events.previous_cursor !== null && (forwards || events.has_more);

@@ -1,14 +1,14 @@
-/** API keys: the table, the form that makes one, the one time a key is shown, changing, replacing and revoking it. */
+/** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
 import { Problem } from '../../base/problem.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
 import type { KeyRecord } from '../../keys/key-store.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, listOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
 
-/** A key that was not used for so long may be one that nobody needs. */
+/** A key that was not used for this time is shown as idle. */
 const IDLE_MS = 30 * 86_400_000;
 const DAY_S = 86_400;
 const WHERE = '/developer/keys';
@@ -44,7 +44,7 @@ async function list(visit: Visit): Promise<Shown> {
   return view('keys', 'API keys', { tab: 'keys', rows, pager: pagerOf(WHERE, query, keys) });
 }
 
-/** What of the address is for the API's list. */
+/** Returns the parameters of the address that the API's list takes. */
 const pageOf = (query: URLSearchParams): Record<string, string | null> => ({
   after: query.get('after'),
   before: query.get('before'),
@@ -103,9 +103,9 @@ async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, now } = visit;
   try {
     const preset = presets.find(({ name }) => name === form.get('preset'));
-    const ips = listOf(form, 'allowed_ips');
+    const ips = fieldItems(form, 'allowed_ips');
     if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
-    const body = given({
+    const body = definedMembers({
       name: form.get('name') ?? '',
       mode: form.get('mode') === 'test' ? 'test' : 'live',
       scopes: preset?.scopes ?? form.getAll('scopes'),
@@ -124,10 +124,10 @@ async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
 function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_at?: string } {
   const choice = form.get('ttl') ?? 'none';
   if (choice === 'date') {
-    const date = textOf(form, 'expires_on');
+    const date = fieldText(form, 'expires_on');
     if (date === undefined)
       throw new Problem('missing_field', 'say on which day the key is to end', { field: 'expires_on' });
-    // The day is named in UTC, and the key works through all of it.
+    // The day is one of UTC, and the key is valid until its end.
     const end = Date.parse(`${date}T23:59:59Z`);
     if (!(end > now)) throw new Problem('invalid_field', 'the day must lie ahead', { field: 'expires_on' });
     return { expires_at: new Date(end).toISOString() };
@@ -136,7 +136,7 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
   return days === undefined ? {} : { ttl: days * DAY_S };
 }
 
-/** The answer to the form itself, not a page of its own: the key is stored nowhere that a second look could read it from. */
+/** Shows the key in the answer to the form itself, since it is stored nowhere that another page could read it from. */
 function shownOnce(config: DashboardDeps['config'], made: KeyRecord & { key: string }): Shown {
   const url = config.http.publicUrl;
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
@@ -178,18 +178,18 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
   try {
-    const ips = listOf(form, 'allowed_ips');
+    const ips = fieldItems(form, 'allowed_ips');
     if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
     await visit.ask('updateKey', {
       params,
       body: {
         name: form.get('name') ?? '',
         scopes: form.getAll('scopes'),
-        domains: listOf(form, 'domains'),
+        domains: fieldItems(form, 'domains'),
         allowed_ips: ips,
       },
     });
-    return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed. It is in force already.');
+    return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed, with effect at once.');
   } catch (error) {
     if (error instanceof Problem && error.code !== 'not_found') return details(visit, error);
     throw error;
@@ -198,10 +198,10 @@ async function change(visit: Visit): Promise<Shown> {
 
 async function revoke(visit: Visit): Promise<Shown> {
   await visit.ask('revokeKey', { params: visit.params });
-  return move(WHERE, 'Revoked. No request gets in with this key any more.');
+  return move(WHERE, 'Revoked. Requests with this key are refused.');
 }
 
-/** A new key with the same settings; the old one ends after the hours that are asked for. */
+/** Creates a key with the same settings; the old one ends after the chosen hours. */
 async function replace({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const old = await visit.ask<KeyRecord>('getKey', { params: visit.params });
   const hours = Number(visit.form.get('hours') ?? '0');

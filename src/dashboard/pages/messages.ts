@@ -1,4 +1,4 @@
-/** Messages: one search field, chips by status; and one message with everything that happened to it. */
+/** Messages: the list with its search, and one message with its history. */
 import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
@@ -8,9 +8,9 @@ import { timelineOf, type MessageWhole, type ReportSeen } from '../timeline.ts';
 
 const WHERE = '/messages';
 const ROWS = 50;
-/** What of a text or source is shown; the rest can be downloaded. */
+/** Most characters of a text or source that are shown; the rest can be downloaded. */
 const SHOWN_CHARACTERS = 100_000;
-/** A mail's html is a stranger: it gets no scripts, no network, no forms, and an origin of its own. */
+/** HTML of a mail is not trusted: it is shown without scripts, network and forms, in an opaque origin. */
 export const PREVIEW_CSP =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -43,7 +43,7 @@ export function messagePages(): Page[] {
     }),
     post(`${WHERE}/:id/cancel`, async (visit) => {
       await visit.ask('cancelMessage', { params: visit.params });
-      return move(`${WHERE}/${idOf(visit)}`, 'Canceled, as far as it had not been sent.');
+      return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
     }),
     post(`${WHERE}/:id/resend`, async (visit) => {
       const { id } = await visit.ask<{ id: string }>('resendMessage', { params: visit.params });
@@ -58,7 +58,7 @@ export function messagePages(): Page[] {
 
 const idOf = ({ params }: Visit): string => params['id'] ?? '';
 
-/** What the search field may hold: an id, an address, `tag:x`, `from:x`, or words of the subject. */
+/** Reads the search field: an id, an address, `tag:x`, `from:x`, or words of the subject. */
 export function searchOf(text: string): Record<string, string> {
   const [, name, value = ''] = /^(tag|from|to|batch|subject):(.*)$/.exec(text) ?? [];
   if (name === 'batch') return { batch_id: value.trim() };
@@ -70,21 +70,22 @@ export function searchOf(text: string): Record<string, string> {
   return text === '' ? {} : { subject: text };
 }
 
-/** Filters that no index serves alone are looked for in a day, unless more is asked for. */
-const needsRange = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
   const search = searchOf(q);
-  const isNarrow = needsRange.some((name) => (query.get(name) ?? '') !== '') || 'from' in search || 'subject' in search;
-  const span = spanOf(query, isNarrow ? '24h' : 'all', now);
-  const filters = Object.fromEntries(needsRange.map((name) => [name, query.get(name)]));
+  const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
+  const span = spanOf(query, '30d', now);
   const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
-  const asked = { ...search, ...filters, ...paging, created_after: span.since, sort };
+  // A request says by itself when it came.
+  const since = 'request_id' in search ? null : span.since;
+  const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+  const asked = { ...search, ...given, ...paging, created_after: since, sort };
   const messages = await visit.ask<MessageList>('listMessages', { query: asked });
   return view('messages', 'Messages', {
     q,
@@ -98,10 +99,10 @@ async function list(visit: Visit): Promise<Shown> {
     query: Object.fromEntries(query),
     span,
     headings: order.headings,
-    pager: pagerOf(WHERE, query, messages, span.since),
+    pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
-    isFiltered: q !== '' || isNarrow,
-    longer: linkTo(WHERE, query, { range: '30d' }),
+    isFiltered,
+    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
 
@@ -111,7 +112,7 @@ interface WhyRecord {
   until: string | null;
 }
 
-/** A recipient that is due, while what keeps it back lasts longer, is tried when that is over. */
+/** Returns the next try of a recipient: not before the end of what delays it. */
 function withNext(recipient: MessageWhole['recipients'][number], why: readonly WhyRecord[]): object {
   const { email, next_attempt_at: next } = recipient;
   const until = why.find((one) => one.email === email)?.until ?? null;
@@ -153,16 +154,16 @@ async function details(visit: Visit): Promise<Shown> {
 
 const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
 
-/** A submitted mail that cannot be parsed has neither html nor text: its source is what there is to show. */
+/** Returns the part that is shown first: the source for a submitted mail that cannot be parsed, which has neither HTML nor text. */
 function firstPart({ html, text, stored }: Content): string {
   if (html !== null) return 'html';
   return text === null && stored === 'mail' ? 'source' : 'text';
 }
 
-/** The request that the message came with: one of a key stands in the request log, one of a person under the actions. */
+/** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
 async function request(visit: Visit): Promise<Shown> {
   const { request_id: id } = await visit.ask<MessageWhole>('getMessage', { params: visit.params });
-  if (id === null) throw new Problem('not_found', 'This message came with no request.');
+  if (id === null) throw new Problem('not_found', 'This message has no request.');
   const query = { request_id: id, by: 'key', limit: '1' };
   const { data } = await visit.ask<{ data: object[] }>('listAuditEntries', { query });
   const place = data.length > 0 ? '/developer/log' : '/developer/actions';
@@ -178,7 +179,7 @@ interface Suppressed {
   note: string | null;
 }
 
-/** A message has few recipients; of those of whom something bad is known, it is looked up why they are not mailed. */
+/** Looks up the suppressions of recipients that bounced or complained. */
 const MOST_LOOKED_UP = 10;
 
 async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Suppressed[]> {
@@ -198,7 +199,7 @@ async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Supp
   return found.filter((one) => one !== null);
 }
 
-/** Head and begin of the body as they go on the wire. */
+/** Returns the head and the beginning of the body, as they are sent. */
 async function sourceText(visit: Visit): Promise<string> {
   try {
     const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
@@ -209,7 +210,7 @@ async function sourceText(visit: Visit): Promise<string> {
   }
 }
 
-/** Up to the first empty line. */
+/** Returns the text up to the first empty line. */
 const headOf = (source: string): string => source.split(/\r?\n\r?\n/, 1)[0] ?? '';
 
 async function html(visit: Visit): Promise<Shown> {
@@ -223,7 +224,7 @@ async function source(visit: Visit): Promise<Shown> {
   return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${idOf(visit)}.eml` };
 }
 
-/** The source of a mail that came back, as a file. */
+/** Returns the source of a mail that came back, as a file. */
 async function report(visit: Visit): Promise<Shown> {
   return {
     kind: 'file',

@@ -1,14 +1,15 @@
-/** The overview: is mail going out, does it arrive, and what needs somebody? */
+/** The overview: sent, delivered and bounced mail, and what needs attention. */
 import { statfs } from 'node:fs/promises';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { stateOf, type DomainState } from '../../domains/lost-records.ts';
 import type { StatType } from '../../events/stats.ts';
-import { figure, type Plot } from '../chart.ts';
+import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
 import { stateOnPage } from './domains.ts';
 import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 export interface StatsRecord {
   bucket: 'hour' | 'day' | 'total';
@@ -17,7 +18,6 @@ export interface StatsRecord {
   data: { at: string; key: string | null; counts: Record<StatType, number> }[];
 }
 
-const HOUR_MS = 3_600_000;
 const MOST_SHOWN = 8;
 const MOST_DOMAINS = 5;
 
@@ -27,7 +27,7 @@ export function overviewPages(deps: Deps): Page[] {
   return [get('/', (visit) => overview(deps, visit))];
 }
 
-/** From which share on a number is a warning, and from which one mail is at risk: the large providers' own limits. */
+/** Shares from which a number is amber and red: the limits of the large mailbox providers. */
 export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
 
 export function levelOf(rate: number | null, [amber, red]: readonly [number, number]): 'good' | 'amber' | 'red' {
@@ -62,7 +62,6 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   ]);
   const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
-    hasPlots: true,
     span: {
       ...span,
       choices: span.choices.filter(({ value }) => value === '24h' || value === '7d' || value === '30d'),
@@ -91,7 +90,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   });
 }
 
-/** The first few domains in this state, those first that are refused soonest, and how many more there are. */
+/** Returns the first domains in this state, ordered by the time from which mail is refused, and the number of further ones. */
 function inTrouble(domains: readonly DomainRecord[], state: DomainState): object {
   const found = domains
     .filter((domain) => stateOf(domain) === state)
@@ -110,7 +109,7 @@ async function diskOf(folder: string): Promise<{ free: number; share: number; le
   return { free: bavail * bsize, share, level: share < LITTLE_FREE ? 'amber' : 'good' };
 }
 
-/** From this age on what is oldest in the queue deserves a look: most mail goes in seconds, greylisting takes minutes. */
+/** Age from which the oldest mail in the queue is marked: most mail is sent in seconds, greylisting takes minutes. */
 const OLD_MS = HOUR_MS;
 
 function queueSummary(
@@ -123,11 +122,11 @@ function queueSummary(
   return { waiting, oldest, isOld, domains: domains.slice(0, MOST_SHOWN) };
 }
 
-/** Delivered, bounced and complained over time. */
+/** Draws delivered, bounced and complained over time. */
 export const volumeChart = (stats: StatsRecord): string =>
-  figure({
-    about: 'Recipients by what became of them, over time (UTC)',
-    counts: 'Recipients',
+  chartHtml({
+    label: 'Recipients by outcome, over time (UTC)',
+    yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
@@ -139,7 +138,7 @@ export const volumeChart = (stats: StatsRecord): string =>
 export const stepsOf = ({
   data,
   bucket,
-}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Plot, 'times' | 'step'> => ({
+}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Chart, 'times' | 'step'> => ({
   times: data.map(({ at }) => Date.parse(at)),
   step: bucket === 'hour' ? 'hour' : 'day',
 });

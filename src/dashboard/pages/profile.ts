@@ -1,4 +1,4 @@
-/** One's own login: password, second factor, recovery codes, open sessions, the last sign-ins. */
+/** The member's own login: password, second factor, recovery codes, open sessions, last sign-ins. */
 import { randomBytes } from 'node:crypto';
 import { renderSVG } from 'uqr';
 import { Problem } from '../../base/problem.ts';
@@ -16,7 +16,7 @@ import { passwordContext } from '../password-context.ts';
 import { provenPassword } from './proof.ts';
 
 const WHERE = '/profile';
-/** What the secret is sealed for while it travels through the form that switches it on. */
+/** Context under which the secret is sealed in the form that switches the second factor on. */
 const OFFER_PURPOSE = 'second factor offered to ';
 
 export function profilePages(deps: DashboardDeps): Page[] {
@@ -29,7 +29,7 @@ export function profilePages(deps: DashboardDeps): Page[] {
     post(`${WHERE}/recovery-codes`, (visit) => withFault(deps, visit, newRecoveryCodes)),
     post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
       await closeSession(deps, member.id, params['id'] ?? '');
-      return move(WHERE, 'That session is over.');
+      return move(WHERE, 'That session has ended.');
     }),
   ];
 }
@@ -60,7 +60,7 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
   return view('profile', 'Your login', data, fault?.status ?? 200);
 }
 
-/** The page again with what was wrong. */
+/** Shows the page again with the problem. */
 async function withFault(
   deps: DashboardDeps,
   visit: Visit,
@@ -74,7 +74,7 @@ async function withFault(
   }
 }
 
-/** The line among the actions of the account. */
+/** Writes the audit line of the account. */
 const acted =
   (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: DashboardAct) =>
   (): Rows =>
@@ -89,11 +89,11 @@ async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   await provenPassword(deps, visit);
   const hash = await deps.passwords.hash(password);
   await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
-  return move(WHERE, 'Your password is changed, and all other sessions are over.');
+  return move(WHERE, 'Your password is changed, and all other sessions have ended.');
 }
 
 function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
-  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
+  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const purpose = OFFER_PURPOSE + member.id;
   const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : keyring.open(purpose, form.get('offer') ?? '');
   const link = otpauthUrl(secret, member.email, 'Posthorn');
@@ -107,17 +107,17 @@ function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Probl
   return view('second-factor', 'Second factor', data, fault?.status ?? 200);
 }
 
-/** On only once a code has shown that the app has the secret: nobody locks themselves out. */
+/** Switches it on once a code has proved that the app has the secret, so that no member is locked out. */
 async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { keyring } = deps;
   const { member, form, now, session } = visit;
-  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
+  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const secret = opened(deps, member.id, form.get('offer') ?? '');
   try {
     await provenPassword(deps, visit);
     const step = stepOfCode(secret, form.get('code') ?? '', now, null);
     if (step === null)
-      throw new Problem('invalid_field', 'This code is wrong. Is the clock of your device right?', { field: 'code' });
+      throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
     const recoveryCodes = makeRecoveryCodes();
     const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
     await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
@@ -132,7 +132,7 @@ function opened({ keyring }: DashboardDeps, memberId: string, sealed: string): B
   try {
     return keyring.open(OFFER_PURPOSE + memberId, sealed);
   } catch {
-    throw new Problem('invalid_request', 'This form is not one of ours. Open the page again.');
+    throw new Problem('invalid_request', 'This form did not come from this page. Open the page again.');
   }
 }
 
@@ -145,7 +145,7 @@ async function switchOff(deps: DashboardDeps, visit: Visit): Promise<Shown> {
     { totp: null, keep: session.id },
     acted(deps, visit, 'profile.second-factor.off'),
   );
-  return move(WHERE, 'The second factor is off, and all other sessions are over.');
+  return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
 async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Shown> {
@@ -157,7 +157,7 @@ async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Show
   return codesPage(deps, visit, codes, { isNew: false });
 }
 
-/** The answer to the form itself: the codes are stored nowhere that a second look could read them from. */
+/** Shows the codes in the answer to the form itself, since only their hashes are stored. */
 function codesPage(
   { config }: DashboardDeps,
   { member, now }: Visit,

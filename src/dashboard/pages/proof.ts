@@ -1,11 +1,11 @@
-/** The password again, for forms that a stolen session or a browser left open must not be able to send. */
+/** Asks for the password again, so that a stolen session or an unattended browser cannot send certain forms. */
 import { Problem } from '../../base/problem.ts';
 import { provePassword } from '../../members/sign-in.ts';
 import type { DashboardDeps } from '../deps.ts';
 import type { Shown, Visit } from '../page.ts';
-import { patience } from './sign-in.ts';
+import { waitText } from './sign-in.ts';
 
-/** Throws a Problem where the password is missing or wrong, or was wrong too often in this session. */
+/** Checks the password. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
 export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
   const { member, session, form } = visit;
   const field = 'password_now';
@@ -14,11 +14,11 @@ export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise
   const proof = await provePassword(deps, { member, sessionId: session.id }, password, visit);
   if (proof.kind === 'right') return;
   if (proof.kind === 'wait')
-    throw new Problem('rate_limited', patience(proof.seconds), { field, retryAfter: proof.seconds });
+    throw new Problem('rate_limited', waitText(proof.seconds), { field, retryAfter: proof.seconds });
   throw new Problem('invalid_field', 'The current password is wrong.', { field });
 }
 
-/** A handler that does what it does only with the password; `again` shows the page with what was wrong. */
+/** Wraps a handler so that it runs only with the password; `again` shows the page with the problem. */
 export const withPassword =
   (
     deps: DashboardDeps,

@@ -1,22 +1,22 @@
-/** The queue, for administrators: a row a lane with why it is so, what waits on disk by destination, and everything that can be done to it. */
+/** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
 import { Problem } from '../../base/problem.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type Told } from '../waiting.ts';
+import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/queue';
 const LANE = `${WHERE}/lane`;
 const ROWS = 100;
-/** Of a lane with many destinations the mail of so many is shown. */
+/** Most destinations of a lane whose mail is shown. */
 const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const SHOWN_LANES = 200;
-const HOUR_MS = 3_600_000;
 
 type Deps = Pick<DashboardDeps, 'history'>;
 
@@ -63,7 +63,6 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
       kept: domain === '' ? keptLines(holds.others, found.domains) : [],
       why: inside === null ? [] : await whyOf(visit, domain, inside.data),
       plots: plotsOf(history.moments()),
-      hasPlots: true,
       holds: holds.data
         .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
         .map((row) => withTarget(visit, row)),
@@ -76,13 +75,13 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   );
 }
 
-/** Of a destination's mail, what the first few wait for: each reason once. */
+/** Returns the reasons why the first mails of a destination wait, each once. */
 const MOST_ASKED = 5;
 
-async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<Told[]> {
+async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<TimedReason[]> {
   const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
   const all = await Promise.all(ids.map((id) => visit.operate('messages.why', { id })));
-  const found = new Map<string, Told>();
+  const found = new Map<string, TimedReason>();
   for (const { email, reason, message, since, until } of all.flatMap(({ recipients }) => recipients))
     if (email.endsWith(`@${domain}`) && reason !== 'finished') found.set(message, { message, since, until });
   return [...found.values()];
@@ -91,14 +90,14 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
 
-/** Whose mail it is; to look at it an administrator goes over to that account. */
+/** Returns the account of a mail, which an administrator switches to in order to see it. */
 function withAccount(
   { accounts, account }: Visit,
   row: ResultOf<'queue.list'>['data'][number],
   parked: string | null,
 ): object {
   const owner = accounts.find(({ id }) => id === row.account_id);
-  // What is due while its lane is parked is tried when that is over.
+  // Mail that is due while its lane is parked is tried when the parking ends.
   const next = row.next_attempt_at;
   const later = next !== null && parked !== null && parked > next ? parked : next;
   return {
@@ -116,7 +115,7 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
 }
 
-/** One lane: its limits with the log of their changes, what holds it, and the mail in it. */
+/** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
   const [{ lane: now, changes }, { domains }, holds] = await Promise.all([
@@ -151,7 +150,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   return view('lane', `Lane ${name}`, data, fault?.status ?? 200);
 }
 
-/** Where an act began, to go back there. */
+/** Returns the page on which an action began. */
 const backOf = ({ form }: Visit): string => {
   const place = placeWithin(form.get('back'));
   return place.startsWith(WHERE) ? place : WHERE;
@@ -159,7 +158,7 @@ const backOf = ({ form }: Visit): string => {
 
 async function flush(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  const [domain, message] = [textOf(form, 'domain'), textOf(form, 'message_id')];
+  const [domain, message] = [fieldText(form, 'domain'), fieldText(form, 'message_id')];
   const what =
     message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
   const { flushed } = await visit.operate('queue.flush', what);
@@ -169,7 +168,7 @@ async function flush(visit: Visit): Promise<Shown> {
 async function resend(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const past = lengthOf(form);
-  const args = { lane: form.get('lane') ?? '', ...given({ past }) };
+  const args = { lane: form.get('lane') ?? '', ...definedMembers({ past }) };
   const result = await visit.operate('messages.resend', args);
   const { recipients, left_out: out, left_out_because: because, has_more: hasMore } = result;
   const others = out === 0 ? '' : ` ${String(out)} are left out: ${because ?? ''}`;
@@ -178,9 +177,9 @@ async function resend(visit: Visit): Promise<Shown> {
   return move(backOf(visit), `${text}${others}${more}`);
 }
 
-/** One part of the queue: `scope` says what `target` names. */
+/** One part of the queue: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
-  const target = textOf(form, 'target');
+  const target = fieldText(form, 'target');
   if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
   switch (form.get('scope')) {
     case 'domain':
@@ -190,21 +189,21 @@ function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
     case 'message':
       return { message_id: target };
     case 'stream':
-      return { stream: target, ...given({ account: textOf(form, 'account') }) };
+      return { stream: target, ...definedMembers({ account: fieldText(form, 'account') }) };
     default:
       return { account: target };
   }
 }
 
 function lengthOf(form: URLSearchParams): number | undefined {
-  const hours = numberOf(form, 'hours');
+  const hours = fieldNumber(form, 'hours');
   if (hours === undefined) return undefined;
   if (!(hours > 0 && hours <= 24 * 366))
     throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 
-/** Shows the page again with what was wrong; a lane has a page of its own. */
+/** Shows the page of the form, of the queue or of a lane, again with the problem. */
 async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
   if (!(error instanceof Problem)) throw error;
   const isLane = backOf(visit).startsWith(LANE);
@@ -217,7 +216,7 @@ async function hold(deps: Deps, visit: Visit): Promise<Shown> {
   try {
     const args = {
       ...partOf(form),
-      ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }),
+      ...definedMembers({ for_ms: lengthOf(form), note: fieldText(form, 'note') }),
       new: form.get('new') !== null,
     };
     const { catches_new: all, until } = await visit.operate('queue.hold', args);
@@ -239,17 +238,17 @@ async function limit(deps: Deps, visit: Visit): Promise<Shown> {
     const isEnd = form.get('end') !== null;
     const limits = isEnd
       ? {}
-      : { connections: numberOf(form, 'connections'), per_minute: numberOf(form, 'per_minute') };
+      : { connections: fieldNumber(form, 'connections'), per_minute: fieldNumber(form, 'per_minute') };
     if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
       throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
         field: 'connections',
       });
     const args = {
       lane: form.get('lane') ?? '',
-      ...given({ ...limits, for_ms: lengthOf(form), note: textOf(form, 'note') }),
+      ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
     };
     await visit.operate('queue.limit', args);
-    return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');
+    return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
   } catch (error) {
     return again(deps, visit, error);
   }

@@ -1,14 +1,14 @@
-/** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider and by source, day by day. */
+/** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
 import { providerNames } from '../../events/stats.ts';
 import type { ResultOf } from '../../operator/operations.ts';
-import { figure, type Mark } from '../chart.ts';
+import { chartHtml, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
 
 const WHERE = '/reputation';
-/** Of the reports' lines the newest are shown; `posthorn reputation` prints all. */
+/** Most lines of reports that are shown, the newest first; `posthorn reputation` prints all. */
 const MOST_REPORTED = 100;
 
 export function reputationPages(): Page[] {
@@ -37,7 +37,6 @@ async function show(visit: Visit): Promise<Shown> {
   const charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
-    hasPlots: true,
     ranges: span.choices
       .filter(({ value }) => value === '7d' || value === '30d')
       .map((one) => ({ ...one, href: linkTo(WHERE, query, { range: one.value }) })),
@@ -97,7 +96,7 @@ const sourceColumns = ['source', 'tries', 'delivered', 'bounced', 'blocked', 'de
 
 type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 
-/** A line for each source, its days together: what of its tries became what. */
+/** Returns a line for each source, with the sums of its days. */
 function sourceLines(query: URLSearchParams, days: SourceDays) {
   return [...new Set(days.map(({ source }) => source))].map((source) => {
     const own = days.filter((one) => one.source === source);
@@ -121,7 +120,7 @@ function sourceLines(query: URLSearchParams, days: SourceDays) {
   });
 }
 
-/** The days of all mail, with one source's numbers in them. */
+/** Returns the days of all mail, with the numbers of one source. */
 function daysOf(source: string, days: SourceDays, { bucket, data }: StatsRecord): Charted {
   const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
   const none = { bounced: 0, deferred: 0, complained: 0 };
@@ -134,9 +133,9 @@ interface Charted extends Pick<StatsRecord, 'bucket'> {
 }
 
 const countsChart = (stats: Charted, about: string, types: readonly ChartedType[], marks: readonly Mark[]): string =>
-  figure({
-    about,
-    counts: 'Recipients',
+  chartHtml({
+    label: about,
+    yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),

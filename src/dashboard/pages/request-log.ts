@@ -1,4 +1,4 @@
-/** The request log: every use of a key, and in a second list what people did. Filters stand in the address; export as CSV or NDJSON. */
+/** The request log: every use of a key, and a second list with the actions of members. Exported as CSV or NDJSON. */
 import { csvLine } from '../../base/csv.ts';
 import type { AuditRow } from '../../storage/tables.ts';
 import { linkTo, pagerOf, spanOf } from '../links.ts';
@@ -28,7 +28,7 @@ const columns = [
 ] as const;
 const filters = ['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'] as const;
 const ROWS = 50;
-/** An export takes so many pages of a hundred. */
+/** Most pages of a hundred lines in an export. */
 const MOST_PAGES = 100;
 
 export function requestLogPages(): Page[] {
@@ -47,7 +47,7 @@ function wanted({ query, now }: Visit, by: 'key' | 'person'): Record<string, str
   return { ...named, by, since: spanOf(query, usualSpan(by), now).since };
 }
 
-/** Of a busy account a day is a lot; people do less. */
+/** The usual range: a day of requests; a longer one of actions, which are fewer. */
 const usualSpan = (by: 'key' | 'person'): string => (by === 'key' ? '24h' : '30d');
 
 async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
@@ -91,7 +91,7 @@ async function serverActs(visit: Visit): Promise<EntryList> {
   return { data: data as unknown as Entry[], next_cursor: null, previous_cursor: null };
 }
 
-/** To what was sent with it. A repeated request sent nothing: its messages came with the first one. */
+/** Returns a link to the messages of a request; null for a repeated request, which sent nothing. */
 const mailsOf = ({ endpoint, method, status, idempotency_replayed: isReplay, request_id: id }: Entry): string | null =>
   method !== 'GET' && sendsMail.has(endpoint) && status < 300 && !Boolean(isReplay)
     ? linkTo('/messages', new URLSearchParams({ q: id }))
@@ -99,7 +99,7 @@ const mailsOf = ({ endpoint, method, status, idempotency_replayed: isReplay, req
 
 const sendsMail: ReadonlySet<string> = new Set(['/v1/messages', '/v1/messages/{id}/resend', 'DATA']);
 
-/** Up to ten thousand lines, a page at a time. */
+/** Yields up to ten thousand lines, page by page. */
 async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const isCsv = visit.query.get('format') !== 'ndjson';
   const lines: string[] = isCsv ? [columns.join(',')] : [];

@@ -1,4 +1,4 @@
-/** Set-up links: the first administrator, a new member, a forgotten password. And the first steps afterwards. */
+/** Set-up links for the first administrator, a new member, a forgotten password; and the first steps. */
 import { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
 import { passwordContext } from '../password-context.ts';
@@ -25,7 +25,7 @@ export function setUpPages(deps: DashboardDeps): Page[] {
 
 async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault: Problem | null): Promise<Shown> {
   const link = await findSetUpLink(deps, params['token'] ?? '');
-  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
   const data = {
     member: null,
     email: link.member?.email ?? entered.get('email'),
@@ -45,7 +45,7 @@ async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault
 async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const token = guest.params['token'] ?? '';
   const link = await findSetUpLink(deps, token);
-  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
   try {
     const { password, make } = entered(deps, guest, link.member);
     const passwordHash = await deps.passwords.hash(password);
@@ -82,7 +82,7 @@ interface List {
   data: { id: string; name?: string; status?: string }[];
 }
 
-/** The four steps, each ticked once it is done; the page stays reachable for who comes back to it. */
+/** Shows the four first steps, with those that are done marked. */
 async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const [domains, keys, messages] = await Promise.all([
     visit.ask<List>('listDomains', { query: { status: 'any', limit: '5' } }),
@@ -98,7 +98,7 @@ async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> 
   });
 }
 
-/** To the simulator: it works before there is a domain, and nothing leaves the house. */
+/** Sends a mail to the simulator, which needs no domain and sends nothing out. */
 async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { domain } = config.simulator;
   const wanted = visit.form.get('outcome') ?? '';
@@ -111,5 +111,5 @@ async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown
       html: '<h1>It works</h1><p>This mail went to the simulator: the whole way, but never out of the house.</p>',
     },
   });
-  return move(`/messages/${id}`, 'Sent. What becomes of it appears below by itself.');
+  return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
 }

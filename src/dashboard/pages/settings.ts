@@ -1,11 +1,12 @@
-/** What the account sets for itself, the limits of its plan and how much of them is used; how to send by SMTP; what is new. */
+/** Settings of the account, the limits of its plan with their use, how to send by SMTP, the list of changes. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import MarkdownIt from 'markdown-it';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { markdownHtml } from '../markdown.ts';
-import { filledIn, numberOf } from '../forms.ts';
+import { filledIn, fieldNumber } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/settings';
 
@@ -18,21 +19,27 @@ interface Settings {
 type Deps = Pick<DashboardDeps, 'version' | 'config'>;
 
 export function settingsPages(deps: Deps): Page[] {
-  const changes = changelog();
+  const changes = changesHtml();
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
     post(WHERE, (visit) => change(deps, visit)),
     get(`${WHERE}/changelog`, () =>
       view('changelog', 'What is new', {
         version: deps.version,
-        // The page has a heading of its own.
-        text: markdownHtml((changes ?? 'The list of changes is not installed.').replace(/^# .*\n/, '')),
+        changes,
       }),
     ),
   ];
 }
 
-/** From `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
+/** Returns the list of changes as HTML. Its links into the documents, which are not served here, become plain words. */
+function changesHtml(): string {
+  const text = changelog() ?? 'The list of changes is not installed.';
+  const shown = text.replace(/^# .*\n/, '').replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1');
+  return new MarkdownIt({ html: false }).render(shown);
+}
+
+/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
 function changelog(): string | null {
   for (const up of ['../../..', '../../../..']) {
     try {
@@ -44,8 +51,7 @@ function changelog(): string | null {
   return null;
 }
 
-const DAY_MS = 86_400_000;
-/** One is made every night. */
+/** Age from which the newest backup is marked as old: one is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
 
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -77,7 +83,7 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
 async function change(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   const retention = Object.fromEntries(
-    ['content_days', 'messages_days', 'events_days'].map((name) => [name, numberOf(form, name) ?? null]),
+    ['content_days', 'messages_days', 'events_days'].map((name) => [name, fieldNumber(form, name) ?? null]),
   );
   const body = {
     track_opens: form.get('track_opens') !== null,

@@ -5,9 +5,8 @@ import { chooseAccount, closeSession } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { carried, lateData, lateFormIn } from '../late.ts';
 import { placeWithin } from '../links.ts';
-import { move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
+import { get, move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
 
 export function signInPages(deps: DashboardDeps): Page[] {
   return [
@@ -16,9 +15,11 @@ export function signInPages(deps: DashboardDeps): Page[] {
     openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
     openPost(
       '/login/code',
-      (guest) => code(deps, guest),
+      (guest) => checkCode(deps, guest),
       (guest) => guest.halfway !== null,
     ),
+    // For public/forms.js, which asks for it before it sends a form.
+    get('/session', () => view('session', 'Session')),
     post('/logout', async ({ member, session }) => {
       await closeSession(deps, member.id, session.id);
       return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
@@ -28,7 +29,7 @@ export function signInPages(deps: DashboardDeps): Page[] {
       if (chosen !== undefined) await chooseAccount(deps, session.id, chosen.id);
       return move(
         placeWithin(form.get('back')),
-        chosen === undefined ? 'There is no such account.' : `You look at ${chosen.name} now.`,
+        chosen === undefined ? 'There is no such account.' : `You now look at ${chosen.name}.`,
       );
     }),
     openPost('/theme', ({ form }) => {
@@ -43,7 +44,6 @@ async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null,
   const admins = await listAdmins(deps);
   const data = {
     next: placeWithin(next),
-    kept: keptBy(guest),
     fault,
     email: guest.form.get('email'),
     isEmpty: admins.length === 0,
@@ -57,23 +57,17 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const result = await signIn(deps, entered, guest);
   const next = placeWithin(form.get('next'));
   if (result.kind === 'refused') return loginForm(deps, guest, next, 'Wrong e-mail address or password.');
-  if (result.kind === 'wait') return loginForm(deps, guest, next, patience(result.seconds));
-  return await cameIn(deps, guest, result, next);
-}
-
-/** What a form that came too late asks the sign-in to carry on. */
-function keptBy({ form }: Guest): object[] {
-  const late = lateFormIn(form);
-  return late === null ? [] : carried(late);
+  if (result.kind === 'wait') return loginForm(deps, guest, next, waitText(result.seconds));
+  return await completeSignIn(deps, guest, result, next);
 }
 
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
   if (guest.halfway === null) return move('/login', 'Sign in with your password first.');
-  const data = { next: placeWithin(next), kept: keptBy(guest), fault, isRecovery: guest.form.has('recovery_code') };
+  const data = { next: placeWithin(next), fault, isRecovery: guest.form.has('recovery_code') };
   return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
-async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+async function checkCode(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const next = placeWithin(guest.form.get('next'));
   if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
   const recovery = guest.form.get('recovery_code');
@@ -82,41 +76,41 @@ async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
       ? ({ kind: 'app', text: guest.form.get('code') ?? '' } as const)
       : ({ kind: 'recovery', text: recovery } as const);
   const result = await signInWithCode(deps, guest.halfway, entered, guest);
-  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
-  if (result.kind === 'wait') return codeForm(guest, next, patience(result.seconds));
-  return await cameIn(deps, guest, result, next);
+  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong or was already used.');
+  if (result.kind === 'wait') return codeForm(guest, next, waitText(result.seconds));
+  return await completeSignIn(deps, guest, result, next);
 }
 
-type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
+type CompletedSignIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
 
-/** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
-async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
+/** Signs in with a new cookie at each step, so that an earlier one, whatever its origin, is worth nothing (session fixation). */
+async function completeSignIn(
+  deps: DashboardDeps,
+  guest: Guest,
+  result: CompletedSignIn,
+  next: string,
+): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
   const cookies: readonly Cookie[] = [
     { name: 'session', value: result.token },
     ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
   ];
-  if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
-  const late = lateFormIn(guest.form);
-  const say = result.kind === 'in' && result.codesLeft !== null ? leftOver(result.codesLeft) : undefined;
-  if (late === null) return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
-  // A redirect would lose what the form carries.
-  if (result.kind === 'code')
-    return { kind: 'view', view: 'login-code', title: 'Second factor', data: { next, kept: carried(late) }, cookies };
-  return { kind: 'view', view: 'late', title: 'Not sent yet', data: lateData(late), cookies };
+  if (result.kind === 'in') await auditSignIn(deps, guest, result.member);
+  const say = result.kind === 'in' && result.codesLeft !== null ? codesLeftText(result.codesLeft) : undefined;
+  return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
 }
 
-const leftOver = (codes: number): string =>
+const codesLeftText = (codes: number): string =>
   codes === 0
-    ? 'You are signed in. That was your last recovery code: make new ones on the page of your login.'
+    ? 'You are signed in. That was your last recovery code: create new ones on the page of your login.'
     : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
-/** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */
-async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
+/** Writes the sign-in into the audit log of the member's account; failed ones are in the sign-in log only. */
+async function auditSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
   const [account] = await accountsOf(deps, member);
   if (account === undefined) return;
   await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
 }
 
-export const patience = (seconds: number): string =>
+export const waitText = (seconds: number): string =>
   `Too many tries. Wait ${seconds < 120 ? `${String(seconds)} seconds` : `${String(Math.ceil(seconds / 60))} minutes`}, then try again.`;

@@ -1,9 +1,9 @@
-/** The addresses that mail leaves from, for administrators: their pools, warm-up, block lists and pauses. */
-import { filledIn, given, textOf } from '../forms.ts';
+/** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/settings/sources';
-/** Of a source that many sites know, the most used are shown. */
+/** Most sites that are shown for a source, the most used first. */
 const SHOWN_SITES = 50;
 
 export function sourcePages(): Page[] {
@@ -13,7 +13,7 @@ export function sourcePages(): Page[] {
     adminPost(`${WHERE}/pause`, pause),
     adminPost(`${WHERE}/release`, async (visit) => {
       await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
-      return move(WHERE, 'Released: mail leaves from it again.');
+      return move(WHERE, 'Released: mail is sent from it again.');
     }),
   ];
 }
@@ -38,13 +38,19 @@ async function show(visit: Visit): Promise<Shown> {
 }
 
 async function unblock(visit: Visit): Promise<Shown> {
-  const source = textOf(visit.form, 'source');
-  const { unblocked } = await visit.operate('queue.unblock', given({ source }));
-  return move(WHERE, unblocked === 0 ? 'No site had refused it.' : 'Sites that refused it get mail from it again.');
+  const source = fieldText(visit.form, 'source');
+  const { unblocked } = await visit.operate('queue.unblock', definedMembers({ source }));
+  return move(
+    WHERE,
+    unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.',
+  );
 }
 
 async function pause(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  await visit.operate('queue.hold', { source: form.get('source') ?? '', ...given({ note: textOf(form, 'note') }) });
-  return move(WHERE, 'Paused: mail leaves from the others of its pool, and rests where there is none.');
+  await visit.operate('queue.hold', {
+    source: form.get('source') ?? '',
+    ...definedMembers({ note: fieldText(form, 'note') }),
+  });
+  return move(WHERE, 'Paused: mail is sent from the other sources of its pool, and waits where there is none.');
 }

@@ -1,17 +1,16 @@
-/** Numbers over time, in days of a chosen time zone, and told apart by stream, tag, sending domain, mailbox provider or template. */
+/** Numbers over time, in days of a chosen time zone, and grouped by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
 import type { StatType } from '../../events/stats.ts';
-import { figure } from '../chart.ts';
+import { chartHtml } from '../chart.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { daysOf, zoneNamed } from '../zones.ts';
 import { stepsOf, volumeChart, type StatsRecord } from './overview.ts';
+import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/stats';
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
-/** The API keeps hours for 31 days; with a part of one at each end. */
+/** The API keeps hours for 31 days, the first and the last of them in part. */
 const MOST_DAYS_OF_HOURS = 30;
 const zones = Intl.supportedValuesOf('timeZone');
 
@@ -22,11 +21,11 @@ export function statsPages(): Page[] {
 interface Asked {
   since: string | null;
   bucket: 'hour' | 'day';
-  /** Days of this zone are made of hours; null where the API's own days do. */
+  /** Zone whose days are summed from hours; null for the API's own days. */
   zone: string | null;
 }
 
-/** What to ask the API for. Days of another zone than UTC can be told for as long as hours are kept. */
+/** Returns what to ask the API for. Days of a zone other than UTC reach back as far as hours are kept. */
 function askedFor(range: string, since: string | null, zone: string | null, now: number): Asked {
   const fullHour = (ms: number): string => new Date(Math.floor(ms / HOUR_MS) * HOUR_MS).toISOString();
   if (range === '24h' || range === '1h') return { since: fullHour(now - 23 * HOUR_MS), bucket: 'hour', zone: null };
@@ -52,7 +51,6 @@ async function show(visit: Visit): Promise<Shown> {
   ]);
   const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
-    hasPlots: true,
     span: {
       ...span,
       choices: span.choices
@@ -71,7 +69,7 @@ async function show(visit: Visit): Promise<Shown> {
     total: overTime.total,
     rates: overTime.rates,
     volume: volumeChart(overTime),
-    trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [
+    trouble: ratesChart('Share of mail that bounced or was deferred, over time', overTime, [
       ['bounced', 'sent'],
       ['deferred', 'sent'],
       ['complained', 'delivered'],
@@ -85,7 +83,7 @@ async function show(visit: Visit): Promise<Shown> {
   });
 }
 
-/** Names of the newest templates by id; of older ones the id has to do. */
+/** Returns the names of the newest templates by id; older ones are shown by id. */
 async function templateNames(visit: Visit): Promise<Map<string | null, string>> {
   const { data } = await visit.ask<{ data: { id: string; name: string }[] }>('listTemplates', {
     query: { limit: '100' },
@@ -105,16 +103,16 @@ function ratesOf(counts: StatsRecord['total']): object {
   };
 }
 
-/** People count once, however often they look. */
+/** A recipient counts once, however often they open or click. */
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
-/** People open today what was delivered yesterday, so that of a quiet day more than all would seem to: 100 % is the most shown. */
+/** Draws shares, at most 100 %: recipients open today what was delivered yesterday, so that a quiet day would show more. */
 function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
   const percent = (some: number, of: number): number | null =>
     of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
-  return figure({
-    about,
-    counts: 'Share in %',
+  return chartHtml({
+    label: about,
+    yAxis: 'Share in %',
     kind: 'lines',
     unit: '%',
     ...stepsOf(stats),

@@ -1,6 +1,6 @@
-/** Streams: kinds of mail that are kept apart; made, paused, removed. */
+/** Streams: list, creation, change, pause and removal. */
 import { Problem } from '../../base/problem.ts';
-import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/streams';
@@ -30,25 +30,29 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
 async function add(visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
-    const body = given({
+    const body = definedMembers({
       slug: form.get('slug')?.trim() ?? '',
       name: form.get('name')?.trim() ?? '',
       type: form.get('type') === 'broadcast' ? 'broadcast' : 'transactional',
-      pool: textOf(form, 'pool'),
-      priority: numberOf(form, 'priority'),
+      pool: fieldText(form, 'pool'),
+      priority: fieldNumber(form, 'priority'),
     });
     await visit.ask('createStream', { body });
-    return move(WHERE, 'The stream is made.');
+    return move(WHERE, 'The stream is created.');
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
     throw error;
   }
 }
 
-/** What is left empty stays as it is. */
+/** Changes a stream; empty fields keep their values. */
 async function edit(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
-  const body = given({ name: textOf(form, 'name'), pool: textOf(form, 'pool'), priority: numberOf(form, 'priority') });
+  const body = definedMembers({
+    name: fieldText(form, 'name'),
+    pool: fieldText(form, 'pool'),
+    priority: fieldNumber(form, 'priority'),
+  });
   try {
     await visit.ask('updateStream', { params, body });
     return move(WHERE, 'Changed.');

@@ -1,9 +1,9 @@
-/** The suppression list: look an address up, add one or many, remove with a warning, take it away as CSV. */
+/** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
 import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
-import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -87,13 +87,13 @@ async function found(visit: Visit, q: string): Promise<EntryList> {
 async function add(visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
-    const days = numberOf(form, 'days');
+    const days = fieldNumber(form, 'days');
     if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
       throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
-    const body = given({
+    const body = definedMembers({
       email: form.get('email')?.trim() ?? '',
-      note: textOf(form, 'note'),
-      stream: textOf(form, 'stream'),
+      note: fieldText(form, 'note'),
+      stream: fieldText(form, 'stream'),
       expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
     });
     const { email } = await visit.ask<Entry>('createSuppression', { body });

@@ -1,4 +1,4 @@
-/** The team and the accounts, for administrators: who signs in, and what they see. */
+/** The team and the accounts, for administrators. */
 import { Problem } from '../../base/problem.ts';
 import { addMember, changeMember, findMember, listMembers, removeMember } from '../../members/member-store.ts';
 import { makeSetUpLink } from '../../members/setup-link.ts';
@@ -7,14 +7,14 @@ import type { MemberRow } from '../../storage/tables.ts';
 import type { Deed } from '../../operations/audit-row.ts';
 import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
 const ACCOUNTS = '/accounts';
 
-/** What a form of a member's page asks for. */
+/** The fields of a form on a member's page. */
 type MemberAct = 'change' | 'link' | 'remove';
 
 export function teamPages(deps: DashboardDeps): Page[] {
@@ -89,11 +89,11 @@ const seen = (email: string, { isAdmin, accountIds }: { isAdmin: boolean; accoun
   accounts: accountIds,
 });
 
-/** Ids of accounts that there are, whatever the form says. */
+/** Returns the ids of the form that belong to accounts. */
 const chosen = ({ form, accounts: all }: Visit): string[] =>
   form.getAll('accounts').filter((id) => all.some((one) => one.id === id));
 
-/** The answer to the form itself: the link is stored nowhere that a second look could read it from. */
+/** Shows the link in the answer to the form itself, since only its hash is stored. */
 async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
   const { token, expiresAt } = await makeSetUpLink(deps, member.id);
   await deps.db.commit.insert(rowsFor(deps, visit, 'team.link', { object: member.email }));
@@ -107,7 +107,7 @@ async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return await linkFor(deps, member, visit);
 }
 
-/** The page of a member. `failed`: the form on it that was refused, which is shown as it was filled in. */
+/** Shows the page of a member. `failed` names the form that was refused, which is shown as it was filled in. */
 async function details(
   deps: DashboardDeps,
   visit: Visit,
@@ -144,7 +144,7 @@ async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
     after: seen(email, wish),
   };
   await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change', deed));
-  return move(TEAM, 'Changed. It is in force already.');
+  return move(TEAM, 'Changed, with effect at once.');
 }
 
 async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {
@@ -170,7 +170,7 @@ async function addAccount(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   try {
     const { name } = await visit.operate('accounts.add', {
       name: form.get('name') ?? '',
-      ...given({ plan: textOf(form, 'plan') }),
+      ...definedMembers({ plan: fieldText(form, 'plan') }),
     });
     return move(ACCOUNTS, `The account ${name} is made.`);
   } catch (error) {

@@ -1,8 +1,8 @@
-/** Templates: the list, the editor with its preview, versions and what changed between them, a test mail. */
+/** Templates: list, editor with preview, comparison of versions, test mail. */
+import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { diffLines } from '../diff.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
@@ -91,10 +91,10 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
 }
 
 const contentOf = (form: URLSearchParams): object => ({
-  alias: textOf(form, 'alias') ?? null,
-  name: textOf(form, 'name') ?? null,
-  subject: textOf(form, 'subject') ?? null,
-  from: textOf(form, 'from') ?? null,
+  alias: fieldText(form, 'alias') ?? null,
+  name: fieldText(form, 'name') ?? null,
+  subject: fieldText(form, 'subject') ?? null,
+  from: fieldText(form, 'from') ?? null,
   // A text field ends its lines with CR LF; what was typed has LF.
   html: lines(form.get('html')),
   text: lines(form.get('text')),
@@ -107,7 +107,7 @@ const lines = (text: string | null): string | null =>
 async function create(visit: Visit): Promise<Shown> {
   try {
     const { id } = await visit.ask<Template>('createTemplate', { body: contentOf(visit.form) });
-    return move(`${WHERE}/${id}`, 'The template is made.');
+    return move(`${WHERE}/${id}`, 'The template is created.');
   } catch (error) {
     if (error instanceof Problem) return editor(visit, null, error);
     throw error;
@@ -127,19 +127,21 @@ async function change(visit: Visit): Promise<Shown> {
   }
 }
 
-/** The sources of the form, or throws a Problem for sample values that are no JSON object. */
+/** Renders the sources of the form. Throws a Problem for sample values that are not a JSON object. */
 async function rendered(visit: Visit): Promise<Rendered> {
   const { form } = visit;
   const sources = {
-    subject: textOf(form, 'subject'),
+    subject: fieldText(form, 'subject'),
     html: lines(form.get('html')) ?? undefined,
     text: lines(form.get('text')) ?? undefined,
   };
-  return await visit.ask<Rendered>('renderTemplate', { body: { ...given(sources), variables: variablesIn(form) } });
+  return await visit.ask<Rendered>('renderTemplate', {
+    body: { ...definedMembers(sources), variables: variablesIn(form) },
+  });
 }
 
 function variablesIn(form: URLSearchParams): object {
-  const text = textOf(form, 'variables') ?? '{}';
+  const text = fieldText(form, 'variables') ?? '{}';
   const refused = new Problem('invalid_field', 'the sample values must be a JSON object', { field: 'variables' });
   let value: unknown;
   try {
@@ -151,7 +153,7 @@ function variablesIn(form: URLSearchParams): object {
   return value;
 }
 
-/** What the sources become, or where their faults are, for the frame beside the editor. */
+/** Renders the sources, or shows their faults, for the frame next to the editor. */
 async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
   try {
     const { variables, ...found } = await rendered(visit);
@@ -184,19 +186,41 @@ async function versions(visit: Visit): Promise<Shown> {
     from,
     to,
     parts: (['subject', 'html', 'text'] as const)
-      .map((name) => ({ name, lines: diffLines(before[name] ?? '', after[name] ?? '') }))
-      .filter(({ lines: found }) => found.some(({ mark }) => mark !== ' '))
-      .map(({ name, lines: found }) => ({
-        name,
-        lines: found.map((line) => ({ ...line, isPlus: line.mark === '+', isMinus: line.mark === '-' })),
-      })),
+      .filter((name) => (before[name] ?? '') !== (after[name] ?? ''))
+      .map((name) => ({ name, lines: compareLines(before[name] ?? '', after[name] ?? '') })),
   });
 }
 
+/** With more changed lines a comparison would take long: the two texts are then shown one after the other. */
+const MOST_CHANGES = 1000;
+
+interface ComparedLine {
+  mark: ' ' | '+' | '-';
+  kind: '' | 'plus' | 'minus';
+  text: string;
+}
+
+/** Compares two texts line by line. */
+export function compareLines(before: string, after: string): ComparedLine[] {
+  const [removed, added] = [splitLines(before), splitLines(after)];
+  const changes = diffArrays(removed, added, { maxEditLength: MOST_CHANGES }) ?? [
+    { value: removed, removed: true, added: false },
+    { value: added, removed: false, added: true },
+  ];
+  return changes.flatMap((change) =>
+    change.value.map((text): ComparedLine => {
+      if (change.added) return { mark: '+', kind: 'plus', text };
+      return change.removed ? { mark: '-', kind: 'minus', text } : { mark: ' ', kind: '', text };
+    }),
+  );
+}
+
+const splitLines = (text: string): string[] => (text === '' ? [] : text.split(/\r?\n/));
+
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);
-  const body = given({
-    from: template.from === null ? (textOf(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
+  const body = definedMembers({
+    from: template.from === null ? (fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
     to: visit.form.get('to') ?? '',
     subject: template.subject === null ? template.name : undefined,
     template_id: template.id,
@@ -204,5 +228,5 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
     variables: variablesIn(visit.form),
   });
   const { id } = await visit.ask<{ id: string }>('sendMessage', { body });
-  return move(`/messages/${id}`, 'Sent. What becomes of it appears below by itself.');
+  return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
 }

@@ -1,10 +1,10 @@
 /**
- * What is said on the wire, live, for administrators: the commands and replies of a lane's connections or about one message,
- * never what a mail says. The page goes on asking for new lines; without a script its link does the same.
+ * SMTP sessions live, for administrators: the commands and replies of a lane's connections or about one message,
+ * never the content of a mail. The page polls for new lines; without a script its link does the same.
  */
 import { Problem } from '../../base/problem.ts';
 import type { ResultOf } from '../../operator/operations.ts';
-import { given, textOf } from '../forms.ts';
+import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -14,10 +14,10 @@ export function watchPages(): Page[] {
   return [adminGet(WHERE, show), adminPost(WHERE, begin)];
 }
 
-/** A watch is begun by a form and then has an address, so that loading the page again shows what was said and begins no other. */
+/** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {
-  const [lane, messageId] = [textOf(visit.form, 'lane'), textOf(visit.form, 'message_id')];
-  const { watch } = await visit.operate('queue.watch', given({ lane, message_id: messageId }));
+  const [lane, messageId] = [fieldText(visit.form, 'lane'), fieldText(visit.form, 'message_id')];
+  const { watch } = await visit.operate('queue.watch', definedMembers({ lane, message_id: messageId }));
   const changes = { lane: lane ?? null, message_id: messageId ?? null, watch: String(watch) };
   return move(linkTo(WHERE, new URLSearchParams(), changes));
 }
@@ -46,7 +46,7 @@ async function show(visit: Visit): Promise<Shown> {
 
 type Lines = ResultOf<'queue.watch'>;
 
-/** Null where the watch has ended: nobody asked for a minute, or the server was started again. */
+/** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
 async function linesOf(visit: Visit, watch: number, after: number): Promise<Lines | null> {
   try {
     return await visit.operate('queue.watch', { watch, after });
@@ -56,7 +56,7 @@ async function linesOf(visit: Visit, watch: number, after: number): Promise<Line
   }
 }
 
-/** What a reply's first digit says (RFC 5321 section 4.2.1). */
+/** Meaning of a reply's first digit (RFC 5321 section 4.2.1). */
 function levelOf({ side, text }: Lines['data'][number]): 'red' | 'amber' | '' {
   if (side === '>') return '';
   return text.startsWith('5') ? 'red' : text.startsWith('4') ? 'amber' : '';

@@ -1,16 +1,16 @@
-/** Webhook endpoints: who is told of events, how well that goes, and everything that was told and answered. */
+/** Webhook endpoints: list, success rates, calls with their answers, settings. */
 import { Problem } from '../../base/problem.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
-import { filledIn, given, listOf, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
 const ROWS = 50;
-/** The success rate is that of so many attempts, told for the newest endpoints. */
+/** Number of attempts that a success rate is computed from, and of endpoints that have one. */
 const SAMPLED_ATTEMPTS = 100;
 const SAMPLED_ENDPOINTS = 20;
-const HOUR_MS = 3_600_000;
 
 interface Endpoint {
   id: string;
@@ -50,9 +50,7 @@ export function webhookPages(): Page[] {
     post(`${WHERE}/new`, create),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, change),
-    post(`${WHERE}/:id/enable`, (visit) =>
-      enable(visit, true, 'It is called again. Events since then are delivered now.'),
-    ),
+    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'Resumed. The events since then are delivered now.')),
     post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
     post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
@@ -87,7 +85,7 @@ async function list(visit: Visit): Promise<Shown> {
 const attemptsOf = async (visit: Visit, id: string, limit: number): Promise<Attempt[]> =>
   (await visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params: { id }, query: { limit: String(limit) } })).data;
 
-/** How the last attempts went, and when the next is due. */
+/** Returns the success rate of the last attempts, and the time of the next one. */
 export function healthOf(
   attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[],
   now: number,
@@ -105,7 +103,7 @@ export function healthOf(
   };
 }
 
-/** A retry that was planned and made already is no plan any more. */
+/** Drops planned retries that have been made already. */
 const isAhead = (at: string | null, now: number): at is string => at !== null && Date.parse(at) > now;
 
 interface Chosen {
@@ -121,18 +119,18 @@ function form(visit: Visit, fault: Problem | null): Shown {
   return view('webhook-new', 'New webhook', { fault, entered, events }, fault?.status ?? 200);
 }
 
-/** The settings of the form as the API wants them. Fields left empty ask for nothing; headers are one a line, `Name: value`. */
+/** Converts the form into the API's settings. Empty fields are left out; headers are one a line, `Name: value`. */
 function wishOf(fields: URLSearchParams): object {
   const headers = headersOf(fields.get('headers') ?? '');
-  return given({
+  return definedMembers({
     url: fields.get('url')?.trim() ?? '',
     description: fields.get('description')?.trim() ?? '',
     events: fields.getAll('events'),
-    streams: listOf(fields, 'streams'),
-    domains: listOf(fields, 'domains'),
+    streams: fieldItems(fields, 'streams'),
+    domains: fieldItems(fields, 'domains'),
     include_machine_events: fields.get('include_machine_events') !== null,
     include_engagement: fields.get('include_engagement') !== null,
-    concurrency: numberOf(fields, 'concurrency'),
+    concurrency: fieldNumber(fields, 'concurrency'),
     headers: fields.get('clear_headers') !== null || Object.keys(headers).length > 0 ? headers : undefined,
   });
 }
@@ -209,7 +207,7 @@ async function enable(visit: Visit, enabled: boolean, said: string): Promise<Sho
   return move(placeOf(visit), said);
 }
 
-/** What came of it is shown at once: it is no reason to look for it in the list. */
+/** Sends a test and shows its outcome at once. */
 async function test(visit: Visit): Promise<Shown> {
   const type = allEventTypes.find((one) => one === visit.form.get('type')) ?? 'delivered';
   const tried = await visit.ask<object>('testWebhook', { params: visit.params, body: { type } });
@@ -229,17 +227,17 @@ async function secret(
   return view('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
 }
 
-/** Times of the form are UTC, as the fields say. */
+/** Reads the times of the form, which are UTC. */
 async function replay(visit: Visit): Promise<Shown> {
   const { form: fields, params } = visit;
   const [since, until] = [momentOf(fields, 'since'), momentOf(fields, 'until')];
   const only = fields.get('only') === 'all' ? 'all' : 'failed';
-  await visit.ask('replayWebhook', { params, body: given({ since: since ?? '', until, only }) });
-  return move(placeOf(visit), 'The replay has begun; it goes on in the background.');
+  await visit.ask('replayWebhook', { params, body: definedMembers({ since: since ?? '', until, only }) });
+  return move(placeOf(visit), 'The replay has begun and continues in the background.');
 }
 
-/** What a field for date and time sends, `2026-01-31T09:30`, as the API writes times. */
+/** Converts the value of a date field, `2026-01-31T09:30`, into a time of the API. */
 function momentOf(fields: URLSearchParams, name: string): string | undefined {
-  const text = textOf(fields, name);
+  const text = fieldText(fields, name);
   return text !== undefined && /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? `${text}:00Z` : text;
 }

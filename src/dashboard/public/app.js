@@ -1,4 +1,4 @@
-// What a browser can do better than a form: copying, the viewer's own time zone, live tails, keys. Everything works without it.
+// Additions for browsers with scripts: copying, the viewer's time zone, live tails, keys. Every page works without it.
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 document.documentElement.classList.add('scripted');
@@ -17,8 +17,8 @@ const zone = document.getElementById('zone');
 const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone !== null && zoneName !== 'UTC') zone.textContent = `${zoneName}, UTC on hover`;
 
-// What htmx puts in gets the same care as what was there; a part that a page asks for by itself keeps no session open, rests
-// while nobody looks, and stays as it is when an answer fails.
+// Prepares what htmx inserts like the rest of the page. A part that polls does not extend the session, pauses while the page is
+// hidden, and stays unchanged when an answer fails.
 const isPoll = (element) => element.hasAttribute('data-poll');
 document.addEventListener('htmx:load', ({ target }) => {
   localTimes(target);
@@ -26,7 +26,7 @@ document.addEventListener('htmx:load', ({ target }) => {
 });
 document.addEventListener('htmx:configRequest', ({ detail }) => {
   if (isPoll(detail.elt)) detail.headers['X-Poll'] = '1';
-  // An empty field asks for nothing: the address says only what was chosen.
+  // Empty fields are left out of the address.
   if (detail.verb === 'get')
     for (const [name, value] of [...detail.formData]) if (value === '') detail.formData.delete(name);
 });
@@ -43,7 +43,7 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
-// What grows at its end is followed there, unless somebody reads further up.
+// A list that grows at its end is scrolled along, unless the reader has scrolled up.
 const NEAR_PX = 60;
 document.addEventListener('htmx:beforeSwap', ({ target }) => {
   const list = target.closest('[data-follow]');
@@ -75,15 +75,15 @@ document.addEventListener('click', async (event) => {
   setTimeout(() => (button.textContent = said), 1500);
 });
 
-// What a refused form complains of is marked, and the keyboard put there.
+// Marks and focuses the field that a refused form names.
 function markFault(root = document) {
   const name = root.querySelector('.fault[data-field]')?.dataset.field.split(/[.[]/)[0];
   const named = name === undefined ? [] : all(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`, root);
   const fault = root.querySelector('.fault[data-field]');
-  // Another form, or a row that is folded, may have a field of the same name.
+  // Another form, or a closed row, may have a field of the same name.
   const field = named.find((one) => one.form.contains(fault)) ?? named.find((one) => one.checkVisibility());
   if (field === undefined) return;
-  // Where the form is far down, what is wrong with it stands beside it.
+  // The message is moved next to its form, which may be far down.
   if (field.form.parentElement.matches('.split')) field.form.prepend(fault);
   else field.form.before(fault);
   field.setAttribute('aria-invalid', 'true');
@@ -92,18 +92,7 @@ function markFault(root = document) {
 }
 markFault();
 
-// A second click while the first is on its way does nothing. A page taken back from the history starts anew.
-const UNLOCK_MS = 5000;
-document.addEventListener('submit', (event) => {
-  const { target: form, submitter } = event;
-  if (event.defaultPrevented || form.method !== 'post' || submitter?.formTarget) return;
-  if (form.isSent) event.preventDefault();
-  form.isSent = true;
-  setTimeout(() => (form.isSent = false), UNLOCK_MS);
-});
-addEventListener('pageshow', () => all('form').forEach((form) => (form.isSent = false)));
-
-// Selects that act at once.
+// Selects that send their form at once.
 document.addEventListener('change', ({ target }) => {
   if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
 });
@@ -115,7 +104,7 @@ function ready(root = document) {
   for (const table of all('[data-tail]', root)) tail(table);
   reachable(root);
 }
-// What has to be pushed sideways can be by keyboard.
+// Boxes that scroll can be scrolled by keyboard.
 function reachable(root = document) {
   for (const box of all('.scroll, pre:not([aria-hidden])', root)) {
     if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
@@ -124,7 +113,7 @@ function reachable(root = document) {
 }
 addEventListener('resize', () => reachable());
 
-// A preset ticks its boxes; ticking a box is a choice of one's own.
+// A preset ticks its boxes; ticking a box selects the custom choice.
 for (const form of all('form[data-presets]')) {
   form.addEventListener('change', ({ target }) => {
     if (target.name === 'preset' && target.dataset.scopes !== undefined) {
@@ -136,7 +125,7 @@ for (const form of all('form[data-presets]')) {
   });
 }
 
-// The preview beside an editor follows it.
+// The preview next to an editor follows it.
 for (const editor of all('form[data-preview]')) {
   const button = editor.querySelector('[formtarget=preview]');
   let waiting = 0;
@@ -149,7 +138,7 @@ for (const editor of all('form[data-preview]')) {
   if (editor.elements.html.value !== '') show();
 }
 
-// A file put into a text field.
+// Reads a file into a text field.
 for (const input of all('input[type=file][data-into]')) {
   input.hidden = false;
   input.addEventListener('change', async () => {
@@ -158,7 +147,7 @@ for (const input of all('input[type=file][data-into]')) {
   });
 }
 
-// Live tail: rows are put in front as events happen.
+// Live tail: adds a row at the top for each event.
 let source = null;
 addEventListener('pagehide', () => source?.close());
 function tail(table) {
@@ -207,7 +196,7 @@ function tail(table) {
 
 ready();
 
-// On a phone the menu is one line: the entry of this page is pushed into sight.
+// On a phone the menu is one line: scrolls the entry of this page into view.
 const entry = document.querySelector('.menu [aria-current]');
 if (entry !== null) {
   const menu = entry.closest('.menu');

@@ -1,4 +1,4 @@
-// Colours in the fields of a template while one types: the field itself is transparent, and the same text stands coloured under
+// Colours template fields during typing: the field itself is transparent, and the same text is shown coloured behind
 // it. Without this script they are ordinary fields.
 const LONGEST = 60_000;
 const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
@@ -19,7 +19,7 @@ function colour(text, under) {
     parts.push(text.slice(at, found.index), span);
     at = found.index + found[0].length;
   }
-  // A last empty line has no height without something in it.
+  // A last empty line needs a character to have a height.
   under.replaceChildren(...parts, text.slice(at) + '\u200b');
 }
 

@@ -4,7 +4,7 @@ import { hash } from 'node:crypto';
 const CRLF = '\r\n';
 const TWO_LINE_ENDS = Buffer.from('\r\n\r\n');
 
-/** Section 3.4.2: name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as it stands. */
+/** Section 3.4.2: name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as written. */
 export function relaxedHeader(field: string): string {
   const colon = field.indexOf(':');
   const name = field.slice(0, colon).trimEnd().toLowerCase();

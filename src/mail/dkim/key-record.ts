@@ -18,7 +18,7 @@ const LONGEST_RECORD = 4096;
 const ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 
 /**
- * The TXT value for a public key, RSA or Ed25519 (PEM or key object), as one string: whoever writes the zone cuts it
+ * The TXT value for a public key, RSA or Ed25519 (PEM or key object), as one string: the writer of the zone cuts it
  * into strings of 255. Throws for any other kind of key.
  */
 export function dkimRecord(publicKey: KeyObject | string): string {
@@ -53,7 +53,7 @@ function bad(why: string): { kind: 'bad'; why: string } {
   return { kind: 'bad', why };
 }
 
-/** Section 3.2; a tag that stands twice makes the whole list invalid. */
+/** Section 3.2; a tag that occurs twice makes the whole list invalid. */
 export function tagList(text: string): Map<string, string> | null {
   const tags = new Map<string, string>();
   const pieces = text.split(';');

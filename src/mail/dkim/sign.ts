@@ -34,7 +34,7 @@ export interface SignInput {
 }
 
 /**
- * Named once more than they occur (RFC 6376 section 8.15), so that nobody can add a second one in front. Named too where
+ * Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. Named too where
  * they do not occur at all.
  */
 const OVERSIGNED = [

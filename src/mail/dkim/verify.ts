@@ -38,7 +38,7 @@ export function signatureClaims(mail: string, isWanted: (domain: string) => bool
     .flatMap((field) => claimOf(field, fields, body, isWanted, now));
 }
 
-/** Whether the claim's signature is good by this key record (the TXT value). */
+/** Returns true where the claim's signature is good by this key record (the TXT value). */
 export function isSignedBy({ algorithm, data, signature }: SignatureClaim, txt: string): boolean {
   const parsed = parseKeyRecord(txt);
   if (parsed.kind === 'bad' || parsed.record.publicKey === null || parsed.record.testing) return false;
@@ -87,7 +87,7 @@ function claimOf(
   ];
 }
 
-/** Of equal names the last first (section 5.4.2); a name beyond the last one stands for nothing. */
+/** Of equal names the last first (section 5.4.2); a name beyond the last one counts as an empty field. */
 function signedFields(names: readonly string[], fields: readonly string[]): string[] {
   const left = new Map<string, string[]>();
   for (const field of fields) {

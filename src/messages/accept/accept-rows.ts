@@ -170,18 +170,13 @@ export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Uns
 }
 
 /** Adds the content once for all entries that share it; returns its id. */
-function addContent(
-  plan: Plan,
-  { content, source: submitted, renderedFrom: source }: MessageDraft,
-  accountId: string,
-  now: number,
-): string {
+function addContent(plan: Plan, { content, source: submitted }: MessageDraft, accountId: string, now: number): string {
   const raw = submitted?.bytes ?? null;
   const added = plan.contentIds.get(content);
   if (added !== undefined) return added;
   const id = newId('cnt', now);
   const { html, text, autoText, attachments } = content;
-  const body = plan.bodies.store({ html, text }, source);
+  const body = plan.bodies.store({ html, text });
   plan.contentIds.set(content, id);
   plan.contents.push({
     id,

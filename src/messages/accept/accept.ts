@@ -109,8 +109,8 @@ export async function acceptBulk(
   const { streams, rules, faulty } = await checkAll(deps, sender, good);
   const drafts = good.filter(({ index }) => !faulty.has(index)).map(({ draft }) => draft);
   const suppressed = await suppressedByStream(deps, sender, drafts, streams);
-  const sources = drafts.map(({ renderedFrom }) => renderedFrom);
-  const plan = newPlan(createBodyStore(sources, now));
+  const bodies = new Set(drafts.map(({ content }) => content));
+  const plan = newPlan(createBodyStore([...bodies], now));
   const data: BatchEntry[] = [];
   for (const entry of bulk.entries) {
     const result =
@@ -129,8 +129,7 @@ export async function acceptBulk(
           });
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
-    const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME;
-    if (data.length % most === 0) await yieldToEventLoop();
+    if (data.length % (bodies.size > 1 ? BODIES_AT_A_TIME : ENTRIES_AT_A_TIME) === 0) await yieldToEventLoop();
   }
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;
@@ -166,8 +165,8 @@ export async function acceptBulk(
 
 /** Entries between two turns of the event loop; building one takes about 15 us. */
 const ENTRIES_AT_A_TIME = 50;
-/** The same for rendered bodies: comparing one with its source takes up to a millisecond. */
-const RENDERED_AT_A_TIME = 5;
+/** The same for bodies: finding what one of 48 KB has in common with the others takes 0.3 ms. */
+const BODIES_AT_A_TIME = 5;
 
 interface NewEntry {
   sender: Sender;

@@ -1,7 +1,7 @@
-/** What the messages of a list must have, as conditions of SQL: whatever is read first, these are looked at in each message. */
-import type { Knex } from 'knex';
+/** The filters of a list of messages: for each the condition in SQL that tests it, and the index that finds its messages. */
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
+import { LONGEST_WORD } from './subject-words.ts';
 
 export interface MessageFilter {
   accountId: string;
@@ -30,83 +30,173 @@ export interface MessageFilter {
   test?: boolean;
 }
 
-/** Named messages are few: the database finds them by itself. */
-export const isNamed = ({ batchId, rfcMessageId }: MessageFilter): boolean =>
-  batchId !== undefined || rfcMessageId !== undefined;
+/** A piece of SQL with the values of its placeholders. */
+export type Sql = readonly [text: string, ...values: (string | number)[]];
 
-/** `id`: the message's id where the branch has it first, so that what an index tells is looked at before the message is read. */
-export function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: string): void {
-  const {
-    accountId,
-    status,
-    to,
-    from,
-    subject,
-    tags = [],
-    metadata = {},
-    createdAfter,
-    createdBefore,
-    opened,
-    clicked,
-    test,
-  } = filter;
-  const equal = {
-    'm.template_id': filter.templateId,
-    'm.batch_id': filter.batchId,
-    'm.stream': filter.stream,
-    'm.from_domain': filter.domain,
-    'm.request_id': filter.requestId,
+/** An index with the messages that one filter lets through. */
+export interface MessageIndex {
+  /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
+  table: Sql;
+  where: readonly Sql[];
+  /** The column with the message's id. */
+  id: 'm.id' | 'w.message_id';
+  /** Whether it has the messages in the order of their ids, so that a part of it can be read. */
+  isOrdered: boolean;
+}
+
+export interface Criterion {
+  /** Tests a message; `id` is the column of its id in the index that is read, which is at hand before the message is. */
+  condition: (id: string) => Sql;
+  index?: MessageIndex;
+}
+
+export const allMessages = (accountId: string): MessageIndex =>
+  indexOfMessages('messages_by_account', [['m.account_id = ?', accountId]]);
+
+/** What `messages_apart` holds: SQLite uses a partial index only where its condition is repeated word for word. */
+const apart: ReadonlySet<DeliveryStatus> = new Set([
+  'scheduled',
+  'deferred',
+  'bounced',
+  'complained',
+  'suppressed',
+  'failed',
+  'canceled',
+]);
+const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', ')})`;
+
+/** All criteria of a filter. Of indexes that are equally large the first is read, so those that are rarer as a rule come first. */
+export function criteriaOf(filter: MessageFilter): Criterion[] {
+  const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
+  const { rfcMessageId, requestId } = filter;
+  return [
+    ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
+    ...(to === undefined ? [] : [recipientCriterion(addressKey(to))]),
+    ...Object.entries(metadata).map(([name, value]) =>
+      rowCriterion('message_metadata', { account_id: accountId, name, value }),
+    ),
+    ...tags.map((tag) => rowCriterion('message_tags', { account_id: accountId, tag })),
+    ...stateCriteria(filter),
+    ...columnCriteria(filter),
+    ...wordsOf(subject).map((word) => wordCriterion(accountId, word)),
+    ...(requestId === undefined ? [] : [{ condition: always(['m.request_id = ?', requestId]) }]),
+    ...(createdAfter === undefined ? [] : [{ condition: always(['m.created_at >= ?', createdAfter]) }]),
+    ...(createdBefore === undefined ? [] : [{ condition: always(['m.created_at < ?', createdBefore]) }]),
+  ];
+}
+
+const always = (sql: Sql) => (): Sql => sql;
+
+function indexOfMessages(name: string, where: readonly Sql[], isOrdered = true): MessageIndex {
+  return { table: [`messages AS m INDEXED BY ${name}`], where, id: 'm.id', isOrdered };
+}
+
+/** Columns that have an index each. */
+function columnCriteria({ accountId, templateId, batchId, stream, domain, from }: MessageFilter): Criterion[] {
+  const sender = from === undefined ? undefined : addressKey(from);
+  const columns = [
+    ['m.template_id', templateId, 'messages_by_template'],
+    ['m.stream', stream, 'messages_by_stream'],
+    ['m.from_domain', domain, 'messages_by_domain'],
+    ['lower(m.from_address)', sender, 'messages_by_sender'],
+  ] as const;
+  const criteria = columns.flatMap(([column, value, index]): Criterion[] => {
+    if (value === undefined) return [];
+    const is: Sql = [`${column} = ?`, value];
+    return [{ condition: always(is), index: indexOfMessages(index, [['m.account_id = ?', accountId], is]) }];
+  });
+  if (batchId === undefined) return criteria;
+  const is: Sql = ['m.batch_id = ?', batchId];
+  return [...criteria, { condition: always(is), index: indexOfMessages('messages_by_batch', [is], false) }];
+}
+
+/** What changes in a message's life, and `test`: partial indexes have the rarer values. */
+function stateCriteria({ accountId, status, opened, clicked, test }: MessageFilter): Criterion[] {
+  const account: Sql = ['m.account_id = ?', accountId];
+  const criteria: Criterion[] = [];
+  const add = (is: Sql, index?: MessageIndex): void =>
+    void criteria.push({ condition: always(is), ...(index === undefined ? {} : { index }) });
+  if (status !== undefined) {
+    const isApart = status.length > 0 && status.every((one) => apart.has(one));
+    // With an empty list of values SQLite finds no plan; no message has an empty status.
+    const values = status.length === 0 ? [''] : status;
+    const is: Sql = [`m.status IN (${values.map(() => '?').join(', ')})`, ...values];
+    add(is, isApart ? indexOfMessages('messages_apart', [account, is, [APART]], status.length === 1) : undefined);
+  }
+  const flags = [
+    ['m.opens > 0', 'm.opens = 0', opened, 'messages_opened'],
+    ['m.clicks > 0', 'm.clicks = 0', clicked, 'messages_clicked'],
+    ['m.test = 1', 'm.test = 0', test, 'messages_test'],
+  ] as const;
+  for (const [yes, no, wanted, index] of flags) {
+    if (wanted === true) add([yes], indexOfMessages(index, [account, [yes]]));
+    if (wanted === false) add([no]);
+  }
+  return criteria;
+}
+
+/** Rows of another table, whose key begins with these columns and ends with the message's id. */
+function rowCriterion(table: string, columns: Readonly<Record<string, string>>): Criterion {
+  const where = (alias: string): Sql[] =>
+    Object.entries(columns).map(([name, value]) => [`${alias}.${name} = ?`, value] as const);
+  const own = where('x');
+  return {
+    condition: (id) => [
+      `EXISTS (SELECT 1 FROM ${table} x WHERE ${own.map(([text]) => text).join(' AND ')} AND x.message_id = ${id})`,
+      ...own.flatMap(([, ...values]) => values),
+    ],
+    index: { table: [`${table} AS w`], where: where('w'), id: 'w.message_id', isOrdered: true },
   };
-  for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
-  if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
-  if (status !== undefined) query.whereIn('m.status', status);
-  if (from !== undefined) query.whereRaw('lower(m.from_address) = ?', [addressKey(from)]);
-  if (to !== undefined)
-    query.whereRaw(`EXISTS (SELECT 1 FROM deliveries x WHERE x.address_key = ? AND x.message_id = ${id})`, [
-      addressKey(to),
-    ]);
-  if (subject !== undefined) for (const word of wordsOf(subject)) narrowToWord(query, word);
-  for (const tag of tags)
-    query.whereRaw(
-      `EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = ${id})`,
-      [accountId, tag],
-    );
-  for (const [name, value] of Object.entries(metadata))
-    query.whereRaw(
-      `EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = ${id})`,
-      [accountId, name, value],
-    );
-  if (createdAfter !== undefined) query.where('m.created_at', '>=', createdAfter);
-  if (createdBefore !== undefined) query.where('m.created_at', '<', createdBefore);
-  if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);
-  if (clicked !== undefined) query.where('m.clicks', clicked ? '>' : '=', 0);
-  if (test !== undefined) query.where('m.test', test ? 1 : 0);
+}
+
+/** An address may be in one message twice: the index gives the message of the first of its deliveries. */
+function recipientCriterion(key: string): Criterion {
+  const { condition, index } = rowCriterion('deliveries', { address_key: key });
+  const isFirst =
+    'NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.address_key = w.address_key AND o.message_id = w.message_id AND o.id < w.id)';
+  return { condition, ...(index === undefined ? {} : { index: { ...index, where: [...index.where, [isFirst]] } }) };
 }
 
 /** The id of ours that a Message-ID names, if it does. */
-export const ownIdIn = (rfcMessageId: string): string | undefined =>
+const ownIdIn = (rfcMessageId: string): string | undefined =>
   /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId)?.[1];
 
 /** Our own ids name the message; those of submitted mail have an index of their own. */
-function narrowToRfcId(query: Knex.QueryBuilder, rfcMessageId: string): void {
+function rfcIdCriterion(rfcMessageId: string): Criterion {
   const own = ownIdIn(rfcMessageId);
-  if (own === undefined) query.whereRaw("substr(m.rfc_message_id, 1, 5) <> '<msg_'");
-  else query.where('m.id', own);
-  query.where('m.rfc_message_id', rfcMessageId);
+  const is: Sql = ['m.rfc_message_id = ?', rfcMessageId];
+  const index =
+    own === undefined
+      ? indexOfMessages('messages_by_rfc_id', [is, ["substr(m.rfc_message_id, 1, 5) <> '<msg_'"]], false)
+      : ({ table: ['messages AS m'], where: [['m.id = ?', own]], id: 'm.id', isOrdered: false } as const);
+  return { condition: always(is), index };
+}
+
+/** The words of what is looked for. */
+const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
+
+/** The index has the words that begin with it one after the other, each with its messages, so it is not in the order of messages. */
+function wordCriterion(accountId: string, word: string): Criterion {
+  const from = word.toLowerCase().slice(0, LONGEST_WORD);
+  const words = 'SELECT DISTINCT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?';
+  return {
+    condition: always(likeWord(word)),
+    index: {
+      table: [`(${words}) AS w`, accountId, from, `${from}\u{10ffff}`],
+      where: [],
+      id: 'w.message_id',
+      isOrdered: false,
+    },
+  };
 }
 
 /** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
-function narrowToWord(query: Knex.QueryBuilder, word: string): void {
+function likeWord(word: string): Sql {
   const lower = word.toLowerCase();
   const title = lower.replace(/^./u, (first) => first.toUpperCase());
   const spellings = [...new Set([word, lower, title, word.toUpperCase()])];
   const like = spellings.map(() => `' ' || m.subject LIKE ? ESCAPE '\\'`).join(' OR ');
-  query.whereRaw(
-    `(${like})`,
-    spellings.map((spelling) => `% ${escapeLike(spelling)}%`),
-  );
+  return [`(${like})`, ...spellings.map((spelling) => `% ${escapeLike(spelling)}%`)];
 }
 
-/** The words of what is looked for. */
-export const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
 const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');

@@ -1,29 +1,28 @@
 /**
- * Lists of messages, in the order of acceptance. Among a million messages a filter may fit all or one, and the database cannot
- * know which; so what is read first is chosen here: of all filters that have an index in the order of the list, the one
- * that fits least. Its index is read from the page's edge on, the other filters are looked at message by message, and reading
- * ends when the page is full.
+ * Lists messages in the order of acceptance. Among a million messages a filter may fit all or one, and the database cannot know which.
+ * So the indexes of all filters are counted up to a bound, the smallest is read from the page's edge on, and the other filters are
+ * tested message by message. An index that reaches the bound is read in slices (storage/bounded-read.ts), so a page may come short.
  */
 import type { Knex } from 'knex';
+import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
+import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
 import type { MessageRow } from '../../storage/tables.ts';
-import { readByBlocks, type Things } from './block-reading.ts';
-import { isNamed, type MessageFilter } from './message-filter.ts';
-import { readNearFirst, readSource, type Part } from './message-reading.ts';
 import {
-  factsOf,
-  inOrder,
-  MOST_COUNTED,
-  plainSources,
-  sizeOf,
-  wordSources,
-  type Source,
-  type WordRange,
-} from './message-sources.ts';
-import { codesOf, wishesIn } from './message-states.ts';
+  allMessages,
+  criteriaOf,
+  type Criterion,
+  type MessageFilter,
+  type MessageIndex,
+  type Sql,
+} from './message-filter.ts';
 
 export interface MessagePage {
   messages: MessageRow[];
+  /** Whether there is more in the direction that was asked for. It may be so on an empty page. */
   hasMore: boolean;
+  /** Ids that the pages before and after this one go on from; null on an empty page of an empty rest. */
+  first: string | null;
+  last: string | null;
 }
 
 /** Which part of the list: newest or oldest first, and from which message on (exclusive), forwards or backwards. */
@@ -34,70 +33,119 @@ export interface PageRequest {
   before?: string;
 }
 
-/** One page in the order asked for. Ids ascend with time, so they are both order and cursor. `many` is another in tests. */
+/** Reads one page in the order asked for. Ids ascend with time, so they are both order and cursor. `slices` is smaller in tests. */
 export async function listMessages(
   read: Knex,
   filter: MessageFilter,
   page: PageRequest,
-  many: number = MANY,
+  slices: readonly number[] = SLICES,
 ): Promise<MessagePage> {
   const backwards = page.before !== undefined;
-  const part: Part = {
-    descending: page.newestFirst !== backwards,
-    edge: page.after ?? page.before ?? null,
-    limit: page.limit + 1,
+  const most = slices.reduce((sum, count) => sum + count, 0);
+  const { index, criteria } = await bestIndex(read, filter, most);
+  const list = messagesOf(read, filter, { index, criteria, descending: page.newestFirst !== backwards });
+  const edge = page.after ?? page.before ?? null;
+  const found = await readBounded(list, edge, page.limit, slices);
+  const messages = backwards ? found.rows.reverse() : found.rows;
+  const [first, last] = [messages[0]?.id ?? found.reached, messages.at(-1)?.id ?? found.reached];
+  return {
+    messages,
+    hasMore: found.hasMore,
+    first: backwards ? (found.reached ?? first) : first,
+    last: backwards ? last : (found.reached ?? last),
   };
-  const chosen = await bestSource(read, filter, many);
-  const messages = await readChosen(read, filter, chosen, part);
-  const hasMore = messages.length > page.limit;
-  if (hasMore) messages.length = page.limit;
-  if (backwards) messages.reverse();
-  return { messages, hasMore };
 }
 
-/**
- * What is read: a source; where there is none, words that very many messages have; or where several things fit very many messages
- * each, the blocks of messages, and the source for what is in no block yet.
- */
-type Chosen =
-  | { kind: 'source'; source: Source }
-  | { kind: 'words'; range: WordRange }
-  | { kind: 'blocks'; things: Things; source: Source };
-
-async function readChosen(read: Knex, filter: MessageFilter, chosen: Chosen, part: Part): Promise<MessageRow[]> {
-  if (chosen.kind === 'words') return readNearFirst(read, filter, chosen.range, part);
-  if (chosen.kind === 'blocks') {
-    const found = await readByBlocks(read, filter, chosen, part);
-    if (found !== null) return found;
-  }
-  return readSource(read, filter, chosen.source, part);
+interface Chosen {
+  index: MessageIndex;
+  /** What has to be tested. */
+  criteria: readonly Criterion[];
 }
 
-/** Where the rarest of several things fits this many messages, the blocks are quicker than looking at each of them. */
-const MANY = 4000;
-
-/** The source that fits the fewest messages. One alone is taken as it is. */
-async function bestSource(read: Knex, filter: MessageFilter, many: number): Promise<Chosen> {
-  const words = await wordSources(read, filter);
-  const sources = [...plainSources(filter), ...words.flatMap((one) => (one.kind === 'source' ? [one.source] : []))];
-  const { things, count } = thingsOf(filter);
-  const [only] = sources;
-  if (count < 2 && sources.length === 1 && only !== undefined) return { kind: 'source', source: only };
-  if (count < 2 && only === undefined && words[0] !== undefined) return words[0];
-  const most = count < 2 ? MOST_COUNTED : Math.min(many, MOST_COUNTED);
-  const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source, most)));
-  // What has no source may fit all messages.
-  const fewest = Math.min(...sizes, Number.MAX_SAFE_INTEGER);
-  const source = sources[sizes.indexOf(fewest)] ?? [inOrder];
-  return count === 0 || (only !== undefined && count < 2) || fewest < many
-    ? { kind: 'source', source }
-    : { kind: 'blocks', things, source };
+async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promise<Chosen> {
+  const all = criteriaOf(filter);
+  const counted = await Promise.all(
+    all.map(async ({ index }) => (index === undefined ? most : countIn(read, filter, index, most))),
+  );
+  const fewest = Math.min(most, ...counted);
+  const best = all.find(({ index }, at) => counted[at] === fewest && (fewest < most || index?.isOrdered === true));
+  return {
+    index: best?.index ?? allMessages(filter.accountId),
+    criteria: all.filter((one) => one !== best),
+  };
 }
 
-/** What blocks know of the messages asked for, and how many things that are. Messages that are named are few. */
-function thingsOf(filter: MessageFilter): { things: Things; count: number } {
-  if (isNamed(filter)) return { things: { facts: [], codes: null }, count: 0 };
-  const facts = factsOf(filter);
-  const wishes = wishesIn(filter);
-  return { things: { facts, codes: wishes === 0 ? null : codesOf(filter) }, count: facts.length + wishes };
+async function countIn(read: Knex, filter: MessageFilter, index: MessageIndex, most: number): Promise<number> {
+  const { text, values } = joined([...index.where, ...between(index.id, timesOf(filter))]);
+  const [table, ...given] = index.table;
+  const [row] = await read.raw<{ n: number }[]>(
+    `SELECT COUNT(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?)`,
+    [...given, ...values, most],
+  );
+  return row?.n ?? 0;
+}
+
+/** An end of a range of ids. */
+type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
+
+/** Ids of messages that were accepted in the filter's times; the exact times are tested message by message. */
+function timesOf({ createdAfter, createdBefore }: MessageFilter): Bound[] {
+  return [
+    ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter)] as const]),
+    ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
+  ];
+}
+
+/** The narrowest of the bounds on each side: of two on one side SQLite would search the index by the first, and test the other. */
+function between(id: string, bounds: readonly Bound[]): Sql[] {
+  const ascending = bounds.toSorted(([, one], [, other]) => (one < other ? -1 : 1));
+  const lower = ascending.findLast(([operator]) => operator.startsWith('>'));
+  const upper = ascending.find(([operator]) => operator.startsWith('<'));
+  return [lower, upper].flatMap((bound) => (bound === undefined ? [] : [[`${id} ${bound[0]} ?`, bound[1]] as const]));
+}
+
+function joined(parts: readonly Sql[]): { text: string; values: (string | number)[] } {
+  return {
+    text: parts.length === 0 ? 'TRUE' : parts.map(([text]) => text).join(' AND '),
+    values: parts.flatMap(([, ...values]) => values),
+  };
+}
+
+function messagesOf(
+  read: Knex,
+  filter: MessageFilter,
+  { index, criteria, descending }: Pick<Chosen, 'index' | 'criteria'> & { descending: boolean },
+): SlicedList<string, MessageRow> {
+  const {
+    table: [table, ...given],
+    id,
+  } = index;
+  const [order, behind, upTo] = descending ? (['DESC', '<', '>='] as const) : (['ASC', '>', '<='] as const);
+  const range = (from: string | null, to: string | null): Sql[] => [
+    ...index.where,
+    ...between(id, [
+      ...timesOf(filter),
+      ...(from === null ? [] : [[behind, from] as const]),
+      ...(to === null ? [] : [[upTo, to] as const]),
+    ]),
+  ];
+  return {
+    async endOfSlice(from, count) {
+      const { text, values } = joined(range(from, null));
+      const [row] = await read.raw<{ id: string }[]>(
+        `SELECT ${id} AS id FROM ${table} WHERE ${text} ORDER BY ${id} ${order} LIMIT 1 OFFSET ?`,
+        [...given, ...values, count - 1],
+      );
+      return row?.id ?? null;
+    },
+    async readFitting(from, to, limit) {
+      const tested = criteria.map(({ condition }) => condition(id));
+      const { text, values } = joined([...range(from, to), ['m.account_id = ?', filter.accountId], ...tested]);
+      const messages = id === 'm.id' ? '' : ` CROSS JOIN messages AS m ON m.id = ${id}`;
+      return read.raw<MessageRow[]>(
+        `SELECT m.* FROM ${table}${messages} WHERE ${text} ORDER BY ${id} ${order} LIMIT ?`,
+        [...given, ...values, limit],
+      );
+    },
+  };
 }

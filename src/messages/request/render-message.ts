@@ -4,7 +4,6 @@ import type { Database } from '../../storage/database.ts';
 import type { TemplateFault } from '../../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../../templates/renderer.ts';
 import { templateToSend, type DeclaredVariable, type Template } from '../../templates/template-store.ts';
-import type { ContentSource } from '../store/stored-content.ts';
 import { refuseBothContents, withoutTemplateMembers, type Json, type TemplateMembers } from './template-members.ts';
 
 export interface RenderDeps {
@@ -22,8 +21,6 @@ export interface TemplateRef {
 export interface RenderedMessage<Body> {
   body: Body;
   template: TemplateRef | null;
-  /** The sources of html and text; null if nothing was rendered. */
-  source: ContentSource | null;
   /** Characters of the rendered parts. */
   length: number;
 }
@@ -66,7 +63,7 @@ export async function renderMessage(
 ): Promise<RenderedMessage<Json>> {
   refuseBothContents(given, members, prefix);
   if (members.template_id == null && members.variables == null)
-    return { body: withoutTemplateMembers(given), template: null, source: null, length: 0 };
+    return { body: withoutTemplateMembers(given), template: null, length: 0 };
   const template = members.template_id == null ? null : await loadTemplate(members, prefix);
   const body = template?.body ?? null;
   const variables = { ...members.variables };
@@ -93,13 +90,9 @@ export async function renderMessage(
   return {
     body: { ...withoutTemplateMembers(given), ...rendered, ...(replyTo === null ? {} : { reply_to: replyTo }) },
     template: template === null ? null : { id: template.row.id, version: template.version },
-    source: { html: partSource(parts, 'html'), text: partSource(parts, 'text') },
     length: Object.values(rendered).reduce((sum, output) => sum + output.length, 0),
   };
 }
-
-const partSource = (parts: readonly PartSource[], wanted: string): string | null =>
-  parts.find(({ name }) => name === wanted)?.source ?? null;
 
 /** Adds the defaults of absent variables. Throws for a required variable that is absent and for one of another type. */
 function applyDeclarations(

@@ -5,7 +5,6 @@ import type { MimeContent } from '../../mail/mime-write.ts';
 import type { HeaderPair } from './header-rule.ts';
 import type { SendLimits } from './send-limits.ts';
 import type { SimulatedOutcome } from './send-schema.ts';
-import type { ContentSource } from '../store/stored-content.ts';
 import type { Unsubscribe } from './unsubscribe.ts';
 
 /** The circumstances of a check. */
@@ -52,8 +51,6 @@ export interface MessageDraft {
   content: MessageContent;
   /** The version of the template that it was rendered from. */
   template?: { id: string; version: number };
-  /** The source of its body, in a bulk send. */
-  renderedFrom?: ContentSource;
   /** A complete mail, sent unchanged; the members above only describe it. */
   source?: MessageSource;
   /** RFC 8689: true for REQUIRETLS, false for `TLS-Required: No` in a submitted mail; if absent, the headers decide. */

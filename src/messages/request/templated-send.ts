@@ -3,7 +3,6 @@
  * so every rule for a message holds for a rendered one as well. The rendered message is stored: every attempt sends the same.
  */
 import { Problem } from '../../base/problem.ts';
-import type { ContentSource } from '../store/stored-content.ts';
 import {
   createTemplateLoader,
   renderMessage,
@@ -28,8 +27,6 @@ export interface ExpandedSend {
   refused: ReadonlyMap<number, Problem>;
   /** The template of each entry, by its index; -1 is the single form. */
   templates: ReadonlyMap<number, TemplateRef>;
-  /** The sources that the bodies were rendered from, by the index of the entry. */
-  sources: ReadonlyMap<number, ContentSource>;
 }
 
 /** Rendering gives other work a turn after this time; one entry takes some tens of microseconds. */
@@ -68,8 +65,6 @@ export async function expandSend(
   refuseFault(dataFaults, -1);
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
-  const sources = new Map<number, ContentSource>();
-  const share = createSourceSharer();
   const { recipients } = body;
   if (recipients == null) {
     const message = await renderMessage(deps, {
@@ -81,11 +76,11 @@ export async function expandSend(
       prefix: '',
     });
     if (message.template !== null) templates.set(-1, message.template);
-    return { body: message.body, refused, templates, sources };
+    return { body: message.body, refused, templates };
   }
   refuseBothContents(body, shared, '');
   if (!Array.isArray(recipients) || recipients.length > mostEntries)
-    return { body: withoutTemplateMembers(body), refused, templates, sources };
+    return { body: withoutTemplateMembers(body), refused, templates };
   if (shared.template_id != null) await loadTemplate(shared, '');
   const entries: unknown[] = [];
   const begun = monotonic();
@@ -102,7 +97,6 @@ export async function expandSend(
       entries.push(message.body);
       rendered += message.length;
       if (message.template !== null) templates.set(index, message.template);
-      if (message.source !== null) sources.set(index, share(message.source));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       refused.set(index, error);
@@ -110,7 +104,7 @@ export async function expandSend(
     }
   }
   refuseTooMuch(rendered, monotonic() - begun);
-  return { body: { ...withoutTemplateMembers(body), recipients: entries }, refused, templates, sources };
+  return { body: { ...withoutTemplateMembers(body), recipients: entries }, refused, templates };
 }
 
 function refuseFault(dataFaults: ReadonlyMap<number, Problem>, index: number): void {
@@ -155,7 +149,7 @@ async function expandEntry(
   },
 ): Promise<RenderedMessage<unknown>> {
   const prefix = `recipients[${String(index)}].`;
-  if (!isObject(entry)) return { body: entry, template: null, source: null, length: 0 };
+  if (!isObject(entry)) return { body: entry, template: null, length: 0 };
   const members = readTemplateMembers(entry, prefix);
   refuseFault(dataFaults, index);
   refuseBothContents(entry, members, prefix);
@@ -173,7 +167,7 @@ async function expandEntry(
     timezone: members.timezone ?? shared.timezone,
   };
   if (merged.template_id == null && variables === null)
-    return { body: withoutTemplateMembers(entry), template: null, source: null, length: 0 };
+    return { body: withoutTemplateMembers(entry), template: null, length: 0 };
   const given = {
     ...entry,
     html: group['html'],
@@ -185,17 +179,3 @@ async function expandEntry(
   const hasSender = (entry['from'] ?? body['from']) != null;
   return renderMessage(deps, { given, hasSender, members: merged, loadTemplate, now, prefix });
 }
-
-/** Returns a function that gives equal sources the same object. Entries of a bulk send mostly share one source. */
-function createSourceSharer(): (source: ContentSource) => ContentSource {
-  const seen: ContentSource[] = [];
-  return (source) => {
-    const equal = seen.find(({ html, text }) => html === source.html && text === source.text);
-    if (equal !== undefined) return equal;
-    if (seen.length < MOST_SOURCES) seen.push(source);
-    return source;
-  };
-}
-
-/** Different sources that are compared; further ones stay separate objects. */
-const MOST_SOURCES = 10;

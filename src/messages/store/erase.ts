@@ -13,7 +13,6 @@ import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import type { MailReach } from './message-store.ts';
-import { metadataName, recipientName } from '../list/message-facts.ts';
 import { storedMailboxes } from './message.ts';
 import { removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
@@ -192,26 +191,11 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
         row.id,
       ]);
   }
-  await eraseNames(tx, rows, key);
   // What others still wait for keeps its body until they have it; retention takes it then.
   await cutContents(
     tx,
     rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
   );
-}
-
-/** Sets of blocks have names too; without them a block's messages are asked themselves. */
-async function eraseNames(tx: Connection, rows: readonly Named[], key: string): Promise<void> {
-  const names = rows.flatMap(({ account_id, metadata_json }) =>
-    Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [
-      account_id,
-      metadataName(name, value),
-    ]),
-  );
-  const accounts = [...new Set(rows.map(({ account_id }) => account_id))];
-  await tx.run('DELETE FROM message_sets WHERE (account_id, name) IN (SELECT value->>0, value->>1 FROM json_each(?))', [
-    JSON.stringify([...names, ...accounts.map((accountId) => [accountId, recipientName(key)])]),
-  ]);
 }
 
 /** The mailboxes as they are stored, with the person's replaced. */

@@ -43,7 +43,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: T
     ...place,
     tls: tlsFacts(transfer.tls),
     timings: rounded(transfer.timings),
-    ...said(reply, text),
+    ...replyFacts(reply, text),
   });
   switch (transfer.kind) {
     case 'accepted':
@@ -52,7 +52,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: T
       return refusal(frame, facts(transfer.reply, null), {
         phase: transfer.phase,
         mx: place.mx,
-        ...words(transfer.reply),
+        ...replyParts(transfer.reply),
       });
     case 'broken':
       if (transfer.uncertain)
@@ -74,12 +74,12 @@ export function outcomeOfDial(
     ...place,
     tls: tlsFacts(failed.tls),
     timings: rounded(failed.timings),
-    ...said(failed.reply, `${failed.phase}: ${failed.text}`),
+    ...replyFacts(failed.reply, `${failed.phase}: ${failed.text}`),
   };
   if (failed.tlsUnsatisfied) return later(frame, facts, 'tls_required');
   if (failed.reply === null) return later(frame, facts, 'network');
   const phase = failed.phase === 'block' ? 'dot' : failed.phase;
-  const refused: Refusal = { phase, mx: place.mx, ...words(failed.reply) };
+  const refused: Refusal = { phase, mx: place.mx, ...replyParts(failed.reply) };
   const judged = judgeOf(frame)(refused);
   const verdict: Verdict = { class: 'soft', reason: judged.reason };
   const grounds = groundsOf(refused, judged);
@@ -202,13 +202,13 @@ const frameFacts = ({ startedAt, endedAt }: AttemptFrame): Pick<AttemptFacts, 's
   endedAt,
 });
 
-const words = ({ code, enhanced, text }: SmtpReply): Pick<Refusal, 'code' | 'enhanced' | 'text'> => ({
+const replyParts = ({ code, enhanced, text }: SmtpReply): Pick<Refusal, 'code' | 'enhanced' | 'text'> => ({
   code,
   enhanced,
   text,
 });
 
-const said = (
+const replyFacts = (
   reply: SmtpReply | null,
   text: string | null,
 ): Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply'> => ({

@@ -19,7 +19,7 @@ import { forbiddenBy, needOf, noReachableAddress, placeOfHost, type OutcomeAt } 
 import { outcomeOfDial } from './outcome.ts';
 import type { Transcripts } from './transcripts.ts';
 
-/** What a delivery by one source uses. */
+/** The parts of the engine that a delivery by one source uses. */
 export interface SourceContext {
   clock: Clock;
   pool: Pool;

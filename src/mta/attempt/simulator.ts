@@ -29,20 +29,20 @@ export function simulate(
   now: number,
 ): { outcome: Outcome; followUps: readonly DeliveryChange[] } {
   if (end === 'bounced') {
-    const facts = said(now, 550, '5.1.1', '5.1.1 The simulator knows no such mailbox');
+    const facts = simulatedFacts(now, 550, '5.1.1', '5.1.1 The simulator knows no such mailbox');
     return {
       outcome: { kind: 'refused', facts, verdict: { class: 'hard', reason: 'mailbox_not_found' } },
       followUps: [],
     };
   }
   if (end === 'deferred' && attempt <= DEFERRALS) {
-    const facts = said(now, 451, '4.3.0', '4.3.0 The simulator asks for patience');
+    const facts = simulatedFacts(now, 451, '4.3.0', '4.3.0 The simulator asks for patience');
     return {
       outcome: { kind: 'deferred', facts, verdict: { class: 'soft', reason: 'other' }, retryAt: now + DEFERRAL_MS },
       followUps: [],
     };
   }
-  const facts = said(now, 250, '2.0.0', '2.0.0 The simulator took it');
+  const facts = simulatedFacts(now, 250, '2.0.0', '2.0.0 The simulator took it');
   return { outcome: { kind: 'accepted', facts, viaRelay: false }, followUps: after(end, now) };
 }
 
@@ -56,7 +56,7 @@ function after(end: SimulatedEnd, now: number): readonly DeliveryChange[] {
   return [];
 }
 
-const said = (now: number, smtpCode: number, enhancedCode: string, smtpReply: string): AttemptFacts => ({
+const simulatedFacts = (now: number, smtpCode: number, enhancedCode: string, smtpReply: string): AttemptFacts => ({
   startedAt: now,
   endedAt: now,
   mx: HOST,

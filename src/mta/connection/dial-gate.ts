@@ -32,7 +32,7 @@ export interface DialGate {
 }
 
 /** Counts of connections to the host: all, and those of them that are being opened. */
-export interface Standing {
+export interface ConnectionCounts {
   open: number;
   dialling: number;
 }
@@ -88,7 +88,12 @@ export const openGate: DialGate = {
 export const isDown = ({ why }: { why: string }): boolean => why === 'closed' || why === 'probing';
 
 /** Returns why one connection more, of at most `most`, may not be opened now; null where it may. */
-export function waitOf(gate: DialGate, { open, dialling }: Standing, most: number, now: number): GateWait | null {
+export function waitOf(
+  gate: DialGate,
+  { open, dialling }: ConnectionCounts,
+  most: number,
+  now: number,
+): GateWait | null {
   const { cap, failures, isBroken, closedUntil, cause, since } = gate;
   const how = isBroken ? 'broken' : gate.isRefusal ? 'refused' : 'unreachable';
   if (now < closedUntil) return { why: 'closed', until: closedUntil, how, cause, since };
@@ -105,20 +110,20 @@ export function waitOf(gate: DialGate, { open, dialling }: Standing, most: numbe
 const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
   now >= at ? null : { why: 'cap', until: at, cause, since };
 
-/** Notes that a dial was refused or failed; `standing` connections were open without it. `lot` is in [0, 1). */
+/** Notes that a dial was refused or failed; `openCount` connections were open without it. `lot` is in [0, 1). */
 export function dialFailed(
   gate: DialGate,
-  standing: number,
+  openCount: number,
   { text, isRefusal = false }: { text: string; isRefusal?: boolean },
   now: number,
   lot: number,
 ): DialGate {
   const failure = { cause: text.slice(0, 200), since: now };
-  if (standing > 0) {
+  if (openCount > 0) {
     // Dials that began before the last refusal say the same once more.
     const isNew = now - gate.refusedAt >= FIRST_PAUSE_MS;
     const pauseMs = isNew ? Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, gate.pauseMs * 2)) : gate.pauseMs;
-    const cap = Math.min(standing, gate.cap ?? Infinity);
+    const cap = Math.min(openCount, gate.cap ?? Infinity);
     return { ...gate, ...failure, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
   }
   return closed({ ...gate, ...failure, isBroken: false, isRefusal }, DEAD_HOST_MS, now, lot);
@@ -129,13 +134,13 @@ export function sessionBroke(gate: DialGate, text: string, now: number, lot: num
   return closed({ ...gate, isBroken: true, cause: text.slice(0, 200), since: now }, BROKEN_SESSIONS_MS, now, lot);
 }
 
-/** Notes that a dial has succeeded. `standing` counts the new connection. */
-export function dialled(gate: DialGate, standing: number, most: number, now: number): DialGate {
+/** Notes that a dial has succeeded. `openCount` counts the new connection. */
+export function dialled(gate: DialGate, openCount: number, most: number, now: number): DialGate {
   const { cap } = gate;
   // The mail that it carries decides whether broken sessions are over.
   const next = gate.isBroken || gate.failures === 0 ? gate : { ...gate, failures: 0, closedUntil: -Infinity };
-  if (cap === null || standing <= cap) return next;
-  return { ...next, cap: standing >= most ? null : standing, raisedAt: now, pauseMs: 0 };
+  if (cap === null || openCount <= cap) return next;
+  return { ...next, cap: openCount >= most ? null : openCount, raisedAt: now, pauseMs: 0 };
 }
 
 /** Notes that the host has answered for a mail, with whatever reply. */

@@ -30,8 +30,8 @@ export function createTlsMemory(): TlsMemory {
   const hosts = new LRUCache<string, { workaround: Workaround; until: number }>({ max: MAX_HOSTS });
   return {
     get(host, now) {
-      const kept = hosts.peek(host);
-      return kept !== undefined && kept.until > now ? kept.workaround : 'full';
+      const entry = hosts.peek(host);
+      return entry !== undefined && entry.until > now ? entry.workaround : 'full';
     },
     set(host, workaround, now) {
       if (workaround === 'full') hosts.delete(host);

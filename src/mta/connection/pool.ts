@@ -164,15 +164,15 @@ class ConnectionPool implements Pool {
     }
     this.dialEnds(host, lane, controller);
     // A connection that has failed is counted until it is gone.
-    const standing = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
+    const openCount = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.ours !== true && !opened.tlsUnsatisfied)
-        host.gate = dialFailed(host.gate, standing, refusalOf(opened), clock.monotonic(), this.random());
+        host.gate = dialFailed(host.gate, openCount, refusalOf(opened), clock.monotonic(), this.random());
       this.countOpen(host, -1);
       return opened;
     }
-    host.gate = dialled(host.gate, standing, limit, clock.monotonic());
+    host.gate = dialled(host.gate, openCount, limit, clock.monotonic());
     // It may have been given up in the very moment it was open.
     if (controller.signal.aborted) opened.session.abandon();
     const lease = this.lend(this.connectionOf(host, request, opened), lane);

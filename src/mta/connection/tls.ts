@@ -187,8 +187,8 @@ function chainOf(socket: TLSSocket): Buffer[] {
 }
 
 function usableSession(tls: TlsClient, key: string, now: number): ResumableSession | null {
-  const kept = tls.sessions.get(key);
-  return kept !== undefined && kept.until > now ? kept : null;
+  const stored = tls.sessions.get(key);
+  return stored !== undefined && stored.until > now ? stored : null;
 }
 
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {

@@ -6,6 +6,7 @@
  * with nothing accepted in between pauses the lane, longer each time. A pace that is used whole and meets no refusal grows by a
  * tenth after a minute, and by more each time that goes well. Pure: time is handed in, in ms.
  */
+import { MINUTE_MS } from '../../base/time.ts';
 
 export interface Pace {
   /** Mails a minute that the receiver's answers allow, or null. */
@@ -27,7 +28,6 @@ export interface Pace {
   readonly inFlight: number;
 }
 
-const MINUTE_MS = 60_000;
 const SECONDS = 60;
 /** Refusals of mails that were under way at the same time count once, within so many ms. */
 const TOGETHER_MS = 2_000;

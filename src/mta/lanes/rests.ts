@@ -12,6 +12,7 @@
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
 import { LRUCache } from 'lru-cache';
+import { MINUTE_MS } from '../../base/time.ts';
 
 export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
 
@@ -52,7 +53,6 @@ const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, se
 const LATELY_MS = 10 * 60_000;
 /** Domains of an operator's lane that must get such answers for all of the lane to rest. */
 const DOMAINS = 3;
-const MINUTE_MS = 60_000;
 const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
   load: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
   sender: [2, 4, 8, 16, 32, 60].map((minutes) => minutes * MINUTE_MS),

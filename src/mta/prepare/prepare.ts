@@ -55,7 +55,7 @@ export interface Ready {
   size: number;
   smtpUtf8: boolean;
   eightBit: boolean;
-  /** What the message asks of TLS (RFC 8689). */
+  /** The TLS request of the message (RFC 8689). */
   tlsRequest?: TlsRequest | null;
   test: boolean;
   testOutcome: string | null;
@@ -81,7 +81,7 @@ export interface Held {
 /** The mail may be tried. It is composed; signing is still running, which takes longer than all else and hardly ever fails. */
 export interface Preparing {
   kind: 'preparing';
-  /** What a connection for it must satisfy; null where there is nothing to send. */
+  /** The conditions of a connection for it; null where there is nothing to send. */
   wanted: Pick<Ready, 'messageId' | 'tlsRequest'> | null;
   /** Rejects where storage fails. */
   mail: Promise<Prepared>;

@@ -16,6 +16,7 @@ import type { Database } from '../../storage/database.ts';
 import type { SourceBlockRow } from '../../storage/tables.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 export interface Source {
   /** Null for the address that the system chooses. */
@@ -77,7 +78,6 @@ export interface SourcePreference {
 
 export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
-const DAY_MS = 86_400_000;
 const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
 
 /** Tells whether a refusal says that our address is on a block list: it names an address, or a public list. */

@@ -9,13 +9,13 @@ import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Database } from '../../storage/database.ts';
 import type { WarmUpRow } from '../../storage/tables.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 /** Mails a day, from the first on; a source that has come through them all is warm. */
 export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const;
 const MOST_BAD = 0.05;
 const MOST_COMPLAINTS = 0.001;
 const LEAST_USE = 0.5;
-const DAY_MS = 86_400_000;
 /** Reputations fade: a site that got no mail for so many days begins again. */
 const KEPT_DAYS = 30;
 

@@ -9,6 +9,7 @@ import type { Log } from '../../base/log.ts';
 import type { Database } from '../../storage/database.ts';
 import type { HostTlsRow } from '../../storage/tables.ts';
 import { createTlsMemory, HELLO_MS, type TlsMemory } from '../connection/dial.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 export interface HostTls {
   memory: TlsMemory;
@@ -18,7 +19,6 @@ export interface HostTls {
   noteUse(host: string, isSecured: boolean): void;
 }
 
-const DAY_MS = 86_400_000;
 /** A host that offered TLS within this time is expected to offer it, in ms. */
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;

@@ -18,6 +18,7 @@ import { readTlsReportRecord, tlsReportMail, writeTlsReport, type TlsReport } fr
 import { acceptSingle, type AcceptDeps } from '../../messages/accept/accept.ts';
 import type { Database } from '../../storage/database.ts';
 import type { TlsPolicyRow, TlsReportRow, TlsSessionRow } from '../../storage/tables.ts';
+import { DAY_MS, dayOf } from '../../base/time.ts';
 
 export interface TlsReportsDeps {
   db: Pick<Database, 'prepared' | 'commit'>;
@@ -38,7 +39,6 @@ export interface TlsReportsOptions {
   submitter: string;
 }
 
-const DAY_MS = 86_400_000;
 /** RFC 8460 section 4.1: reports are spread over this time, in ms, so that they do not all arrive in the same second. */
 const SPREAD_MS = 4 * 3_600_000;
 /** Days after which a report is of no use. */
@@ -223,8 +223,6 @@ class TlsReporter {
     );
   }
 }
-
-const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
 
 function mailboxOf(address: string): Mailbox | null {
   const parsed = parseMailbox(address, { smtputf8: false });

@@ -1,8 +1,8 @@
 /** Is there a backup, and a new one? What is not on another medium is lost with this one. */
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
-const HOUR_MS = 3_600_000;
 /** One is made every night; from here on at least one did not come. */
 const OLD_MS = 36 * HOUR_MS;
 /** So old that its queue and its suppressions are another time's. */

@@ -1,8 +1,8 @@
 /** The certificate of the listeners: is it good now, for our name, and does anybody trust it? */
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
+import { DAY_MS } from '../../base/time.ts';
 
-const DAY_MS = 86_400_000;
 const SOON_MS = 14 * DAY_MS;
 
 export function certificate({

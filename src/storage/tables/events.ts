@@ -1,5 +1,5 @@
 /** The event log and the numbers by hour and day. */
-import { table, text, integer, orNull, type RowOf } from '../table.ts';
+import { table, text, integer, type RowOf } from '../table.ts';
 import type { DeliveryStatus } from './deliveries.ts';
 
 /** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
@@ -41,25 +41,6 @@ export const events = table({
   detail_json: text(),
 });
 export type EventRow = RowOf<typeof events>;
-
-/**
- * The lines of `event_counts` of one hour or day that is over, summed up for each stream, domain and so on (events/stat-sums.ts). What
- * comes late makes the lines null, and the version higher.
- */
-export const eventSums = table({
-  account_id: text(),
-  span: text<'hour' | 'day'>(),
-  test: integer(),
-  at: integer(),
-  version: integer(),
-  /** `[key, count, count, …][]`, the counts in the order of the columns of `event_counts`. */
-  stream_json: orNull(text()),
-  domain_json: orNull(text()),
-  template_json: orNull(text()),
-  provider_json: orNull(text()),
-  tag_json: orNull(text()),
-});
-export type EventSumRow = RowOf<typeof eventSums>;
 
 /** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
 export const eventCounts = table(

@@ -142,32 +142,3 @@ export const messageWords = table({
   message_id: text(),
 });
 export type MessageWordRow = RowOf<typeof messageWords>;
-
-/** Messages of an account that follow one another, both ends included (messages/list/message-blocks.ts). Later blocks have higher numbers. */
-export const messageBlocks = table({
-  account_id: text(),
-  block: integer(),
-  first_id: text(),
-  last_id: text(),
-});
-export type MessageBlockRow = RowOf<typeof messageBlocks>;
-
-/** Which messages of a block have something in common (messages/list/message-facts.ts), as positions (messages/list/position-set.ts). */
-export const messageSets = table(
-  {
-    account_id: text(),
-    name: text(),
-    block: integer(),
-    bits: bytes(),
-  },
-  { hasLargeValues: true },
-);
-export type MessageSetRow = RowOf<typeof messageSets>;
-
-/** A message in a block that has changed since the block's codes were made, with its code now (messages/list/message-states.ts). */
-export const messageChanges = table({
-  account_id: text(),
-  message_id: text(),
-  code: integer(),
-});
-export type MessageChangeRow = RowOf<typeof messageChanges>;

@@ -2,6 +2,7 @@
  * Evaluates the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as source:
  * braces in data are printed.
  */
+import { escapeHtml } from '../../base/html.ts';
 import type { Expression, FilterCall, Path } from './expression.ts';
 import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
@@ -9,7 +10,6 @@ import { filters, helpers } from './library.ts';
 import type { ForOptions, Node } from './node.ts';
 import {
   compare,
-  escaped,
   haveNoOrder,
   isEqual,
   isObject,
@@ -201,7 +201,7 @@ class Evaluation {
 
   /** Escapes the text for the part. */
   private fit(text: string): string {
-    return this.options.part === 'html' ? escaped(text) : this.oneLine(text);
+    return this.options.part === 'html' ? escapeHtml(text) : this.oneLine(text);
   }
 
   /** Replaces line breaks in a header: they would start another header. */

@@ -2,6 +2,7 @@
  * Filters and helpers. Liquid's standard filters are those of LiquidJS, called with values and never with source text: filters
  * that evaluate an expression are left out, since it could come from data.
  */
+import { escapeHtml } from '../../base/html.ts';
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
@@ -9,7 +10,7 @@ import type { Filter, Helper, Surroundings } from './filter.ts';
 import { listFilters } from './list-filters.ts';
 import { asNumber, numberFilters } from './number-filters.ts';
 import { textFilters } from './text-filters.ts';
-import { compare, escaped, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
+import { compare, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
 
 /** Liquid's standard text filters that LiquidJS does. */
 const standard = [
@@ -67,7 +68,7 @@ const standardFilters = standard.map((name): [string, Filter] => [
 
 /** Escapes the value for html, so that the result is safe as a whole. */
 const safeText = ({ part }: Surroundings, value: unknown): string =>
-  value instanceof Safe || part !== 'html' ? textOf(value) : escaped(textOf(value));
+  value instanceof Safe || part !== 'html' ? textOf(value) : escapeHtml(textOf(value));
 
 export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...standardFilters,
@@ -75,7 +76,7 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...listFilters,
   ...textFilters,
   ['raw', (_, value) => new Safe(textOf(value))],
-  ['escape', (_, value) => (value instanceof Safe ? value : new Safe(escaped(textOf(value))))],
+  ['escape', (_, value) => (value instanceof Safe ? value : new Safe(escapeHtml(textOf(value))))],
   ['escape_once', (_, value) => (value instanceof Safe ? value : new Safe(escapedOnce(textOf(value))))],
   ['newline_to_br', (around, value) => new Safe(safeText(around, value).replace(/\r?\n/g, '<br />\n'))],
   ['strip_html', (_, value) => withoutTags(textOf(value))],

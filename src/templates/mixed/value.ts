@@ -1,4 +1,5 @@
 /** Values of a template: their members, truth, comparison and printed text. */
+import { escapeHtml } from '../../base/html.ts';
 import { failed } from './fault.ts';
 
 /** Text that is already escaped for its part. */
@@ -231,16 +232,6 @@ export function weightOf(given: unknown, most: number): number {
   return weight;
 }
 
-const escapes: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-export const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? char);
-
 /** Escapes a text; ampersands that begin a reference stay. */
 export const escapedOnce = (text: string): string =>
-  text.replace(/&(?!#\d{1,7};|#x[\da-fA-F]{1,6};|[A-Za-z][A-Za-z\d]{1,31};)|[<>"']/g, (char) => escapes[char] ?? char);
+  text.replace(/&(?!#\d{1,7};|#x[\da-fA-F]{1,6};|[A-Za-z][A-Za-z\d]{1,31};)|[<>"']/g, (char) => escapeHtml(char));

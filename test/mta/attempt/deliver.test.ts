@@ -31,7 +31,7 @@ const mail: Ready = {
   testOutcome: null,
 };
 
-describe('mta/deliver', () => {
+describe('mta/attempt/deliver', () => {
   let clock: FakeClock;
   let pool: Pool;
   let deps: SourceContext;
@@ -91,7 +91,7 @@ describe('mta/deliver', () => {
     assert.ok(tried.kind === 'tried');
     return tried.outcome;
   };
-  /** A port on which nobody listens. */
+  /** A port on which no server listens. */
   async function deadPort(): Promise<number> {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -199,7 +199,7 @@ describe('mta/deliver', () => {
   });
 
   describe('a kept connection', () => {
-    it('that died while nobody looked is replaced, and the mail does not notice', async () => {
+    it('that died while it was idle is replaced, without a failed attempt', async () => {
       let mails = 0;
       const server = await serve({ script: { mail: () => (++mails === 2 ? 'drop' : '250 2.1.0 ok') } });
       await send(siteOf(hostAt(server.port)));
@@ -208,7 +208,7 @@ describe('mta/deliver', () => {
       assert.equal(server.sessions.length, 2);
     });
 
-    it('that is told to close is replaced as well', async () => {
+    it('that gets a 421 is replaced as well', async () => {
       let mails = 0;
       const server = await serve({ script: { mail: () => (++mails === 2 ? '421 4.3.2 too long' : '250 2.1.0 ok') } });
       await send(siteOf(hostAt(server.port)));
@@ -235,7 +235,7 @@ describe('mta/deliver', () => {
   }
 
   describe('the dial gate', () => {
-    it('closes with a failed dial: nobody is dialled and no attempt spent until it opens', async () => {
+    it('closes with a failed dial: no host is dialled and no attempt is spent until it opens', async () => {
       const dead = hostAt(await deadPort());
       assert.equal((await send(siteOf(dead))).kind, 'tried');
       assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
@@ -281,7 +281,7 @@ describe('mta/deliver', () => {
       assert.equal(server.sessions.length, 4);
     });
 
-    it('takes a refusal beside an open connection for the number that the host allows: no attempt is spent', async () => {
+    it('takes a refusal while a connection is open as the number that the host allows: no attempt is spent', async () => {
       let sessions = 0;
       const script = {
         connect: () => (++sessions > 1 ? '421 4.7.0 too many connections' : '220 hi'),

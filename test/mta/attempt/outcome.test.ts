@@ -40,7 +40,7 @@ const failedDial = (
   ...changes,
 });
 
-describe('mta/outcome', () => {
+describe('mta/attempt/outcome', () => {
   describe('of a transfer', () => {
     const rows: readonly (readonly [reason: string, transfer: Transfer, kind: string, verdict: string | null])[] = [
       ['taken', { ...common, ...nobody, kind: 'accepted', reply: reply(250, '2.0.0 ok', '2.0.0') }, 'accepted', null],
@@ -191,7 +191,7 @@ describe('mta/outcome', () => {
     });
   });
 
-  describe('of a host that let nobody in', () => {
+  describe('of a host that let no connection in', () => {
     for (const [reason, failed, verdict, said] of [
       ['no connection', failedDial({}), 'network', 'connect: connection refused'],
       [

@@ -14,7 +14,7 @@ const refused = (rule: string, infrastructure: boolean): Outcome => ({
   grounds: { rule, infrastructure, greylisting: false, about: 'sender' },
 });
 
-describe('mta/set-up-warnings', () => {
+describe('mta/attempt/set-up-warnings', () => {
   let clock: FakeClock;
   let lines: Record<string, unknown>[];
   let note: (lane: string, outcome: Outcome) => void;

@@ -5,7 +5,7 @@ import { HOUR, NOW, deliveryState } from '../../support/harness/mail-rows.ts';
 
 const DOMAIN = 'simulator.posthorn.test';
 
-describe('mta/simulator', () => {
+describe('mta/attempt/simulator', () => {
   for (const [outcome, address, end, reason] of [
     [null, `bounced@${DOMAIN}`, 'bounced', 'by its address'],
     [null, `bounced+tag@${DOMAIN}`, 'bounced', 'a tag changes nothing'],

@@ -213,7 +213,7 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
   ['ourselves', 'a relay that does not know our password', 'auth', '535 5.7.8 Authentication credentials invalid'],
 ];
 
-describe('mta/subject', () => {
+describe('mta/attempt/subject', () => {
   for (const [expected, who, phase, line] of rows)
     it(`${expected}: ${who}: ${line.slice(0, 60)}`, () => {
       const refusal = said(phase, line);

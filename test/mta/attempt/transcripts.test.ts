@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createTranscripts, type Transcripts } from '../../../src/mta/attempt/transcripts.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
-describe('mta/transcripts', () => {
+describe('mta/attempt/transcripts', () => {
   let clock: FakeClock;
   let transcripts: Transcripts;
   beforeEach(() => {
@@ -18,7 +18,7 @@ describe('mta/transcripts', () => {
     return watch;
   };
 
-  it('hands the lines of a lane or of a message to who watches that, and none to nobody', async () => {
+  it('gives the lines of a lane or of a message to the watches of it only', async () => {
     const trace = transcripts.of('mx.dest.test');
     assert.equal(trace.on, false);
     trace.begin?.('dest', 'msg_1');
@@ -61,7 +61,7 @@ describe('mta/transcripts', () => {
     assert.equal(page?.lines[0]?.text.length, 1_000);
   });
 
-  it('ends a watch that nobody asks for, and takes sixteen at most', async () => {
+  it('ends a watch that is not read any more, and allows sixteen at most', async () => {
     const watches = Array.from({ length: 16 }, () => begin({ lane: 'dest' }));
     assert.equal(transcripts.watch({ lane: 'dest' }), null);
     clock.advance(30_000);

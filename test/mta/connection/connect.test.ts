@@ -38,7 +38,7 @@ describe('mta/connection/connect', () => {
   });
   afterEach(() => server.close());
 
-  it('gives a dead address two seconds before the next is tried beside it', async () => {
+  it('gives a dead address two seconds before the next is tried in parallel', async () => {
     const stop = await startSilent(server.port);
     const connecting = connectFirst(
       { clock },
@@ -104,7 +104,7 @@ describe('mta/connection/connect', () => {
 
   it('takes families in turn, and a source only for its own', async () => {
     const six = await startMailServer({ listen: { host: '::1', port: server.port } });
-    // 127.0.0.9 refuses; next in turn is IPv6, although it stands last. A source of IPv4 must not hinder it.
+    // 127.0.0.9 refuses; next in turn is IPv6, although it is last. A source of IPv4 must not hinder it.
     const found = await connectFirst(
       { clock },
       { ips: ['127.0.0.9', '127.0.0.1', '::1'], port: server.port, localAddresses: ['127.0.0.3'], timeoutMs: 1000 },

@@ -59,7 +59,7 @@ describe('mta/connection/dane', () => {
       assert.equal(fault === null, good, fault ?? 'matched');
     });
 
-  it('does not stumble over what is no certificate', () => {
+  it('rejects bytes that are not a certificate', () => {
     assert.match(daneFault([Buffer.from('x')], ['mx1.dest.test'], [], now) ?? '', /can be read/);
   });
 

@@ -59,7 +59,7 @@ function mostIn(times: readonly number[], ms: number): number {
 }
 
 describe('mta/connection/dial-gate', () => {
-  it('lets one dial through to a host that nobody has reached, and the others after it', () => {
+  it('lets one dial through to a host that was not reached yet, and the others after it', () => {
     assert.equal(waitOf(openGate, { open: 0, dialling: 0 }, MOST, 0), null);
     assert.deepEqual(waitOf(openGate, { open: 1, dialling: 1 }, MOST, 0), { why: 'opening', until: null });
     assert.equal(waitOf(openGate, { open: 2, dialling: 1 }, MOST, 0), null);
@@ -113,7 +113,7 @@ describe('mta/connection/dial-gate', () => {
     assert.equal(isFree(carried(sessionBroke(openGate, 'x', 0, 0))), true);
   });
 
-  it('takes a refusal beside open connections for their number, at once', () => {
+  it('takes a refusal while connections are open as their number, at once', () => {
     const gate = failedDial(openGate, 4, '421 too many connections', 1000, 0);
     assert.equal(gate.cap, 4);
     const again = failedDial(gate, 3, 'too many', 1100, 0);
@@ -134,7 +134,7 @@ describe('mta/connection/dial-gate', () => {
     assert.equal(gate.cap, null);
   });
 
-  it('tries at once where somebody wants to know, and one at a time where the host had failed', () => {
+  it("tries at once on an operator's request, and one at a time where the host had failed", () => {
     let gate = openGate;
     for (let count = 0; count < 4; count++) gate = failedDial(gate, 0, 'x', gate.closedUntil, 0);
     const now = 5000;

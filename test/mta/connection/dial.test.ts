@@ -146,7 +146,7 @@ describe('mta/connection/dial', () => {
     assert.deepEqual([refused.kind, refused.ip], ['failed', '127.0.0.1']);
   });
 
-  it('keeps apart what must not share a connection', async () => {
+  it('gives different keys to needs that must not share a connection', async () => {
     await start({});
     const target = targetOf(server);
     const keys = [

@@ -13,7 +13,7 @@ export const opportunistic: TlsNeed = { mode: 'opportunistic', verify: 'no', tls
 export const required: TlsNeed = { mode: 'required', verify: 'no', tlsa: [], policy: 'operator' };
 export const verified: TlsNeed = { mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' };
 
-/** The defaults, but each phase with a time of its own, so that a test sees which one is running. */
+/** The defaults, but each phase has a different time, so that a test sees which one is running. */
 export const timeouts: PhaseTimeouts = {
   ...defaultTimeouts,
   mail: 301_000,

@@ -137,7 +137,7 @@ describe('mta/connection/open-session', () => {
       }
     });
 
-    it('says that nobody listens', async () => {
+    it('says that no server listens', async () => {
       const unused = createServer();
       await new Promise<void>((resolve) => unused.listen(0, '127.0.0.1', resolve));
       // A TCP server listening on an IP address has an AddressInfo.
@@ -212,7 +212,7 @@ describe('mta/connection/open-session', () => {
       }
     });
 
-    it('is not verified by a session of DANE, whose certificate nobody else would trust', async () => {
+    it('is not verified by a resumed session of DANE, whose certificate no other policy trusts', async () => {
       const at = await withTls({ certificate: expired });
       const key = createHash('sha256')
         .update(new X509Certificate(expired.cert).publicKey.export({ type: 'spki', format: 'der' }))
@@ -247,7 +247,7 @@ describe('mta/connection/open-session', () => {
       }
     });
 
-    it('is left out where nobody wants it', async () => {
+    it('is not used where it is switched off', async () => {
       const at = await withTls();
       const session = await opened(deps, targetOf(at, { need: { ...opportunistic, mode: 'none' } }));
       assert.deepEqual(at.sessions[0]?.lines, ['EHLO mail.posthorn.test']);

@@ -205,7 +205,7 @@ describe('mta/connection/pool', () => {
     assert.equal(pool.count(), 0);
   });
 
-  it('abandons at last what nobody answers, and says that it is uncertain', async () => {
+  it('abandons at last a message without an answer, as uncertain', async () => {
     server.options.script = { message: 'hang' };
     const lease = await leased();
     const sending = lease.session.send(mailOf());

@@ -79,7 +79,7 @@ describe('mta/dns/dane', () => {
       assert.equal(route.ttl, expected === 'trouble' ? 5 : 300);
     });
 
-  it('leaves alone what is no way to hosts', async () => {
+  it('leaves a route without hosts unchanged', async () => {
     const route = await withDane({ resolver: new FakeResolver() }, 'dest.test', { kind: 'no_domain', fresh: true });
     assert.deepEqual(route, { kind: 'no_domain', fresh: true });
   });

@@ -18,7 +18,7 @@ function find(zones: Zones, overrides: Partial<MailHostOptions> = {}): Promise<M
   return findMailHosts({ resolver: new FakeResolver(zones) }, 'dest.test', { ...options, ...overrides });
 }
 
-/** `name:ip,ip` of each host, in order; otherwise the kind and what tells it apart. */
+/** `name:ip,ip` of each host, in order; otherwise the kind and its details. */
 function shown(route: MailRoute): string {
   switch (route.kind) {
     case 'hosts':

@@ -5,7 +5,7 @@ import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 const job = (id: string): Job => ({ id }) as Job;
 
-describe('mta/aside', () => {
+describe('mta/lanes/aside', () => {
   let clock: FakeClock;
   let aside: Aside;
   let back: string[];
@@ -30,7 +30,7 @@ describe('mta/aside', () => {
     assert.deepEqual([aside.count('farm'), aside.lanesWaiting('a:25')], [0, []]);
   });
 
-  it('they are looked at every two seconds where nobody knows when', () => {
+  it('come back after two seconds where the time is not known', () => {
     aside.add('farm', ['a:25'], job('1'), null);
     clock.advance(2000);
     assert.deepEqual(back, ['farm:1']);

@@ -25,7 +25,7 @@ const site: Site = {
 const farm: Site = { ...site, name: 'farm', operator: { name: 'farm', mx: ['farm.test'] } };
 const soft: Verdict = { class: 'soft', reason: 'other' };
 
-describe('mta/lane-control', () => {
+describe('mta/lanes/lane-control', () => {
   let clock: FakeClock;
   let control: LaneControl;
   let view: Omit<LaneView, 'name'>;
@@ -293,7 +293,7 @@ describe('mta/lane-control', () => {
     );
   });
 
-  it('ends rests, pauses and closed gates where somebody wants to know now', () => {
+  it("ends rests, pauses and closed gates on an operator's request", () => {
     many(10, () => said('load', 451, 'so slow'));
     assert.equal(control.slots(LANE), 0);
     control.tryNow(LANE, null);

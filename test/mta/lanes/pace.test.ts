@@ -18,7 +18,7 @@ function run(pace: Pace, from: number, ms: number, most: number | null, stepMs =
 interface Receiver {
   accepts(now: number): boolean;
 }
-/** N in each minute of its own clock. */
+/** Accepts N in each minute of its clock. */
 function fixedWindow(most: number, offset: number): Receiver {
   let [window, count] = [-1, 0];
   return {
@@ -72,8 +72,8 @@ function play(
   return { accepted, refused };
 }
 
-describe('mta/pace', () => {
-  it('limits nothing until somebody asks', () => {
+describe('mta/lanes/pace', () => {
+  it('limits nothing until a receiver asks for it', () => {
     const [sent] = run(newPace(0), 0, MINUTE, null);
     assert.equal(sent, 600);
   });
@@ -121,7 +121,7 @@ describe('mta/pace', () => {
     assert.equal(pace.perMinute, null);
   });
 
-  it('does not grow while little of it is used, and a rest is no quiet minute', () => {
+  it('does not grow while little of it is used, and a rest does not count as a quiet minute', () => {
     let pace: Pace = { ...newPace(0), perMinute: 600 };
     for (let minute = 1; minute < 30; minute++) pace = taken(begun(pace, null, minute * MINUTE), minute * MINUTE);
     assert.equal(pace.perMinute, 600);

@@ -7,7 +7,7 @@ const part: Part = { account: 'acc_1', domain: 'dest.test' };
 const times = (rests: Rests, count: number, kind: RestKind, of: Part, now: number): ReturnType<Rests['refused']>[] =>
   Array.from({ length: count }, () => rests.refused(kind, of, 'no', now));
 
-describe('mta/rests', () => {
+describe('mta/lanes/rests', () => {
   const own = (): Rests => createRests(() => false);
   const shared = (): Rests => createRests(() => true);
 
@@ -26,7 +26,7 @@ describe('mta/rests', () => {
     }
   });
 
-  it('do not begin while something is accepted between, and beside success only after twenty', () => {
+  it('do not begin while mail is accepted in between, and after lately accepted mail only with the twentieth', () => {
     const rests = own();
     rests.accepted(part, 0);
     for (let round = 0; round < 10; round++) {
@@ -44,7 +44,7 @@ describe('mta/rests', () => {
     assert.equal(rests.refused('sender', part, 'no', 10 * MINUTE)?.isNew, true);
   });
 
-  it('are about the account whose mail was refused, and of an overloaded server about everybody', () => {
+  it('are about the account whose mail was refused, and for an overloaded server about all accounts', () => {
     const rests = own();
     const other = { ...part, account: 'acc_2' };
     times(rests, 5, 'sender', part, 0);
@@ -107,7 +107,7 @@ describe('mta/rests', () => {
     assert.equal(rests.of(part, 2 * MINUTE), null);
   });
 
-  it('end at once where somebody wants to know, for a domain or for all', () => {
+  it("end at once on an operator's request, for a domain or for all", () => {
     const rests = shared();
     const other = { ...part, domain: 'other.test' };
     times(rests, 10, 'load', part, 0);

@@ -34,7 +34,7 @@ function refused(
   return { kind: 'refused', facts, verdict: { class: verdict[0], reason: verdict[1] } };
 }
 
-describe('mta/shaping', () => {
+describe('mta/lanes/shaping', () => {
   const rule = { name: 'r', count: 1, within: '1m', action: 'slow' };
   const blocked = refused(550, '5.7.1', 'Service refused: listed at Spamhaus');
   for (const [match, outcome, operator, expected, reason] of [
@@ -61,7 +61,7 @@ describe('mta/shaping', () => {
     });
   }
 
-  it('fires at its count within its time, then begins anew', () => {
+  it('fires at its count within its time, then counts again from 0', () => {
     const rules = compileRules(rulesOf([{ ...rule, match: { class: 'block' }, count: 3, within: '10s' }]));
     const memory: ShapingMemory = new Map();
     const fired = [0, 1000, 11_500, 12_000, 13_000, 14_000, 15_000, 16_000].map(

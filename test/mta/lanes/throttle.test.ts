@@ -4,7 +4,7 @@ import { newThrottle, pushedBack, succeeded, type Throttle } from '../../../src/
 
 const limits = { initial: 2, max: 10 };
 
-describe('mta/throttle', () => {
+describe('mta/lanes/throttle', () => {
   it('grows by one after as many successes as there are connections', () => {
     let throttle = newThrottle(limits, 0);
     const seen: number[] = [];

@@ -22,7 +22,7 @@ const stored = (more: Partial<StoredContent>): StoredContent => ({
   ...more,
 });
 
-describe('mta/composer', () => {
+describe('mta/prepare/composer', () => {
   let clock: FakeClock;
   let composer: Composer;
   beforeEach(() => {

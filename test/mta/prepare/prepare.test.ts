@@ -38,7 +38,7 @@ function prepareWith(
   return Object.assign(prepare, { close });
 }
 
-describe('mta/prepare', () => {
+describe('mta/prepare/prepare', () => {
   let temp: TempDatabase;
   let statements: string[];
   let broken: ((sql: string) => boolean) | null;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readOperators } from '../../../src/config/operators.ts';
 import { operatorOf } from '../../../src/mta/sites/operators.ts';
 
-describe('mta/operators', () => {
+describe('mta/sites/operators', () => {
   const table = [
     { name: 'google', mx: ['google.com', 'googlemail.com'] },
     { name: 'outlook', mx: ['protection.outlook.com'], maxConnections: 3 },

@@ -28,7 +28,7 @@ const smarthost: Route = {
   auth: { user: 'u', password: 'p' },
 };
 
-describe('mta/sites', () => {
+describe('mta/sites/sites', () => {
   let clock: FakeClock;
   let asked: string[];
   let answers: Record<string, MailRoute>;
@@ -198,7 +198,7 @@ describe('mta/sites', () => {
       assert.deepEqual([again.failures, again.since], [1, clock.now()]);
     });
 
-    it('is asked for at once where somebody wants to know: it, or all', async () => {
+    it("is looked up at once on an operator's request, for one domain or for all", async () => {
       answers = { 'dest.test': trouble, 'other.test': trouble };
       const sites = sitesWith();
       await Promise.all([sites.find('dest.test'), sites.find('other.test')]);

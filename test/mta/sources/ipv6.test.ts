@@ -3,7 +3,7 @@ import { namedIpv6Address } from '../../../src/mta/sources/ipv6.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
 
-describe('mta/ipv6', () => {
+describe('mta/sources/ipv6', () => {
   const own = '2a00:1450:4001::25';
   const rows: [addresses: string[], zones: Zones, found: string | null, asked: number, why: string][] = [
     [

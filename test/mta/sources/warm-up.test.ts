@@ -34,7 +34,7 @@ const greylisted: Outcome = {
 };
 const unreachable: Outcome = { ...deferred, facts: { ...facts, smtpCode: null } };
 
-describe('mta/warm-up: the stage of the next day', () => {
+describe('mta/sources/warm-up: the stage of the next day', () => {
   for (const [reason, day, expected] of [
     ['goes on after a full day that went well', { sent: 50 }, 1],
     ['goes on after half a day', { sent: 25 }, 1],
@@ -57,7 +57,7 @@ describe('mta/warm-up: the stage of the next day', () => {
   });
 });
 
-describe('mta/warm-up', () => {
+describe('mta/sources/warm-up', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
   beforeEach(async () => {
@@ -139,7 +139,7 @@ describe('mta/warm-up', () => {
     await warmUp.close();
   });
 
-  it('begins anew at a site that got nothing for a month, whose rows are gone', async () => {
+  it('begins again at a site that got no mail for a month, and deletes its rows', async () => {
     const warmUp = await open();
     takeAll(warmUp, 'google');
     await warmUp.close();

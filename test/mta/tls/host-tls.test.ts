@@ -5,7 +5,7 @@ import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-
 
 const DAY = 86_400_000;
 
-describe('mta/host-tls', () => {
+describe('mta/tls/host-tls', () => {
   let temp: TempDatabase;
   let db: TempDatabase['db'];
   let clock: FakeClock;

@@ -195,7 +195,7 @@ const rows: [
   ],
 ];
 
-describe('mta/tls-seen', () => {
+describe('mta/tls/tls-seen', () => {
   for (const [reason, seen, expected] of rows)
     it(`${reason}: ${expected}`, () => {
       const whole: TlsSeen = {

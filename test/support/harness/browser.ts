@@ -45,7 +45,7 @@ export class Browser {
     for (const cookie of response.headers.getSetCookie()) {
       const [pair = ''] = cookie.split(';');
       const [name = '', value = ''] = pair.split('=');
-      if (/max-age=0/i.test(cookie)) this.cookies.delete(name);
+      if (/expires=Thu, 01 Jan 1970/i.test(cookie)) this.cookies.delete(name);
       else this.cookies.set(name, value);
     }
     return response;

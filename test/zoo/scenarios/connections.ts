@@ -71,7 +71,7 @@ async function costOf(
   const all: string[] = [];
   for (let n = 0; n < lanes; n++) {
     const domain = `${round}${String(n)}.test`;
-    // A second name without an address makes each domain a lane of its own.
+    // A second name without an address gives each domain its own lane.
     play.names.domain(domain, { [`mx.${round}.test`]: host.address, [`old.${domain}`]: null });
     all.push(...people(domain, 1500));
   }

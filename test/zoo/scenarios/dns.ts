@@ -1,7 +1,7 @@
-/** DNS that is slow, silent, broken for a while, or lies. */
+/** DNS that is slow, silent, broken for a while, or forged. */
 import { people, type Play, type Scenario } from '../play.ts';
 
-/** So many domains, each a lane of its own, on one host that takes everything. */
+/** `count` domains, each with its own lane, on one host that accepts everything. */
 async function domains(play: Play, name: string, count: number, mailsEach: number): Promise<string[]> {
   const host = await play.host({ latencyMs: 2 });
   return Array.from({ length: count }, (_, n) => `${name}${String(n)}.test`).flatMap((domain) => {
@@ -10,7 +10,7 @@ async function domains(play: Play, name: string, count: number, mailsEach: numbe
   });
 }
 
-/** Attempts that were spent although nobody had been dialled: none of these domains' hosts refuses anything. */
+/** Attempts that were spent although no host was dialled: none of these domains' hosts refuses anything. */
 async function spentFor(play: Play, to: readonly string[]): Promise<number> {
   if (play.sender.inspect === null) return 0;
   const ours = new Set(to);
@@ -28,7 +28,7 @@ async function spentFor(play: Play, to: readonly string[]): Promise<number> {
 
 const cold: Scenario = {
   name: 'dns-cold',
-  about: 'two thousand domains nobody asked for before, and DNS that takes a second for each answer',
+  about: 'two thousand domains that were not looked up before, and DNS that takes a second for each answer',
   alone: true,
   async run(play) {
     const all = await domains(play, 'cold', 2000, 1);

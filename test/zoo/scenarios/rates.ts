@@ -6,7 +6,7 @@ const MINUTES = 4;
 
 const perMinute = (name: string, refusal: Says, most: number, minutes = MINUTES): Scenario => ({
   name,
-  about: `${String(most)} mails a minute are taken for ${String(minutes)} minutes, what is above is refused at ${refusal.at}`,
+  about: `${String(most)} mails a minute are taken for ${String(minutes)} minutes, mails above that are refused at ${refusal.at}`,
   withPostfix: name === 'rate-60',
   async run(play) {
     const host = await play.host({

@@ -31,7 +31,7 @@ const hotMailbox = (name: string, refusal: Says): Scenario => ({
 
 const greylist = (name: string, refusal: Says): Scenario => ({
   name,
-  about: 'three hundred recipients greylisted for 20 s, beside mail that the same host takes at once',
+  about: 'three hundred recipients greylisted for 20 s, and mail that the same host takes at once',
   withPostfix: name === 'greylist',
   async run(play) {
     const words = play.said(refusal);
@@ -74,7 +74,7 @@ const unknownUsers = (name: string, refusal: Says): Scenario => ({
   },
 });
 
-/** A sender whose refused mails come in a row looks for a while like one whom nobody wants. */
+/** A sender whose refused mails come in a row looks for a while like one that every receiver refuses. */
 const selective = (name: string, refused: RegExp, seconds: { good: number; bounced: number }): Scenario => ({
   name,
   about: `a receiver that refuses mails for their content, those to ${String(refused)}: these bounce, the others arrive`,

@@ -96,7 +96,7 @@ const senderRate = (name: string, refusal: Says): Scenario => ({
 
 const tarPit: Scenario = {
   name: 'tar-pit',
-  about: 'a receiver that takes eight seconds for each reply, beside a healthy one',
+  about: 'a receiver that takes eight seconds for each reply, and a healthy one',
   async run(play) {
     const slow = await play.host({ latencyMs: 8000 });
     const quick = await play.host({ latencyMs: 5 });

@@ -17,7 +17,7 @@ async function tenants(play: Play, operator: string): Promise<string[]> {
   return all;
 }
 
-/** Healthy mail all of which arrives soon, and never hears of the dead tenant while it waits. */
+/** Healthy mail that all arrives soon, and never waits for the dead tenant. */
 async function watchHealthy(play: Play, healthy: readonly string[], dead: string): Promise<void> {
   const never = new RegExp(
     `can be reached|cannot be reached|${dead.replaceAll('.', '\\.')}|refused|blocklist|dead`,
@@ -32,7 +32,7 @@ async function watchHealthy(play: Play, healthy: readonly string[], dead: string
 
 const deadTenant = (name: string, operator: string, dead: Behaviour | null): Scenario => ({
   name,
-  about: `twenty healthy tenants of ${operator} beside one whose host ${dead === null ? 'refuses connections' : 'never greets'}`,
+  about: `twenty healthy tenants of ${operator} and one whose host ${dead === null ? 'refuses connections' : 'never greets'}`,
   async run(play) {
     const healthy = await tenants(play, operator);
     const address = dead === null ? NOBODY_LISTENS : (await play.host(dead)).address;

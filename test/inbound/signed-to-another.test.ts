@@ -18,7 +18,7 @@ async function proofOf(...fields: string[]): Promise<string | null | undefined> 
   const data = Buffer.from([...fields, 'dkim-signature:v=1; d=loop.example; b='].join('\r\n'));
   const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
   const deps = {
-    db: { fast: { all: () => Promise.resolve([owner]) } },
+    db: { prepared: { all: () => Promise.resolve([owner]) } },
     log: { warn: () => undefined },
     keys: [],
     resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
@@ -47,7 +47,7 @@ describe('a complaint that a feedback loop has signed', () => {
     assert.equal(await proofOf('from:fbl@loop.example', 'to:<fbl@mail.example.com>'), 'feedback_loop');
   });
 
-  it('proves nothing where the provider wrote it to somebody else, who sends it on to us', async () => {
+  it('proves nothing where the provider wrote it to another, who sends it on to us', async () => {
     assert.equal(await proofOf('from:fbl@loop.example', 'to:fbl@mallory.example'), null);
     assert.equal(await proofOf('from:fbl@loop.example', 'subject:to: fbl@mail.example.com'), null);
     assert.equal(await proofOf('from:fbl@loop.example'), null);

@@ -1,0 +1,24 @@
+/**
+ * Runs inside a measured program (`node --import`): answers on LOOP_WATCH_PORT with the most CPU time, in ms, that the main thread used
+ * between two turns of its event loop since it was asked last. CPU time, because a busy machine stretches every other.
+ */
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+
+const cpuMs = () =>
+  Number(readFileSync(`/proc/self/task/${String(process.pid)}/schedstat`, 'latin1').split(' ')[0]) / 1e6;
+
+let last = cpuMs();
+let longest = 0;
+setInterval(() => {
+  const now = cpuMs();
+  longest = Math.max(longest, now - last);
+  last = now;
+}, 1).unref();
+
+createServer((_request, answer) => {
+  answer.end(String(longest));
+  longest = 0;
+})
+  .listen(Number(process.env['LOOP_WATCH_PORT']), '127.0.0.1')
+  .unref();

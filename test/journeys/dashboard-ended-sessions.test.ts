@@ -1,0 +1,85 @@
+/** Forms whose session has ended, or that were opened under another sign-in or for another account: none of them acts. */
+import assert from 'node:assert/strict';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { PASSWORD, signedIn, type Browser } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
+
+const EMAIL = 'ana@example.net';
+const HOURS_13 = 13 * 3_600_000;
+const PART = { 'hx-request': 'true' };
+
+describe('dashboard: forms after their session', () => {
+  let app: TestApp;
+  let browser: Browser;
+  beforeEach(async () => {
+    app = await startTestApp();
+    browser = await signedIn(app.url, app.operator);
+  });
+  afterEach(() => app.stop());
+
+  const streams = async (): Promise<string[]> =>
+    (await app.get<{ data: { slug: string }[] }>('/v1/streams')).body.data.map(({ slug }) => slug);
+  const typed = { slug: 'news', name: 'A secret name', type: 'broadcast' };
+
+  it('lead to the sign-in, which says that they were not sent, and carry nothing along', async () => {
+    await browser.open('/streams');
+    app.clock.advance(HOURS_13);
+    const answer = await browser.ask('POST', '/streams', {
+      fields: { ...typed, _token: browser.token() },
+      headers: { referer: `${app.url}/streams` },
+    });
+    assert.equal(answer.status, 303);
+    assert.equal(answer.headers.get('location'), '/login?next=%2Fstreams');
+    const page = await browser.open('/login?next=%2Fstreams');
+    assert.match(page.html, /Your session has ended, so the form was not sent/);
+    assert.doesNotMatch(page.html, /A secret name/);
+    assert.deepEqual(htmlFaults(page.html), []);
+    assert.equal(
+      (await browser.submit('/login', { email: EMAIL, password: PASSWORD, next: '/streams' })).at,
+      '/streams',
+    );
+    assert.ok(!(await streams()).includes('news'));
+  });
+
+  it('are refused under a later sign-in', async () => {
+    await browser.open('/streams');
+    const fields = { ...typed, _token: browser.token() };
+    await browser.submit('/logout');
+    await browser.submit('/login', { email: EMAIL, password: PASSWORD });
+    const answer = await browser.ask('POST', '/streams', { fields, headers: { 'sec-fetch-site': 'same-origin' } });
+    assert.equal(answer.status, 400);
+    assert.match(await answer.text(), /belongs to an earlier sign-in/);
+    assert.ok(!(await streams()).includes('news'));
+    const second = await browser.ask('POST', '/login', {
+      fields: { email: 'x', password: 'y', next: '/messages', _token: 'x' },
+      headers: { 'sec-fetch-site': 'same-origin' },
+    });
+    assert.equal(second.headers.get('location'), '/messages', 'a second window that was still at the sign-in goes on');
+  });
+
+  it('are refused for another account than the one that is looked at', async () => {
+    const { id } = await app.operator.call('accounts.add', { name: 'other' });
+    const page = await browser.open('/streams');
+    const account = /name="_account" value="([^"]+)"/.exec(page.html)?.[1] ?? '';
+    assert.ok(account !== '' && account !== id);
+    await browser.submit('/account', { account: id, back: '/streams' });
+    const refused = await browser.submit('/streams', { ...typed, _account: account });
+    assert.equal(refused.status, 400);
+    assert.match(refused.html, /opened for another account/);
+    assert.doesNotMatch((await browser.open('/streams')).html, /A secret name/);
+    assert.equal((await browser.submit('/logout', { _account: account })).at, '/login', 'signing out always works');
+  });
+
+  it('can be prepared by a script, which learns who is signed in and a token, while the session lasts', async () => {
+    const asked = await browser.ask('GET', '/session', { headers: PART });
+    const html = await asked.text();
+    assert.match(html, /data-member="ana@example.net" data-account="acc_[^"]+" data-account-name="[^"]+"/);
+    const token = /data-token="([^"]+)"/.exec(html)?.[1] ?? '';
+    await browser.submit('/streams', { ...typed, _token: token });
+    assert.ok((await streams()).includes('news'));
+    app.clock.advance(HOURS_13);
+    const over = await browser.ask('GET', '/session', { headers: PART });
+    assert.equal(over.status, 204);
+    assert.match(over.headers.get('hx-redirect') ?? '', /^\/login/);
+  });
+});

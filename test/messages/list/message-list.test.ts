@@ -1,0 +1,199 @@
+/** Following the cursors of a list of messages gives exactly what testing every message gives, however little a request looks at. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { newId } from '../../../src/base/id.ts';
+import { subjectWords, wordRows } from '../../../src/messages/list/subject-words.ts';
+import { listMessages } from '../../../src/messages/list/message-list.ts';
+import type { MessageFilter } from '../../../src/messages/list/message-filter.ts';
+import type { DeliveryStatus, MessageRow } from '../../../src/storage/tables.ts';
+import { ACCOUNT, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
+
+const MESSAGES = 300;
+const BEGIN = Date.parse('2026-01-10T00:00:00Z');
+
+const made = fc.record({
+  gap: fc.integer({ min: 1, max: 2000 }),
+  account: fc.constantFrom(ACCOUNT, ACCOUNT, ACCOUNT, 'acc_other'),
+  status: fc.constantFrom<DeliveryStatus>('delivered', 'delivered', 'delivered', 'queued', 'bounced', 'deferred'),
+  to: fc.subarray(['a@dest.test', 'b@dest.test', 'c@dest.test'], { minLength: 1 }),
+  from: fc.constantFrom('Hi@acme.test', 'shop@acme.test'),
+  domain: fc.constantFrom('acme.test', 'acme.org'),
+  stream: fc.constantFrom('transactional', 'transactional', 'news'),
+  subject: fc.constantFrom('Your order 17', 'Your order 18', 'orders of your Ärger', 'Welcome', '100%_sicher'),
+  tags: fc.subarray(['often', 'rare', 'x']),
+  order: fc.constantFrom(null, '17', '18'),
+  template: fc.constantFrom(null, 'tpl_1'),
+  batch: fc.constantFrom(null, null, 'bat_1'),
+  opens: fc.constantFrom(0, 0, 2),
+  clicks: fc.constantFrom(0, 0, 1),
+  test: fc.constantFrom(0, 0, 0, 1),
+});
+
+interface Stored {
+  row: MessageRow;
+  to: readonly string[];
+  tags: readonly string[];
+  order: string | null;
+}
+
+const everyFilter = {
+  status: fc.constantFrom<DeliveryStatus[]>(['bounced'], ['bounced', 'deferred'], ['delivered'], []),
+  to: fc.constantFrom('a@dest.test', 'A@dest.test', 'none@dest.test'),
+  from: fc.constantFrom('hi@acme.test', 'none@acme.test'),
+  subject: fc.constantFrom('order', 'o', 'your 1', 'ärger', '100%', 'none'),
+  tags: fc.constantFrom(['often'], ['rare'], ['often', 'rare'], ['none']),
+  metadata: fc.constantFrom({ order: '17' }, { order: 'none' }),
+  templateId: fc.constant('tpl_1'),
+  batchId: fc.constant('bat_1'),
+  stream: fc.constantFrom('transactional', 'news'),
+  domain: fc.constantFrom('acme.test', 'acme.org'),
+  createdAfter: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
+  createdBefore: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
+  opened: fc.boolean(),
+  clicked: fc.boolean(),
+  test: fc.boolean(),
+};
+
+/** Few at once: most messages fit not even three. */
+const wanted = fc
+  .subarray(Object.keys(everyFilter) as (keyof typeof everyFilter)[], { maxLength: 3 })
+  .chain((names) => {
+    const some: Record<string, fc.Arbitrary<unknown>> = Object.fromEntries(
+      names.map((name) => [name, everyFilter[name]]),
+    );
+    return fc.record(some) as fc.Arbitrary<Omit<MessageFilter, 'accountId'>>;
+  });
+
+/** Tests one message by hand. */
+function fits({ row, to, tags, order }: Stored, filter: Omit<MessageFilter, 'accountId'>): boolean {
+  const words = subjectWords(row.subject);
+  const sought = filter.subject?.toLowerCase().split(' ') ?? [];
+  const same = (wish: string | undefined, value: string | null): boolean => wish === undefined || wish === value;
+  const is = (wish: boolean | undefined, count: number): boolean => wish === undefined || wish === count > 0;
+  return (
+    row.account_id === ACCOUNT &&
+    (filter.status === undefined || filter.status.includes(row.status)) &&
+    (filter.to === undefined || to.includes(filter.to.toLowerCase())) &&
+    same(filter.from, row.from_address.toLowerCase()) &&
+    sought.every((beginning) => words.some((word) => word.startsWith(beginning))) &&
+    (filter.tags ?? []).every((tag) => tags.includes(tag)) &&
+    same(filter.metadata?.['order'], order) &&
+    same(filter.templateId, row.template_id) &&
+    same(filter.batchId, row.batch_id) &&
+    same(filter.stream, row.stream) &&
+    same(filter.domain, row.from_domain) &&
+    (filter.createdAfter === undefined || row.created_at >= filter.createdAfter) &&
+    (filter.createdBefore === undefined || row.created_at < filter.createdBefore) &&
+    is(filter.opened, row.opens) &&
+    is(filter.clicked, row.clicks) &&
+    is(filter.test, row.test)
+  );
+}
+
+describe('messages/list/message-list', () => {
+  let temp: TempDatabase;
+  let stored: Stored[];
+
+  before(async () => {
+    temp = await openTempDatabase();
+    let at = BEGIN;
+    stored = fc.sample(made, { numRuns: MESSAGES, seed: 20 }).map((one) => {
+      at += one.gap;
+      const row = messageRow({
+        id: newId('msg', at),
+        account_id: one.account,
+        created_at: at,
+        status: one.status,
+        from_address: one.from,
+        from_domain: one.domain,
+        stream: one.stream,
+        subject: one.subject,
+        template_id: one.template,
+        batch_id: one.batch,
+        opens: one.opens,
+        clicks: one.clicks,
+        test: one.test,
+      });
+      return { row, to: one.to, tags: one.tags, order: one.order };
+    });
+    await temp.db.commit.insert({
+      messages: stored.map(({ row }) => row),
+      // An address may be in one message twice.
+      deliveries: stored.flatMap(({ row, to }) =>
+        [...to, to[0] ?? ''].map((key) => deliveryRow({ message_id: row.id, address: key, address_key: key })),
+      ),
+      message_words: stored.flatMap(({ row }) => wordRows(row.account_id, row.id, row.subject)),
+      message_tags: stored.flatMap(({ row, tags }) =>
+        tags.map((tag) => ({ account_id: row.account_id, tag, message_id: row.id })),
+      ),
+      message_metadata: stored.flatMap(({ row, order }) =>
+        order === null ? [] : [{ account_id: row.account_id, name: 'order', value: order, message_id: row.id }],
+      ),
+    });
+  });
+  after(() => temp.close());
+
+  const asked = fc.record({
+    filter: wanted,
+    newestFirst: fc.boolean(),
+    limit: fc.integer({ min: 1, max: 20 }),
+    slices: fc.constantFrom([7], [1], [2, 5], [1000]),
+  });
+  const pages = { short: 0, empty: 0 };
+
+  it('gives every fitting message once and in order, forwards and backwards', async () => {
+    await fc.assert(
+      fc.asyncProperty(asked, async ({ filter, newestFirst, limit, slices }) => {
+        const expected = stored.filter((one) => fits(one, filter)).map(({ row }) => row.id);
+        if (newestFirst) expected.reverse();
+        const ask = { accountId: ACCOUNT, ...filter };
+        for (const direction of ['after', 'before'] as const) {
+          const found: string[] = [];
+          // Backwards from behind the last message of the account, in the order of the list.
+          let edge: string | null = direction === 'after' ? null : newestFirst ? 'msg_' : 'msg_~';
+          let hasMore = true;
+          for (let page = 0; hasMore; page++) {
+            assert.ok(page <= MESSAGES + 1, 'the list does not end');
+            const wish = { newestFirst, limit, ...(edge === null ? {} : { [direction]: edge }) };
+            const got = await listMessages(temp.db.reader, ask, wish, slices);
+            const ids = got.messages.map(({ id }) => id);
+            assert.ok(ids.length <= limit);
+            if (direction === 'after') found.push(...ids);
+            else found.unshift(...ids);
+            ({ hasMore } = got);
+            if (hasMore && ids.length < limit) pages[ids.length === 0 ? 'empty' : 'short']++;
+            const next = direction === 'after' ? got.last : got.first;
+            if (hasMore) assert.ok(next !== null && next !== edge, 'the page does not say where to go on');
+            edge = next;
+          }
+          assert.deepEqual(found, expected);
+        }
+      }),
+      { numRuns: 150 },
+    );
+    assert.ok(pages.short > 10 && pages.empty > 10, `few pages came short: ${JSON.stringify(pages)}`);
+  }).timeout(60_000);
+
+  it('leads back from a page that came short', async () => {
+    const ask = { accountId: ACCOUNT, tags: ['often', 'rare'], stream: 'news', test: false } as const;
+    const expected = stored.filter((one) => fits(one, ask)).map(({ row }) => row.id);
+    let after: string | null = null;
+    for (let page = 0; page < 10; page++) {
+      const wish = { newestFirst: false, limit: 50, ...(after === null ? {} : { after }) };
+      const got = await listMessages(temp.db.reader, ask, wish, [7]);
+      after = got.last;
+    }
+    const seen = expected.filter((id) => id <= String(after));
+    const back = await listMessages(
+      temp.db.reader,
+      ask,
+      { newestFirst: false, limit: 50, before: `${String(after)}~` },
+      [1000],
+    );
+    assert.deepEqual(
+      back.messages.map(({ id }) => id),
+      seen,
+    );
+  });
+});
