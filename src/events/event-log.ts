@@ -1,6 +1,6 @@
 /**
- * Reading the event log. Events become visible in the order of their sequence, since one writer gives the numbers at its
- * commit; so "what comes after number n" never misses one.
+ * Reads the event log. Events become visible in the order of their sequence numbers, since one writer assigns them at its commit; so
+ * a reader that asks for what comes after number n never misses one.
  */
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
@@ -10,7 +10,7 @@ import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {
   accountId: string;
-  /** Empty means the six kinds that everybody gets. */
+  /** Empty means the six default types. */
   types?: readonly EventType[];
   messageId?: string;
   recipient?: string;
@@ -26,19 +26,19 @@ export interface EventPage {
   events: EventSource[];
   /** The position behind the page: everything up to here that matches was returned, or the limit was hit at it. */
   position: number;
-  /** The position before which older events are; null on a page that does not say. */
+  /** The position for a request of the page before; null on an empty page that did not come short. */
   start: number | null;
   /** Whether there is more in the direction that was asked for. It may be so on an empty page. */
   hasMore: boolean;
 }
 
-/** The newest sequence number, 0 where there are no events. */
+/** Returns the newest sequence number, 0 if there are no events. */
 export async function lastSequence(read: Knex): Promise<number> {
   const row = (await read('events').max({ last: 'sequence' }).first()) as { last: number | null } | undefined;
   return row?.last ?? 0;
 }
 
-/** The sequence number of an event of this account, or null. */
+/** Returns the sequence number of an event of this account, or null. */
 export async function sequenceOf(read: Knex, accountId: string, eventId: string): Promise<number | null> {
   const row = (await read('events').select('sequence').where({ id: eventId, account_id: accountId }).first()) as
     { sequence: number } | undefined;
@@ -74,7 +74,7 @@ export async function eventsBefore(
   return { events, start, position: rows.at(-1)?.sequence ?? before - 1, hasMore };
 }
 
-/** An event with whose it is. */
+/** An event with its account. */
 export interface LoggedEvent extends EventSource {
   account_id: string;
 }
@@ -85,12 +85,12 @@ const LOGGED = `
     d.address AS recipient, d.type AS recipient_type
   FROM events e JOIN messages m ON m.id = e.message_id JOIN deliveries d ON d.id = e.delivery_id`;
 
-/** Numbers looked at by one read: among millions of others' events those of a small account are far apart. */
+/** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
 const WINDOW = 2000;
 
 /**
- * The events of these accounts after position `after`, of every kind, in sequence order: for readers who follow the log.
- * `position` and `hasMore` are as in EventPage, but an empty page may have more behind it.
+ * Reads the events of these accounts after position `after`, of every type, in sequence order: for readers that follow the log.
+ * `position` and `hasMore` are as in EventPage.
  */
 export async function followEvents(
   fast: Connection,
@@ -111,23 +111,23 @@ export async function followEvents(
   return { events, position, hasMore: position < last };
 }
 
-/** The same as lastSequence, for who follows the log. */
+/** Returns the same as lastSequence, for readers that follow the log. */
 export async function newestSequence(fast: Connection): Promise<number> {
   const [newest] = await fast.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
   return newest?.last ?? 0;
 }
 
-/** The events with these numbers, those that are still there, in sequence order. */
+/** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
   return fast.all<LoggedEvent>(`${LOGGED} WHERE e.sequence IN (SELECT value FROM json_each(?)) ORDER BY e.sequence`, [
     JSON.stringify(sequences),
   ]);
 }
 
-/** How many events a message shows. */
+/** Events that a message shows. */
 const SHOWN = 20;
 
-/** The last events of a message, opt-in kinds included, oldest first. */
+/** Returns the last events of a message, opt-in types included, oldest first. */
 export async function lastEventsOf(read: Knex, messageId: string): Promise<EventSource[]> {
   const rows = (await sources(read)
     .where('e.message_id', messageId)
@@ -136,7 +136,7 @@ export async function lastEventsOf(read: Knex, messageId: string): Promise<Event
   return rows.reverse();
 }
 
-/** Events of one commit have their ids and their times some milliseconds apart. */
+/** Tolerance for ids and times of events in one commit, which are some milliseconds apart. */
 const ID_DRIFT_MS = 60_000;
 
 interface Numbered {
@@ -258,10 +258,10 @@ async function readSmall(
   return (await numbers.orderBy('e.sequence', order).limit(limit)) as Numbered[];
 }
 
-/** The kinds that a filter lets through. */
+/** Returns the types that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
-/** Each kind is a run in the index of the account, in the order of the log. */
+/** Returns one query for each type, since each is a run of its own in the account's index, in the order of the log. */
 function runsOf(read: Knex, filter: EventFilter, range: Range): Knex.QueryBuilder[] {
   const tests = filter.test === undefined ? [0, 1] : [filter.test ? 1 : 0];
   return typesOf(filter).flatMap((type) =>
@@ -288,7 +288,7 @@ async function readRuns(
   return (await numbers.orderBy('sequence', order).limit(limit)) as Numbered[];
 }
 
-/** The nearest of the places where a run has had its share of `count` events; null where all of them have fewer. */
+/** Returns the nearest position at which a run has given its share of `count` events; null if all runs have fewer. */
 async function endOfRuns(
   read: Knex,
   filter: EventFilter,
@@ -322,7 +322,7 @@ const within = (query: Knex.QueryBuilder, { accountId }: EventFilter, { after, b
 const fitting = (query: Knex.QueryBuilder, filter: EventFilter, range: Range): Knex.QueryBuilder =>
   fitted(within(query, filter, range), filter);
 
-/** Adds what fits apart from its kind. */
+/** Adds the conditions of the filter other than the type. */
 function fitted(query: Knex.QueryBuilder, filter: EventFilter): Knex.QueryBuilder {
   const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
   const has = (sql: string, ...values: string[]): Knex.QueryBuilder =>

@@ -1,18 +1,17 @@
 /**
- * The event record: what `GET /v1/events` shows and what webhooks carry, one schema for both. Its kinds, members and their
- * order are a public contract.
+ * The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract.
  */
 
-/** The kinds everybody gets. */
+/** The types that are returned by default. */
 export const eventTypes = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained'] as const;
-/** Kinds that are told only when asked for by name. */
+/** Types that are returned only when asked for by name. */
 export const optInEventTypes = ['deferred', 'suppressed', 'failed', 'unsubscribed'] as const;
 
 export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[number];
 
 export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
 
-/** An event with what it says of its message, as one query reads it. */
+/** An event with its message's columns, as one query reads it. */
 export interface EventSource {
   sequence: number;
   id: string;
@@ -36,7 +35,7 @@ export interface EventSource {
 }
 
 /**
- * The record. Address and user agent of a person who opened or clicked are personal data: they are null
+ * Makes the record. Address and user agent of a person who opened or clicked are personal data: they are null
  * unless `engagement` is set.
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {

@@ -1,11 +1,11 @@
-/** Reading the numbers that events left behind (events/stats.ts), and removing those of long ago. */
+/** Reads the numbers that events/stats.ts writes, and removes old ones. */
 import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
 import type { StatRow } from '../storage/tables.ts';
 import { DAY_MS } from '../base/time.ts';
 import { noCounts, statTypes, type StatType } from './stats.ts';
 
-/** What numbers may be told apart by. */
+/** The properties that numbers can be grouped by. */
 export const statKeys = ['stream', 'tag', 'domain', 'provider', 'template'] as const;
 export type StatKey = (typeof statKeys)[number];
 
@@ -25,19 +25,19 @@ export interface StatsQuery {
 export interface StatLine {
   /** Begin of the hour or day; of the range where the bucket is the total. */
   at: number;
-  /** The stream, tag, domain, provider or template's id; null where nothing is told apart. */
+  /** The stream, tag, domain, provider or template's id; null without grouping. */
   key: string | null;
   counts: Record<StatType, number>;
 }
 
-/** How many streams, tags, domains, providers or templates are told apart at most: those with the most mail. */
+/** The largest number of keys: those with the most mail are returned. */
 export const MOST_KEYS = 100;
 
 /** Returns the lines in the order of time, then of the key; of a total without keys always one. */
 export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine[]> {
   const { bucket, by } = query;
   if (bucket === 'total') return readLines(read, query, rowsOf(read, query, null));
-  // Days have a fraction of the rows of their hours, and tell as well which keys have the most mail.
+  // Days have far fewer rows than hours, and show as well which keys have the most mail.
   const keys = by === null ? null : await largestKeys(read, query);
   const lines = await readLines(read, query, rowsOf(read, query, keys));
   const rank = new Map<string | null, number>(keys?.map((key, at) => [key, at]));
@@ -56,7 +56,7 @@ async function largestKeys(read: Knex, { since, until, ...query }: StatsQuery): 
   return (await readLines(read, days, rowsOf(read, days, null))).map(({ key }) => key ?? '');
 }
 
-/** Whole days are read by the day; a range that begins or ends within one needs the hours. */
+/** Returns whether rows of days suffice: a range that begins or ends within a day needs hours. */
 const isByDay = ({ since, until, bucket }: StatsQuery): boolean =>
   bucket === 'total' ? since % DAY_MS === 0 && until % DAY_MS === 0 : bucket === 'day';
 
@@ -67,7 +67,7 @@ function spanOf(query: StatsQuery): StatRow['span'] {
   return by === null && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
 }
 
-/** Where a key stands. */
+/** Returns the column of a key. */
 const columnOf = (key: StatKey): string => (key === 'template' ? 'tag' : key);
 
 const SUM_OF_ALL = statTypes.join(' + ');
@@ -119,7 +119,7 @@ function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
   return rows;
 }
 
-/** Each named source's numbers by day, in the order of time, then of the name; `sent` is how often it was tried from there. */
+/** Reads each named source's numbers by day, in the order of time, then of the name; `sent` is the number of attempts. */
 export async function readSourceDays(
   read: Knex,
   of: { accountId: string; since: number; until: number },
@@ -131,11 +131,11 @@ export async function readSourceDays(
   return readLines(read, { bucket: 'day', by: 'tag', since: of.since }, rows);
 }
 
-/** How long hours are kept; days stay for ever but those of tags, which can be as many as there are messages. */
+/** Time that hours are kept. Days are kept for ever, except those of tags, which can be as many as there are messages. */
 export const HOURS_KEPT_MS = 32 * DAY_MS;
 const TAGS_KEPT_MS = 400 * DAY_MS;
 
-/** Removes up to `most` rows of each kind that nobody can ask for any more; returns how many. */
+/** Removes up to `most` rows of each kind that can no longer be asked for; returns how many. */
 export function removeOldStats(commit: Committer, now: number, most: number): Promise<number> {
   return commit.transact(async (tx) => {
     let removed = 0;
@@ -156,7 +156,7 @@ export function removeOldStats(commit: Committer, now: number, most: number): Pr
 
 const KEY = 'account_id, span, test, tag, at, stream, domain, provider';
 
-/** Which rows go at this age; those of tags are found by an index of their own. */
+/** Returns the rows to remove at this time; those of tags have their own index. */
 const tooOld = (now: number): readonly [spans: string, where: string, before: number][] => [
   ["'hour', 'whole_hour'", "tag = ''", now - HOURS_KEPT_MS],
   ["'hour', 'template_hour'", "tag <> ''", now - HOURS_KEPT_MS],

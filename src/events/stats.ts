@@ -1,7 +1,7 @@
 /**
- * What the numbers are made of. Every event adds to a row per hour and per day, for its stream, sending domain and recipient
- * provider, once more for each of its message's tags, for its template and for the source it left from, and to one of all mail together. Rows of a grouped commit are merged
- * first, so a busy server writes a handful of them for hundreds of events.
+ * Counts events. Every event adds to a row for its hour and one for its day, by stream, sending domain and recipient provider; to more
+ * rows for each tag, the template and the source; and to a row of all mail. Rows of a grouped commit are merged first, so a busy server
+ * writes a handful of them for hundreds of events.
  */
 import { providerOf } from '../base/mailbox-providers.ts';
 import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
@@ -9,7 +9,7 @@ import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export { statTypes, type StatType } from '../storage/tables.ts';
 
-/** What an event is counted by. */
+/** The properties of an event that it is counted by. */
 export interface StatFacts {
   accountId: string;
   at: number;
@@ -27,7 +27,7 @@ export interface StatFacts {
 
 export { providerNames, providerOf } from '../base/mailbox-providers.ts';
 
-/** Under which names an event of this type counts. */
+/** Returns the names under which an event counts. */
 export function statTypesOf(type: string, detail: Readonly<Record<string, unknown>>, machine: boolean): StatType[] {
   if (type === 'opened' || type === 'clicked') {
     if (machine) return [`machine_${type}`];
@@ -64,7 +64,7 @@ export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: 
   if (facts.source != null) add('source_day', day, { tag: facts.source, ...own });
 }
 
-/** Counts a try from a source, in whose rows `sent` says how many there were: from where a mail goes is known no sooner. */
+/** Counts an attempt from a source, as `sent` in the source's rows: the source is known only when the attempt begins. */
 export function addTry(rows: Map<string, StatRow>, facts: StatFacts): void {
   if (facts.source == null) return;
   const key = { tag: facts.source, stream: facts.stream, domain: facts.domain, provider: providerOf(facts.recipient) };
@@ -86,7 +86,7 @@ function rowFor(
   return row;
 }
 
-/** A zero for each. */
+/** Returns a zero for each. */
 export const noCounts = (): Record<StatType, number> => ({
   sent: 0,
   delivered: 0,

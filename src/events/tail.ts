@@ -1,10 +1,10 @@
 /**
- * The end of the event log, for all who follow it (event streams, long polls): one reader takes each new event from the log
- * once and keeps the last ones in memory, where each follower finds its own. Two hundred followers that each asked the database
- * at every commit would get nothing at all, and leave nobody else a turn.
+ * Serves the end of the event log to all followers (event streams, long polls): one reader takes each new event from the log once and
+ * keeps the last ones in memory, where each follower finds its own. If two hundred followers each asked the database at every commit,
+ * no other request would get a turn.
  *
- * A position is served from memory only where memory has everything after it; all others read the log for themselves, a few
- * at a time. Nothing is read while nobody follows.
+ * A position is served from memory only if memory has everything after it; other followers read the log themselves, a few at a time.
+ * Nothing is read without followers.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
@@ -30,26 +30,26 @@ export interface TailDeps {
 export interface Follower {
   /** Up to `limit` events after position `after`, from the log. */
   look(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
-  /** The same, from memory where it is there: a notifier that nobody rang is not heard this way. */
+  /** Returns the same, from memory if possible. Memory is only as new as the last notification. */
   hear(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
-  /** Resolves when there may be something new since the last time, or after `ms`, or when it is over; true where there may. */
+  /** Resolves when there may be something new, after `ms`, or when the follower ends; true if there may be something new. */
   next(ms: number): Promise<boolean>;
-  /** Whoever waits is woken, and nothing is read from now on. */
+  /** Wakes the waiting caller; nothing is read from now on. */
   end(): void;
   over(): boolean;
-  /** It follows no longer. */
+  /** Removes the follower. */
   leave(): void;
 }
 
 export interface EventTail {
-  /** Follows what becomes visible for this account from now on. */
+  /** Adds a follower of what becomes visible for this account from now on. */
   follow(accountId: string): Follower;
 }
 
-/** Events of one read, and events in memory. */
+/** Events of one read, and events kept in memory. */
 const PAGE = 500;
-const HELD = 1000;
-/** Followers that read the log at the same time: the rest of the readers' turns is for everybody else. */
+const BUFFERED = 1000;
+/** Followers that may read the log at the same time: the other readers are for other requests. */
 const LOOKS = 1;
 
 interface Listener {
@@ -60,9 +60,9 @@ interface Listener {
 export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
   const listeners = new Set<Listener>();
   const gate = createGate({ most: LOOKS, waiting: Infinity });
-  /** Of an account, everything in (its floor, head] that is after `dropped` is in `held`. */
+  /** For each account, `buffered` has everything in (its floor, head] that is after `dropped`. */
   const floors = new Map<string, number>();
-  let held: LoggedEvent[] = [];
+  let buffered: LoggedEvent[] = [];
   let dropped = 0;
   let head = 0;
   let rung = false;
@@ -83,7 +83,7 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
         wakeAll();
       }
     } catch {
-      // Each then asks the log for itself, and hears of what is wrong with it.
+      // Each follower then reads the log itself and gets the error.
       floors.clear();
       wakeAll();
     } finally {
@@ -94,22 +94,22 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
 
   function forget(): void {
     floors.clear();
-    held = [];
+    buffered = [];
   }
 
   async function readPage(): Promise<void> {
     const accounts = new Set([...listeners].map(({ accountId }) => accountId));
     for (const account of floors.keys()) if (!accounts.has(account)) floors.delete(account);
-    // Nobody can be served from memory yet: it begins where the log ends.
+    // Memory begins where the log ends now.
     if (floors.size === 0) {
-      held = [];
+      buffered = [];
       head = await newestSequence(db.prepared);
     }
     for (const account of accounts) if (!floors.has(account)) floors.set(account, head);
     const page = await followEvents(db.prepared, [...accounts], head, PAGE);
     head = Math.max(head, page.position);
-    held.push(...page.events);
-    const out = held.splice(0, Math.max(0, held.length - HELD));
+    buffered.push(...page.events);
+    const out = buffered.splice(0, Math.max(0, buffered.length - BUFFERED));
     dropped = out.at(-1)?.sequence ?? dropped;
     rung ||= page.hasMore;
   }
@@ -121,7 +121,7 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
   function inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
     const floor = floors.get(filter.accountId);
     if (floor === undefined || after < Math.max(floor, dropped)) return null;
-    const events = held.slice(firstAfter(held, after)).filter((event) => suits(event, filter));
+    const events = buffered.slice(firstAfter(buffered, after)).filter((event) => suits(event, filter));
     const hasMore = events.length > limit;
     if (hasMore) events.length = limit;
     const position = hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(head, after);
@@ -142,13 +142,13 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
       };
       listeners.add(listener);
       unlisten ??= notifiers.events.listen(ring);
-      // Whoever comes is woken soon, with memory as new as its coming.
+      // Wakes the new follower soon, with memory as new as its arrival.
       ring();
 
       async function look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
         const leave = await gate.enter();
         try {
-          // Who has gone meanwhile needs no answer.
+          // A follower that has left meanwhile needs no answer.
           if (isOver) return { events: [], start: null, position: after, hasMore: false };
           return await eventsAfter(db.reader, filter, after, limit);
         } finally {
@@ -191,7 +191,7 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
   };
 }
 
-/** Index of the first event after this position; events stand in the order of their numbers. */
+/** Returns the index of the first event after this position; events are in the order of their numbers. */
 function firstAfter(events: readonly LoggedEvent[], position: number): number {
   let from = 0;
   let to = events.length;
@@ -203,7 +203,7 @@ function firstAfter(events: readonly LoggedEvent[], position: number): number {
   return from;
 }
 
-/** What the query of event-log.ts asks for, of an event that was read without it. */
+/** Tests an event in memory as the query of event-log.ts does. */
 export function suits(event: LoggedEvent, filter: EventFilter): boolean {
   const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
   return (

@@ -1,6 +1,6 @@
 /**
- * Whether the clock is believed with what cannot be brought back. One that was set years ahead by mistake would have everything
- * deleted that is kept for less, within a minute: who jumps is not believed for a day, in which somebody can set it right.
+ * Decides whether the clock is trusted for deletions. A clock that was set years ahead by mistake would expire everything within a
+ * minute. So after a jump nothing is deleted for its age for a day, in which an operator can set the clock right.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -13,11 +13,11 @@ export interface ClockTrust {
   isTrusted(): Promise<boolean>;
 }
 
-/** So long after a jump nothing is deleted for its age. */
+/** Time after a jump in which nothing is deleted for its age. */
 export const DOUBT_MS = DAY_MS;
-/** A jump forward under way; none that a time zone or a summer time gone wrong makes. */
+/** A jump forward while the program runs, longer than any mistake about a time zone or summer time. */
 const JUMP_MS = DAY_MS;
-/** Between the last event of an earlier run and the start: servers rest over holidays, too. */
+/** A jump between the last event of an earlier run and the start: servers are switched off over holidays. */
 const REST_MS = 7 * DAY_MS;
 
 export function createClockTrust({
@@ -29,9 +29,9 @@ export function createClockTrust({
   clock: Clock;
   log: Pick<Log, 'warn'>;
 }): ClockTrust {
-  /** How far the clock on the wall is ahead of the one that only runs forward. */
+  /** How far the wall clock is ahead of the monotonic clock. */
   const ahead = (): number => clock.now() - clock.monotonic();
-  /** The same when it was last believed. */
+  /** The same when the clock was last trusted. */
   let believed = ahead();
   let doubtUntil = 0;
 
@@ -50,7 +50,7 @@ export function createClockTrust({
     if (rest > REST_MS) doubt(rest);
   }
 
-  // At once: what comes from now on is of this run's time. Where that cannot be read, nobody knows whether the clock is right.
+  // Read at once, since events from now on have this run's times. If it cannot be read, the clock is not trusted.
   const lookedBack = lookBack().catch((err: unknown) => {
     doubtUntil = clock.monotonic() + DOUBT_MS;
     log.warn(
@@ -64,7 +64,7 @@ export function createClockTrust({
       await lookedBack;
       const jumped = ahead() - believed;
       if (jumped > JUMP_MS) doubt(jumped);
-      // It was set right.
+      // The clock was set right.
       else if (jumped < -JUMP_MS) doubtUntil = 0;
       believed = ahead();
       if (clock.monotonic() < doubtUntil) return false;
@@ -74,7 +74,7 @@ export function createClockTrust({
   };
 }
 
-/** The same rule, but nothing goes while the clock is not believed. */
+/** Returns the rule with its steps skipped while the clock is not trusted. */
 export function whenTrusted(trust: ClockTrust, rule: Rule): Rule;
 export function whenTrusted(trust: ClockTrust, rule: SizedRule): SizedRule;
 export function whenTrusted(trust: ClockTrust, rule: Rule | SizedRule): Rule | SizedRule {

@@ -1,6 +1,6 @@
 /**
- * The people of an account are told by mail, once for each failure, that a domain of theirs has lost a DNS record. That they have been
- * told is noted in the domain's row together with the mail, whichever process or request found the record missing.
+ * Tells the people of an account by mail, once for each failure, that a domain of theirs has lost a DNS record. The domain's row notes
+ * it in the transaction of the mail, whichever process or request found the record missing.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -11,11 +11,11 @@ import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Rule } from './housekeeping.ts';
 
-/** How the people of a domain hear that it has lost a record. */
+/** Makes the notice to the people of a domain that has lost a record. */
 export interface DomainNotice {
-  /** Before anything is written. */
+  /** Runs before anything is written. */
   prepare(): Promise<void>;
-  /** What is committed together with the note that they were told, how many people that tells, and what to do once it is on disk. */
+  /** Returns the rows of the mail, the number of people it goes to, and what to do after the commit. */
   of(
     tx: Pick<Connection, 'all'>,
     domain: DomainWithKeys,

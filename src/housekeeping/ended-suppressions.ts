@@ -1,4 +1,4 @@
-/** Suppressions with an end count as absent from that moment on; here they go. */
+/** Removes suppressions whose end has passed; readers already ignore them. */
 import { removeEnded } from '../suppressions/suppression-store.ts';
 import type { Rule } from './housekeeping.ts';
 

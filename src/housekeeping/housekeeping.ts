@@ -1,21 +1,21 @@
 /**
- * What is deleted when. Each rule has a file of its own; this is the clock that winds them: one rule at a time, in steps so
- * small that mail waiting for the same commit does not notice, begun only when the writer has nothing else to do.
+ * Runs the rules of housekeeping on their schedule. Each rule has its own file. One rule runs at a time, in steps so small that mail
+ * waiting for the same commit is not delayed, and a step begins only when the writer is idle.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Timed } from './timed.ts';
 
 interface Common {
-  /** For the log. */
+  /** The name in the log. */
   readonly name: string;
-  /** Milliseconds from the end of one run to the begin of the next. */
+  /** Milliseconds from the end of one run to the start of the next. */
   readonly everyMs: number;
-  /** Nothing was deleted that anybody would ask for. */
+  /** Set where the log need not say what was deleted. */
   readonly silent?: true;
 }
 
-/** A rule whose steps have a size of their own. */
+/** A rule whose steps have a fixed size. */
 export interface Rule extends Common {
   /** Deletes some of what is due; returns how many rows that were. */
   step(): Promise<number>;
@@ -30,7 +30,7 @@ export interface SizedRule extends Common {
 }
 
 export interface SizedStep extends Timed {
-  /** Whether something is left; where it is not said, only a step that deleted fewer than it was to was the last of its run. */
+  /** Whether something is left. If absent, a step that deleted fewer rows than asked was the last of its run. */
   more?: boolean;
 }
 
@@ -42,32 +42,32 @@ export interface Housekeeping {
   stop(): Promise<void>;
 }
 
-/** A program that is restarted often must get to its rules too, but not while it takes up the mail that waits. */
+/** Delay of the first rule: a program that is restarted often must reach its rules, but not while it loads the waiting mail. */
 const FIRST_MS = 60_000;
-/** Between two steps of a rule without measure. */
+/** Pause between two steps of a rule with a fixed step size. */
 const PAUSE_MS = 50;
-/** Between two sized steps, so that who wants to write gets his turn first: the next begins only while nobody does. */
+/** Pause between two sized steps, so that waiting writes run first: the next step begins only when the writer is idle. */
 const SHORT_PAUSE_MS = 1;
-/** How long one step may hold the writer. */
+/** How long one step should hold the writer at most. */
 export const AIM_MS = 5;
-/** How many rows are tried first. */
+/** Rows of the first step. */
 const FIRST_ROWS = 20;
-/** The next rows may be far colder than those before them: no more are tried at once, however quickly these went. */
+/** Limits of a step: the next rows may have to come from the disk, however fast the last ones were. */
 const [FEWEST_ROWS, MOST_ROWS] = [5, 100];
-/** A writer that is never idle gets its steps, too, but a few a second only: the disk must not fill up behind the load. */
+/** Under load that never lets the writer rest, a few steps a second still run, so that the disk does not fill up. */
 const LOOK_AGAIN_MS = 1;
-const PATIENCE_MS = 250;
+const MAX_IDLE_WAIT_MS = 250;
 
-/** The size of the next step after one of `rows` took `ms`: towards the aim, at most twice as many. */
+/** Returns the size of the next step after one of `rows` took `ms`: towards the aim, at most twice as many. */
 export function nextSize(rows: number, ms: number): number {
   const wanted = ms <= 0 ? rows * 2 : Math.floor((rows * AIM_MS) / ms);
   return Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.min(wanted, rows * 2)));
 }
 
-/** A run of one rule gives way to others that are due after this time, and goes on behind them: some have millions of rows before them. */
+/** After this time a run pauses for other rules that are due and continues after them: some rules have millions of rows to remove. */
 const RUN_MS = 10_000;
 
-/** A rule that fails is logged and waits for its next turn. `isBusy`: whether others want to write. */
+/** A rule that fails is logged and tried again at its next time. `isBusy` says whether writes are waiting. */
 export function createHousekeeping(
   deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
@@ -102,7 +102,8 @@ export function createHousekeeping(
   }
 
   async function whenIdle(rule: Rule | SizedRule, before: number, since = clock.monotonic()): Promise<void> {
-    if (isBusy() && clock.monotonic() - since < PATIENCE_MS) wait(LOOK_AGAIN_MS, () => whenIdle(rule, before, since));
+    if (isBusy() && clock.monotonic() - since < MAX_IDLE_WAIT_MS)
+      wait(LOOK_AGAIN_MS, () => whenIdle(rule, before, since));
     else await step(rule, before);
   }
 
@@ -139,7 +140,7 @@ export function createHousekeeping(
     }
     const size = sizes.get(rule) ?? FIRST_ROWS;
     const done = await rule.sizedStep(size);
-    // The last step of a run has few rows: its time says nothing.
+    // The last step of a run has few rows, so its time is not representative.
     if (done.rows >= size) sizes.set(rule, nextSize(size, done.ms));
     return { deleted: done.rows, more: isMoreAfter(done, size) };
   }

@@ -1,4 +1,4 @@
-/** Answers kept for repeated requests go when their 24 hours are over: they are by far the most rows that expire. */
+/** Removes answers kept for repeated requests after their 24 hours. Most of all rows that expire are these. */
 import type { Clock } from '../base/clock.ts';
 import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { Rule } from './housekeeping.ts';

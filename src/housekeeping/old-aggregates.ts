@@ -1,4 +1,4 @@
-/** What receivers reported (DMARC and TLS) goes 400 days after it arrived, whatever period it says to be about: its id has the time. */
+/** Removes aggregate reports (DMARC and TLS) 400 days after they arrived, by the time in their id, whatever period they claim to be about. */
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
 import type { Database } from '../storage/database.ts';

@@ -1,4 +1,4 @@
-/** Sessions and links of the dashboard that have ended go; sign-ins are kept as long as the audit log. */
+/** Removes ended sessions and set-up links of the dashboard; sign-ins are kept as long as the audit log. */
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { purgeSessions } from '../members/session-store.ts';

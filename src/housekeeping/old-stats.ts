@@ -1,4 +1,4 @@
-/** Numbers by the hour go after a month; what is asked for later are days. */
+/** Removes numbers by the hour after a month; later only days can be asked for. */
 import type { Clock } from '../base/clock.ts';
 import { removeOldStats } from '../events/stats-store.ts';
 import type { Database } from '../storage/database.ts';

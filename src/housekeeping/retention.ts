@@ -1,4 +1,4 @@
-/** How long finished things are kept: the settings `retention.*`, and for bodies, messages and events what an account asks for itself. */
+/** Removes finished things at their age: by the settings `retention.*`, and for bodies, messages and events also by an account's own. */
 import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config/schema.ts';
 import {
@@ -30,7 +30,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
     sizedStep: purging({ db, clock }, purge, ranges),
   });
   const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);
-  /** An account may keep things for less long than the server, not longer. Null: the server's own time is another rule's. */
+  /** An account may keep things for a shorter time than the server. Null where another rule applies the server's own time. */
   const ofEach = (setting: 'content_days' | 'messages_days' | 'events_days', keptMs: number | null) => async () => {
     const accounts = await db.prepared.all<{ id: string; days: number | null }>(
       `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
@@ -51,7 +51,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
   ];
 }
 
-/** What somebody keeps no longer. */
+/** Things of one account, or of all, that are older than their time. */
 interface Since {
   accountId: string;
   before: number;
@@ -62,12 +62,12 @@ interface Chosen<Row> {
   rows: Row[];
 }
 
-/** What was chosen for the next step and not taken soon is chosen anew: somebody may have asked to keep things for longer. */
+/** A choice for the next step that is older than this is made again, since an account may have asked to keep things longer. */
 const GOOD_MS = 5000;
 
 /**
- * Steps that remove some of what is old, account by account. While one writes, the rows of the next are chosen and looked at already:
- * reading them from a disk takes as long as removing them, and that the writer should not wait for.
+ * Makes steps that remove some of what is old, account by account. While one step writes, the rows of the next are chosen and read
+ * ahead: reading them from a disk takes as long as removing them, and the writer should not wait for it.
  */
 function purging<Row>(
   { db, clock }: Pick<RetentionDeps, 'db' | 'clock'>,
@@ -83,7 +83,7 @@ function purging<Row>(
     return { of, rows };
   }
 
-  /** Behind what is being removed; where nothing is left there, of the accounts after its own. Those before were asked in this run. */
+  /** Continues behind the rows that are being removed, then with the accounts after theirs. Earlier accounts were done in this run. */
   async function choose(most: number, last: Chosen<Row> | null): Promise<Chosen<Row> | null> {
     if (last !== null) {
       const chosen = await chooseOf(last.of, most, last.rows.at(-1) ?? null);
@@ -109,7 +109,7 @@ function purging<Row>(
         return chosen.rows.length;
       }),
     );
-    // Both are waited for, whichever fails: who stops housekeeping closes the database next.
+    // Waits for both even if one fails: the database is closed after housekeeping stops.
     const [removed, next] = await Promise.allSettled([removing, choose(most, chosen)]);
     if (removed.status === 'rejected') throw removed.reason;
     if (next.status === 'rejected') throw next.reason;

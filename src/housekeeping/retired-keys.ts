@@ -1,4 +1,4 @@
-/** DKIM keys that were replaced go when no mail signed with them can be on its way any more. */
+/** Removes replaced DKIM keys when no mail signed with them can be in transit any more. */
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import type { Rule } from './housekeeping.ts';
@@ -7,7 +7,7 @@ export function retiredKeys(deps: Pick<DomainDeps, 'db' | 'clock'>): Rule {
   return {
     name: 'retired DKIM keys',
     everyMs: 60 * 60_000,
-    // There are a few a domain and year: one step takes them all.
+    // One step removes all: a domain has a few a year.
     stepRows: Infinity,
     step: () => removeRetiredKeys(deps),
   };

@@ -1,6 +1,6 @@
 /**
- * The database's file: pages that deleting has left free are given back to the disk a few at a time, down to a share that
- * the next mail will use anyway; and the query planner's figures are kept fresh.
+ * Keeps the database's file small: free pages are returned to the disk a few at a time, down to a share that the next mail will use
+ * anyway. Also keeps the query planner's figures fresh.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
@@ -9,12 +9,12 @@ import { AIM_MS, type Rule, type SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
 const HOURLY_MS = 60 * 60_000;
-/** Of all pages; and 8 MiB at least. */
+/** The share of all pages that may stay free, and at least 8 MiB. */
 const FREE_SHARE = 0.05;
 const LEAST_FREE_PAGES = 2048;
 /**
- * Most pages move within 0.1 ms. One that leads to some hundred others takes 2 to 10: for each of them stands elsewhere in the file
- * who leads to it. Such pages lie in groups, so a step looks at the clock after every few.
+ * Pages moved between two looks at the clock. Most move within 0.1 ms, but one with some hundred children takes 2 to 10 ms, since the
+ * file records the parent of each child elsewhere. Such pages come in groups.
  */
 const PAGES_AT_ONCE = 2;
 
@@ -37,7 +37,7 @@ export function spaceRules({
             const from = clock.monotonic();
             let pages = 0;
             while (pages < most && clock.monotonic() - from < AIM_MS) {
-              // Each row that is read is a page that goes: all of them have to be asked for.
+              // SQLite frees one page for each row that is read, so all rows have to be read.
               await tx.all(`PRAGMA incremental_vacuum(${String(PAGES_AT_ONCE)})`);
               pages += PAGES_AT_ONCE;
             }
@@ -53,7 +53,7 @@ export function spaceRules({
       everyMs: HOURLY_MS,
       stepRows: Infinity,
       async step() {
-        // What is stale only the writer knows: it is who has asked for the tables.
+        // Only the writer's connection knows which figures are stale, since it has queried the tables.
         const writer = { all: <Row>(sql: string) => db.commit.transact((tx) => tx.all<Row>(sql)) };
         await freshenFigures(writer, (work) => db.commit.transact(work));
         return 0;

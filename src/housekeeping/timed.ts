@@ -5,13 +5,13 @@ import type { Committer } from '../storage/commit.ts';
 export type Transactor = Pick<Committer, 'transact'>;
 
 export interface Timed {
-  /** Rows that went. */
+  /** Rows that were removed. */
   rows: number;
-  /** Milliseconds of the writer. */
+  /** Milliseconds for which the writer was held. */
   ms: number;
 }
 
-/** Runs work that writes through the transactor it is given. */
+/** Runs work that writes through the given transactor. */
 export async function timed(
   { clock, commit }: { clock: Clock; commit: Transactor },
   work: (commit: Transactor) => Promise<number>,

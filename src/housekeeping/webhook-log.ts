@@ -1,4 +1,4 @@
-/** The delivery log of webhooks goes after 30 days, and with it what was given up and replays that are done. */
+/** Removes lines of the webhooks' delivery log, calls that were given up and finished replays after 30 days. */
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
 import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';

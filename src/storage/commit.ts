@@ -11,9 +11,9 @@ import type { Connection } from './connection.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
 /**
- * A kind of work: how many units of it are written together. What it reads first goes to the database beside the BEGIN, as
- * nobody else writes; `run` is inside the group's transaction, side by side with the other kinds. Each wait for a statement
- * costs a turn of the loop, which under load is longer than the statement.
+ * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe since there is only one writer;
+ * `run` is inside the group's transaction, concurrent with the other kinds. Each wait for a statement costs a turn of the event loop,
+ * which under load takes longer than the statement.
  */
 export interface Work<Input, Output, Read = unknown> {
   readonly name: string;
@@ -26,12 +26,12 @@ export interface Committer {
   submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output>;
   /** Adds rows, all or none. */
   insert(rows: Rows, bytes?: number): Promise<void>;
-  /** Something rare that is no mere insert; runs after the others of its group. May run twice: anew after a rollback. */
+  /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
   transact<Output>(run: (tx: Connection) => Promise<Output>): Promise<Output>;
-  /** How many units wait, for the intake to slow down by. */
+  /** The number of waiting units, by which the intake slows down. */
   readonly waiting: number;
   readonly stats: CommitStats;
-  /** Runs what waits and then takes nothing more. */
+  /** Runs the waiting units and then refuses new ones. */
   close(): Promise<void>;
 }
 
@@ -42,21 +42,21 @@ export interface CommitStats {
   failedUnits: number;
 }
 
-/** Thrown when nothing more is taken: the program stops, or more waits than memory should hold. */
+/** Thrown when no unit is accepted: the program stops, or too many units wait in memory. */
 export class StorageUnavailable extends Error {}
-/** The program stops: asking again will not help. */
+/** Thrown when the program stops: a retry will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
-/** What passes: no room, a disk that fails, more writes or reads than can be held. A broken constraint is something else. */
+/** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {
   if (error instanceof StorageUnavailable) return true;
-  // Knex's word for a reader that did not become free in time.
+  // Knex throws this when no reader became free in time.
   if (error instanceof Error && error.name === 'KnexTimeoutError') return true;
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }
 
-/** Units hold works of every kind; a work only ever gets its own inputs and what it read itself. */
+/** Units hold every kind of work; each kind gets only its own inputs and what it read itself. */
 type AnyWork = Work<never, unknown, never>;
 
 interface WorkOfGroup {
@@ -165,7 +165,7 @@ export function createCommitter(connection: Connection, order: readonly string[]
         unit.resolve(outputs[i]);
       });
     } catch (error) {
-      // That a transaction cannot begin is no unit's fault: one by one each would wait for the same lock or disk.
+      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
       if (begun && group.length > 1) for (const unit of group) await runGroup([unit]);
       else for (const unit of group) fail(unit, error);
     }

@@ -1,6 +1,6 @@
 /**
- * One connection with its prepared statements kept. The few statements of the hot path go through here: preparing costs
- * more than running them, and knex prepares anew each time. Everything else uses knex's builder on the reader pool.
+ * One connection that keeps its prepared statements, for the few statements of the hot path: preparing costs more than running them,
+ * and knex prepares each time. Everything else uses knex's builder on the reader pool.
  */
 import type { Knex } from 'knex';
 import { LRUCache } from 'lru-cache';
@@ -20,7 +20,7 @@ export interface Connection {
 /** Statements with a variable number of placeholders would otherwise pile up. */
 const MOST_STATEMENTS = 200;
 
-/** Takes the one connection of a pool of one. The caller gives nobody else that pool. */
+/** Takes the only connection of a pool. The caller does not share that pool. */
 export async function takeConnection(knex: Knex): Promise<Connection> {
   const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
   /** Promises, so that two callers of a new statement share it: one that is lost would keep the database from closing. */

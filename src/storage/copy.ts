@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import knexPackage, { type Knex } from 'knex';
 import sqlite from 'sqlite3';
 
-/** Opened by the copier itself: the database of a running server may be another process's. */
+/** The copier opens the file itself, since the server may run in another process. */
 export interface CopySource {
   /** Bytes that a copy will take, about. */
   readonly bytes: number;
@@ -17,7 +17,7 @@ export interface CopySource {
 
 const WAIT_FOR_LOCK_MS = 5000;
 
-/** Throws where the file is no database or may not be opened. */
+/** Throws if the file is not a database or may not be opened. */
 export async function openCopySource(file: string): Promise<CopySource> {
   const db = await open(file, sqlite.OPEN_READWRITE);
   try {
@@ -36,8 +36,7 @@ export async function openCopySource(file: string): Promise<CopySource> {
 }
 
 /**
- * A reader of a file that nobody writes to. It takes no locks and leaves no files beside it, so that a copy can be read on
- * a medium that cannot be written.
+ * Opens a reader of a file that has no writer. It takes no locks and creates no files, so a copy can be read on a read-only medium.
  */
 export function openStill(file: string): Knex {
   return knexPackage({
@@ -50,7 +49,7 @@ export function openStill(file: string): Knex {
 }
 
 function nothing(): void {
-  // What goes wrong rejects as well.
+  // Errors reject as well.
 }
 
 function open(file: string, mode: number): Promise<sqlite.Database> {

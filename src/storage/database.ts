@@ -1,6 +1,6 @@
 /**
- * Opens the database: one connection that writes (through the grouped commit), and readers apart from it, so that a long
- * list never waits for a commit nor holds one up.
+ * Opens the database: one connection that writes (through the grouped commit) and separate readers, so that a long list neither waits
+ * for a commit nor delays one.
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
@@ -17,9 +17,9 @@ export interface Database {
   readonly reader: Knex;
   /** One more reader, for the fixed statements of the hot path. */
   readonly prepared: Connection;
-  /** And one for housekeeping: what it looks for is old, and comes from the disk. */
+  /** One more reader for housekeeping, whose old rows come from the disk. */
   readonly maintenance: Connection;
-  /** The migrations that opening took. */
+  /** The migrations that were run while opening. */
   readonly migrated: readonly string[];
   close(): Promise<void>;
 }
@@ -29,16 +29,16 @@ export interface DatabaseOptions {
   url: string;
   /** The order in which kinds of work run inside one commit (storage/commit.ts). */
   workOrder?: readonly string[];
-  /** Runs before a database that holds something is changed; where it throws, nothing is. */
+  /** Runs before a database with data is migrated; if it throws, nothing is changed. */
   beforeMigration?: () => Promise<void>;
-  /** Told before each migration: how many are done, and of how many. */
+  /** Called before each migration with the number done and the number of all. */
   migrating?: MigrationStep;
 }
 
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
-/** Opens and migrates. Throws where the file cannot be opened or written. */
+/** Opens and migrates the database. Throws if the file cannot be opened or written. */
 export async function openDatabase({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
@@ -65,7 +65,7 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
       await fast.close();
       await cold.close();
       await Promise.all([hot.destroy(), upkeep.destroy(), read.destroy()]);
-      // Only advice for the query planner: a full disk must not keep the database from closing.
+      // The figures are only advice for the query planner: a full disk must not keep the database from closing.
       await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();
       await writer.destroy();
@@ -73,17 +73,17 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   };
 }
 
-/** A database that is only looked at, beside a server or without one: nothing is written, nothing migrated. */
+/** A database opened for reading only, with or without a running server: nothing is written or migrated. */
 export interface Reader {
   readonly reader: Knex;
-  /** Migrations that it has not taken yet. */
+  /** Migrations that it still needs. */
   readonly waiting: readonly string[];
   close(): Promise<void>;
 }
 
-/** Rejects where there is no such file, or it cannot be read. */
+/** Rejects if the file does not exist or cannot be read. */
 export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise<Reader> {
-  // The driver's own flag cannot be had through knex, which always adds the right to write.
+  // Knex always adds write access to the driver's flags, so the file's URI says that it is read-only.
   const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
@@ -95,7 +95,7 @@ export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise
   }
 }
 
-/** The version of SQLite that the driver brings. */
+/** Returns the version of SQLite in the driver. */
 export async function sqliteVersion(): Promise<string> {
   const nowhere = connect(':memory:', 1, []);
   try {
@@ -108,7 +108,7 @@ export async function sqliteVersion(): Promise<string> {
 
 /**
  * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
- * WAL: the writes that come next wait for all of it to reach the file, and its pages lie far apart there.
+ * WAL: the next writes wait until all of it has reached the file, where its pages are far apart.
  */
 const durable = [
   'PRAGMA busy_timeout = 5000',
@@ -127,15 +127,15 @@ const readOnly = [
   'PRAGMA busy_timeout = 5000',
 ];
 
-/** The path in a `sqlite:` URL. */
+/** Returns the path in a `sqlite:` URL. */
 export function sqliteFile(url: string): string {
   const file = /^sqlite:(?<file>.+)$/.exec(url)?.groups?.['file'];
   if (file === undefined) throw new Error(`storage.url must be sqlite:<path>, not ${url}`);
   return file;
 }
 
-const nothing = (): void => undefined;
-const silent = { warn: nothing, error: nothing, deprecate: nothing, debug: nothing };
+const noop = (): void => undefined;
+const silent = { warn: noop, error: noop, deprecate: noop, debug: noop };
 
 interface Raw {
   exec(sql: string, done: (error: Error | null) => void): void;
@@ -146,7 +146,7 @@ function connect(filename: string, size: number, pragmas: readonly string[], fla
     client: 'sqlite3',
     connection: { filename, ...(flags.length === 0 ? {} : { flags }) },
     useNullAsDefault: true,
-    // What goes wrong rejects as well; printing it besides would only garble our own log.
+    // Errors reject as well; printing them too would garble our own log.
     log: silent,
     pool: {
       min: size,

@@ -1,6 +1,6 @@
 /**
- * Watches the room on the disk. Below the limit new mail is refused while what was accepted goes on: the last free space
- * belongs to mail that has been promised.
+ * Watches the free space of the disk. Below the limit new mail is refused, and accepted mail is still delivered: the last free space
+ * is kept for it.
  */
 import { statfs } from 'node:fs/promises';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -9,19 +9,19 @@ import type { Log } from '../base/log.ts';
 export interface DiskGuard {
   /** Whether there is room for new mail, as of the last look. */
   hasRoom(): boolean;
-  /** Whether there is room for what strangers send, too: they are refused long before new mail is. */
+  /** Whether there is also room for what strangers send: they are refused long before new mail is. */
   hasRoomForStrangers(): boolean;
-  /** Looks now; rejects never. */
+  /** Looks now. Never rejects. */
   look(): Promise<void>;
   stop(): void;
 }
 
 /** A burst of mail fills far less than half a gigabyte in this time. */
 const LOOK_MS = 5_000;
-/** Strangers may fill the disk down to this many times what is left to mail of our own. */
+/** Strangers may fill the disk down to this many times the space that is kept for our own mail. */
 const STRANGERS_LEAVE = 2;
 
-/** `minFreeBytes` is `storage.minFreeBytes`; `free` answers the bytes free for us in `dir`. */
+/** `minFreeBytes` is `storage.minFreeBytes`; `free` returns the free bytes in `dir`. */
 export function createDiskGuard(
   { clock, log }: { clock: Clock; log: Log },
   { dir, minFreeBytes }: { dir: string; minFreeBytes: number },
@@ -42,7 +42,7 @@ export function createDiskGuard(
       if (spare !== roomForStrangers) tellOfStrangers(spare, bytes);
       roomForStrangers = spare;
     } catch (error) {
-      // A disk that cannot be asked may be full or gone: the writes themselves will tell.
+      // A disk that cannot be asked may be full or gone; the writes will fail then.
       log.warn({ event: 'disk_unknown', err: error }, 'the free disk space could not be read');
     }
     if (!stopped) timer = clock.after(LOOK_MS, () => void look(), { background: true });
@@ -75,7 +75,7 @@ export function createDiskGuard(
   };
 }
 
-/** The size of the disk that the folder is on, in bytes. */
+/** Returns the size in bytes of the disk with the folder. */
 export async function diskBytes(dir: string): Promise<number> {
   const { blocks, bsize } = await statfs(dir);
   return blocks * bsize;

@@ -1,4 +1,4 @@
-/** Which run of the program this is: a number that grows by one at each start, so that what an earlier run left is known as such. */
+/** The epoch: the number of this run of the program. It grows by one at each start, so that claims of earlier runs can be recognised. */
 import type { Committer } from './commit.ts';
 
 /** Begins a new epoch and returns its number. */

@@ -1,6 +1,6 @@
 /**
- * One server a data folder, even where two start in the same instant: an exclusive lock that the system takes back when its
- * holder dies, however it dies. SQLite's own locking of a file is used, as it works wherever the database does.
+ * Allows one server for each data folder, even if two start in the same instant: an exclusive lock that the system releases when its
+ * holder dies. It uses SQLite's file locking, which works wherever the database does.
  */
 import path from 'node:path';
 import sqlite from 'sqlite3';
@@ -10,11 +10,11 @@ export interface FolderLock {
   release(): Promise<void>;
 }
 
-/** Takes the lock of the folder, or gives null where another process, or another server of this one, holds it. */
+/** Takes the lock of the folder; null if another process, or another server in this one, has it. */
 export async function lockFolder(dataDir: string): Promise<FolderLock | null> {
   const file = await open(path.join(dataDir, 'posthorn.lock'));
   const refused = await new Promise<Error | null>((resolve) => {
-    // Those that ask in the same instant stand in each other's way for a moment: without patience none would get it.
+    // Without a timeout, servers that start in the same instant would block each other and none would get the lock.
     file.exec('PRAGMA busy_timeout = 500; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE', resolve);
   });
   let released: Promise<void> | null = null;

@@ -1,6 +1,6 @@
 /**
- * Answers kept for requests that may be repeated. Rows are mostly inserted by the transaction that does the work
- * (messages/accept/accept.ts), so this file is mainly the look-up, which costs one statement for all requests of one moment.
+ * Keeps the answers to requests that may be repeated. Most rows are inserted by the transaction that does the work
+ * (messages/accept/accept.ts), so this file is mainly the look-up: one statement for all requests of one turn of the event loop.
  */
 import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
@@ -8,20 +8,20 @@ import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
 import type { IdempotencyRow } from './tables.ts';
 
-/** How long a key is kept, from its first request. */
+/** Time that a key is kept after its first request. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
 
-/** Not per API key, so that a key may be rotated between a try and its retry. A newline cannot stand in any of the parts. */
+/** The API key is not a part, so that it may be replaced between a try and its retry. No part can contain a newline. */
 export function recordKey(accountId: string, mode: string, method: string, path: string, key: string): string {
   return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
 }
 
 export interface IdempotencyStore {
-  /** The row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
+  /** Returns the row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
   find(key: string): Promise<IdempotencyRow | null>;
-  /** For answers that no other transaction carries. Rejects where the key is there. */
+  /** Inserts an answer that no other transaction carries. Rejects if the key exists. */
   insert(row: IdempotencyRow): Promise<void>;
-  /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many it were. */
+  /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
   purge(now: number): Promise<number>;
 }
 
@@ -30,7 +30,7 @@ interface Asked {
   reject(error: unknown): void;
 }
 
-/** Rows one purge removes: some milliseconds of the writer's time. */
+/** Rows that one purge removes: some milliseconds of the writer's time. */
 export const PURGE_STEP = 200;
 
 const dropExpired: Work<{ key: string; now: number }, undefined> = {
@@ -73,7 +73,7 @@ export function createIdempotencyStore({
 
   function look(key: string): Promise<IdempotencyRow | null> {
     return new Promise((resolve, reject) => {
-      // One turn of the loop, in which the requests that came in the same burst are read too.
+      // Waits one turn of the event loop, so that requests of the same burst are looked up together.
       if (asked.size === 0) setImmediate(() => void answer());
       const askers = asked.get(key);
       if (askers === undefined) asked.set(key, [{ resolve, reject }]);

@@ -1,6 +1,6 @@
 /**
- * The migrations, listed by hand: a listed source has fixed names, so a database made in development (`.ts`) and one made
- * in production (`.js`) agree. Forward only; names are never changed once released.
+ * Runs the migrations. They are listed by hand, with fixed names, so that a database made in development (`.ts`) and one made in
+ * production (`.js`) agree. Names never change once released.
  */
 import type { Knex } from 'knex';
 import { up as ground } from '../../migrations/001-ground.ts';
@@ -75,7 +75,7 @@ const migrations: readonly Migration[] = [
   { name: '038-audit-objects', up: auditObjects },
 ];
 
-/** In order. */
+/** The names in order. */
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);
 
 /** Migrations are forward only: going back means restoring the backup that was made before. */
@@ -86,15 +86,15 @@ const source: Knex.MigrationSource<Migration> = {
     Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
 };
 
-/** Told before each step: how many are done, and of how many. */
+/** Called before each step with the number done and the number of all. */
 export type MigrationStep = (done: number, of: number) => void;
 
-/** The database was changed by a version that came after this one. */
+/** Thrown if a later version has changed the database. */
 export class NewerDatabase extends Error {}
 
 /**
- * Brings the database up to date; returns the names of the steps that were taken. `before` runs first where there is
- * something to lose. Throws `NewerDatabase` where the database has taken steps that are not known here.
+ * Brings the database up to date and returns the names of the steps. `before` runs first if the database has data. Throws
+ * `NewerDatabase` if the database has steps that this version does not know.
  */
 export async function migrate(
   knex: Knex,
@@ -109,7 +109,7 @@ export async function migrate(
   }
   if (state.some(({ taken }) => taken)) await before?.();
   const steps = state.filter(({ taken }) => !taken).map(({ name }) => name);
-  const telling: Knex.MigrationSource<Migration> = {
+  const announcing: Knex.MigrationSource<Migration> = {
     ...source,
     getMigration: async (migration) => {
       const { up, down } = await source.getMigration(migration);
@@ -124,7 +124,7 @@ export async function migrate(
   };
   await freeLeftLock(knex);
   return await withoutViews(knex, async () => {
-    const [, names] = (await knex.migrate.latest({ migrationSource: telling, tableName: 'migrations' })) as [
+    const [, names] = (await knex.migrate.latest({ migrationSource: announcing, tableName: 'migrations' })) as [
       number,
       string[],
     ];
@@ -133,21 +133,21 @@ export async function migrate(
 }
 
 /**
- * Whoever is killed during a step leaves the package's lock behind, though the step itself was rolled back: nobody could ever
- * start again. One who is really at work holds the database's own lock, so that this waits for him and then throws.
+ * Frees the lock that knex leaves behind if the program is killed during a step; the step itself was rolled back. Without this no
+ * start would succeed again. A program that is still migrating holds SQLite's own lock: then this waits and throws.
  */
 async function freeLeftLock(knex: Knex): Promise<void> {
   if (await knex.schema.hasTable('migrations_lock')) await knex('migrations_lock').update({ is_locked: 0 });
 }
 
-/** Brings an empty database to where the version was whose last step was `name`: what a migration is tried on. */
+/** Brings an empty database to the step `name`, for tests of later migrations. */
 export async function migrateTo(knex: Knex, name: string): Promise<void> {
   const steps = migrations.slice(0, migrationNames.indexOf(name) + 1);
   const until: Knex.MigrationSource<Migration> = { ...source, getMigrations: () => Promise.resolve(steps) };
   await knex.migrate.latest({ migrationSource: until, tableName: 'migrations' });
 }
 
-/** Asked first: to the package, steps that it does not know are a mistake of ours. */
+/** Runs first, since knex would report unknown steps as a corrupt list of migrations. */
 async function refuseNewer(knex: Knex): Promise<void> {
   if (!(await knex.schema.hasTable('migrations'))) return;
   const rows = (await knex('migrations').select('name').orderBy('id')) as { name: string }[];
@@ -158,7 +158,7 @@ async function refuseNewer(knex: Knex): Promise<void> {
   );
 }
 
-/** The steps this program knows and which of them the database has taken. */
+/** Returns the steps that this version knows, and whether the database has taken each. */
 export async function migrationState(knex: Knex): Promise<{ name: string; taken: boolean }[]> {
   const [done] = (await knex.migrate.list({ migrationSource: source, tableName: 'migrations' })) as [
     { name: string }[],

@@ -1,7 +1,7 @@
-/** Reading a list page by page, in the order of ids, which sort by the time of making. */
+/** Reads a list page by page in the order of ids, which sort by the time they were made. */
 import type { Knex } from 'knex';
 
-/** Which part: so many rows behind one (its id, exclusive), or before one; of neither the first. */
+/** The part to read: `limit` rows after or before the row with an id (exclusive), or the first ones. */
 export interface PagePart {
   limit: number;
   after?: string | undefined;
@@ -10,11 +10,11 @@ export interface PagePart {
 
 export interface RowPage<Row> {
   rows: Row[];
-  /** There are more in the direction that was asked for. */
+  /** Whether there are more in the direction that was asked for. */
   hasMore: boolean;
 }
 
-/** The part of what the query fits, newest first where nothing else is said. */
+/** Reads a page of the query's rows. */
 export async function readPage<Row>(
   query: Knex.QueryBuilder,
   { limit, after, before }: PagePart,

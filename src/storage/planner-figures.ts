@@ -1,19 +1,19 @@
 /**
- * The query planner's figures (sqlite_stat1). SQLite counts every row of a table's indexes for them, whatever its limit of rows to
- * look at: a millisecond a megabyte, in which nobody writes. So they are made table by table, and only while the file is small;
- * later the planner goes by its rules of thumb, which the indexes are made for, and not by figures of a tenth of the rows.
+ * Keeps the query planner's figures (sqlite_stat1) fresh. SQLite counts every row of a table's indexes for them, whatever its analysis
+ * limit: a millisecond for each megabyte, in which nothing else is written. So they are made table by table, and only while the file is
+ * small. Later the planner uses its built-in rules, which the indexes are made for, instead of figures of a tenth of the rows.
  */
 import type { Connection } from './connection.ts';
 
-/** Of the whole file; its largest table has about a quarter of it. */
+/** Pages of the whole file up to which figures are made; the largest table has about a quarter of them. */
 const MOST_PAGES = 32_768;
 /** Rows that are looked at in each index. */
 const ANALYSIS_LIMIT = 400;
-/** What SQLite would do: `ANALYZE "main"."messages"`. */
+/** A statement that SQLite proposes: `ANALYZE "main"."messages"`. */
 const analyze = /^ANALYZE "main"\."(\w+)"$/;
 
 /**
- * Freshens what is a tenth or less of what there is now, or missing. `run` begins one transaction for each table. `mostPages` is
+ * Makes figures that are missing, or that count a tenth or less of the rows. `run` begins one transaction for each table. `mostPages` is
  * smaller in tests.
  */
 export async function freshenFigures(
@@ -25,7 +25,7 @@ export async function freshenFigures(
     ({ optimize }) => analyze.exec(optimize)?.[1] ?? [],
   );
   const [{ page_count: pages } = { page_count: 0 }] = await connection.all<{ page_count: number }>('PRAGMA page_count');
-  // Who never counted has no table to forget from.
+  // The table does not exist before the first ANALYZE.
   const [kept] = await connection.all("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'");
   if (pages > mostPages && kept === undefined) return;
   for (const table of stale)

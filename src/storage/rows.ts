@@ -1,5 +1,5 @@
 /**
- * Writing many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`jsonb_each`, which
+ * Writes many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`jsonb_each`, which
  * unlike `json_each` does not write each row as text again, to be parsed for its columns: half the cost): binding the same
  * values one by one costs several times as much of the main loop. Large texts and bytes are bound as they are.
  */
@@ -35,7 +35,7 @@ export async function insertRows(connection: Connection, units: readonly Rows[])
   await allDone(others.map((table) => insertInto(connection, table, rowsOf(units, table))));
 }
 
-/** Waits for every statement before it tells of the first that failed: a transaction must not end under a running one. */
+/** Waits for every statement before it throws the first error: a transaction must not end while one is running. */
 export async function allDone(running: readonly Promise<unknown>[]): Promise<void> {
   for (const result of await Promise.allSettled(running)) if (result.status === 'rejected') throw result.reason;
 }

@@ -46,7 +46,7 @@ describe('dashboard: addresses', () => {
     assert.match((await browser.open('/settings')).html, /href="\/settings\/sources"/);
     const refused = await browser.submit(`${WHERE}/pause`, { source: 'nobody' });
     assert.equal(refused.status, 404);
-    assert.match((await browser.submit(`${WHERE}/unblock`, {})).html, /No site had refused it/);
+    assert.match((await browser.submit(`${WHERE}/unblock`, {})).html, /No site has refused it/);
   });
 
   it('show how far a warm-up is, are paused and released', async () => {
@@ -81,7 +81,7 @@ describe('dashboard: addresses', () => {
     assert.match(html, /a block list&lt;\/b&gt;/);
     assert.match(html, /b-blocked/);
     assert.deepEqual(htmlFaults(html), []);
-    assert.match((await browser.submit(`${WHERE}/unblock`, { source: 'one' })).html, /get mail from it again/);
+    assert.match((await browser.submit(`${WHERE}/unblock`, { source: 'one' })).html, /Mail is sent from it again/);
     assert.doesNotMatch(browser.last.html, /b-blocked/);
   });
 

@@ -87,7 +87,6 @@ describe('webhooks/dispatcher', () => {
           status,
           headers: {},
           body: Buffer.alloc(0),
-          
         }));
         return Promise.race([answer, closed]);
       },

@@ -1,9 +1,9 @@
 /**
- * Taking back what is known: the body of one message, or a person. What remains are the facts that the books and the numbers
- * rest on (that a mail was sent then and what became of it), without anything that says to whom or what.
+ * Erases the body of one message, or a person. What remains are the facts that the books and the numbers need (that a mail was sent,
+ * when, and with what outcome), without its recipient or content.
  *
- * What is still waiting is never erased from under the delivery engine: a message's body can go when it is finished, and a
- * person's waiting mail is canceled first.
+ * Mail that the delivery engine still needs is not erased: a body can be erased when its message is finished, and a person's waiting
+ * mail is canceled first.
  */
 import { Problem } from '../../base/problem.ts';
 import { addressKey, soughtAddress } from '../../mail/address.ts';
@@ -21,15 +21,15 @@ export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
   db: { commit: Committer; prepared: Connection };
 }
 
-/** What stands where an address was. It sorts with nobody's, and `.invalid` is never mail's (RFC 6761). */
+/** Replaces an erased address. The domain `.invalid` never receives mail (RFC 6761). */
 export const ERASED_ADDRESS = 'erased@erased.invalid';
 
-/** Messages of one step: each takes well under a millisecond of the writer. */
+/** Recipients erased in one step: each takes well under a millisecond of the writer's time. */
 const AT_ONCE = 25;
 
 /**
- * Removes the stored body and files of a message. Throws `invalid_state` while a recipient waits. A bulk send's shared body goes
- * with the last of its messages; the others' link to it is not touched.
+ * Removes the stored body and files of a message. Throws `invalid_state` while a recipient waits. A bulk send's shared body is removed
+ * with the last of its messages; the other messages keep theirs until then.
  */
 export async function eraseContent(
   { db }: Pick<EraseDeps, 'db'>,
@@ -47,7 +47,7 @@ export async function eraseContent(
   });
 }
 
-/** Cuts messages off from their bodies, and removes bodies that nobody is left for. */
+/** Clears the messages' link to their bodies, and removes bodies that no message needs any more. */
 async function cutContents(
   tx: Connection,
   messages: readonly Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>[],
@@ -58,7 +58,7 @@ async function cutContents(
   await removeContents(tx, messages);
 }
 
-/** How many messages and recipients had to do with the person. */
+/** The number of recipients that were erased. */
 export interface Erased {
   recipients: number;
 }
@@ -80,7 +80,7 @@ export async function erasePerson(
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
       const some = await eraseSome(tx, reach, key);
-      // With the last step: whoever is cut off before it asks again for what is left.
+      // Written with the last step: after an interruption the caller asks again for the rest.
       if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
       return some;
     });
@@ -121,13 +121,13 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   );
   await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${listed}`, [ids]);
   await eraseEvents(tx, held);
-  // A bounce brings the mail back, a complaint names who complains.
+  // A bounce contains the mail, a complaint names the person.
   await tx.run(`DELETE FROM reports WHERE delivery_id ${listed}`, [ids]);
   await eraseMessages(tx, held, key);
   return held.length;
 }
 
-/** Words of mail servers, which like to repeat the address, and what a browser told of its user. */
+/** Replies of mail servers, which often repeat the address, and what browsers say about their users. */
 const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
 
 async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {
@@ -149,7 +149,7 @@ async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void>
 
 function erasedDetail(type: string, detailJson: string): string {
   const detail = JSON.parse(detailJson) as Record<string, unknown>;
-  // A delivery's `ip` is the mail host's: only a person's is personal.
+  // The `ip` of a delivery belongs to a mail host and is not personal.
   const names = type === 'opened' || type === 'clicked' || type === 'complained' ? personal : ['smtp_reply', 'message'];
   for (const name of names) if (name in detail) detail[name] = null;
   return JSON.stringify(detail);
@@ -191,14 +191,14 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
         row.id,
       ]);
   }
-  // What others still wait for keeps its body until they have it; retention takes it then.
+  // A message that others still wait for keeps its body; retention removes it later.
   await cutContents(
     tx,
     rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
   );
 }
 
-/** The mailboxes as they are stored, with the person's replaced. */
+/** Returns the stored mailboxes with the person's replaced. */
 function without(mailboxesJson: string, key: string): string {
   const all = storedMailboxes(mailboxesJson);
   if (!all.some(([, address]) => addressKey(address) === key)) return mailboxesJson;

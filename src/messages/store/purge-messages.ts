@@ -1,5 +1,5 @@
 /**
- * Finished messages that are old enough go with all that belongs to them. The books count what goes, so that they still balance.
+ * Removes finished messages that are old enough, with all that belongs to them. The books count what is removed, so they still balance.
  */
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
@@ -10,11 +10,11 @@ import { addToCounters } from './counters.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
-/** In the books: accepted attempts that went, and statuses of recipients that went. */
+/** Names in the books for recipients and accepted attempts that were removed. */
 export const PURGED = 'purged';
 export const PURGED_ATTEMPTS = 'accepted_attempt';
 
-/** Oldest first; one that is not finished is passed over. */
+/** Removes the oldest first and skips unfinished ones. */
 export const oldMessages: Purge<Leaving> = {
   choose(reader, { accountId, before, after, most }) {
     return reader.all<Leaving>(
@@ -29,7 +29,7 @@ export const oldMessages: Purge<Leaving> = {
   remove: removeMessages,
 };
 
-/** What has to be known of a message to find all that belongs to it. */
+/** The columns of a message that lead to all that belongs to it. */
 type Leaving = Pick<
   MessageRow,
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'subject' | 'tags_json' | 'metadata_json'
@@ -49,9 +49,8 @@ const rowsWithin = (table: string, rows: readonly Leaving[]): Rows => ({
 });
 
 /**
- * Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. What is asked for is
- * their rows from the oldest to the newest of these messages: without that range the planner takes the tag or word alone for
- * choice enough, and reads all that the account ever sent with it.
+ * Returns the rows of tags, metadata and words, which are indexed by themselves and not by message: their keys are in the message's
+ * row. The range from the oldest to the newest of these messages keeps the planner from reading all that the account ever sent with a tag.
  */
 function marksOf(rows: readonly Leaving[]): Rows[] {
   const ids = rows.map(({ id }) => id).sort();
@@ -120,7 +119,7 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
   await insertRows(tx, [{ counters: [...counters.values()] }]);
 }
 
-/** A bulk send is forgotten with the last of its messages. */
+/** Removes bulk sends with the last of their messages. */
 async function removeBatches(tx: Connection, rows: readonly Leaving[]): Promise<void> {
   const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
   if (ids.size === 0) return;

@@ -1,9 +1,9 @@
 /**
- * What goes when it is old enough: bodies, events, reports, audit lines; of whole messages purge-messages.ts takes care. Mail that is
- * not finished is never touched.
+ * Removes what is old enough: bodies, events, reports, audit lines. purge-messages.ts removes whole messages. Unfinished mail is never
+ * touched.
  *
- * What is old may have left memory long ago. So the rows that will go are chosen and looked at on a reader: others write meanwhile,
- * and the writer finds them in memory.
+ * Old rows have to come from the disk. So they are chosen and read ahead on a reader while others write, and the writer finds them in
+ * memory.
  */
 import { idFloor } from '../../base/id.ts';
 import { allEventTypes } from '../../events/event.ts';
@@ -13,29 +13,29 @@ import { lookAtContents, removeContents } from './stored-content.ts';
 
 export type Reader = Pick<Connection, 'all'>;
 
-/** Of what to choose the oldest. */
+/** The rows of which the oldest are chosen. */
 export interface Range<Row> {
-  /** What came in before this time. */
+  /** Rows from before this time. */
   before: number;
-  /** Whose; what is not of one account alone does not look at it. */
+  /** The account; things that do not belong to one account ignore it. */
   accountId: string;
-  /** The last row that was chosen before, and may not have gone yet. */
+  /** The last row that was chosen before and may not be removed yet. */
   after: Row | null;
   most: number;
 }
 
-/** One way of going. Between the two steps others write; what is finished stays finished, and what went meanwhile is no fault. */
+/** How one kind of row is removed. Others write between the steps: finished mail stays finished, and a row that is already removed does no harm. */
 export interface Purge<Row> {
-  /** The oldest that are to go, none where there are none. */
+  /** Chooses the oldest rows to remove, none if there are none. */
   choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
-  /** Reads what goes with them and does not lie beside them. It costs a third of removing them, which nobody but housekeeping waits for. */
+  /** Reads ahead what is removed with them but stored elsewhere. It costs a third of removing them, and only housekeeping waits for it. */
   lookAt?(reader: Reader, rows: readonly Row[]): Promise<void>;
   remove(tx: Connection, rows: readonly Row[], now: number): Promise<void>;
 }
 
 const CONTENT_MARK = 'purge.content.';
 
-/** Messages are passed in the order of acceptance, from where the last step ended up to the first that is not finished. */
+/** Removes bodies in the order of acceptance, from where the last step ended up to the first message that is not finished. */
 export const oldContents: Purge<Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>> = {
   async choose(reader, { accountId, before, after, most }) {
     const [mark] = await reader.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [
@@ -73,7 +73,7 @@ async function removeEvents(tx: Connection, rows: readonly Numbered[]): Promise<
   ]);
 }
 
-/** Numbers are never given twice, so cursors stay good. */
+/** Sequence numbers are never reused, so cursors stay valid. */
 export const oldEvents: Purge<Numbered> = {
   async choose(reader, { before, after, most }) {
     const rows = await reader.all<Numbered & Pick<EventRow, 'at'>>(
@@ -86,10 +86,10 @@ export const oldEvents: Purge<Numbered> = {
   remove: removeEvents,
 };
 
-/** Type by type, in the order of the index: in any other all of the account's old events would be read for each step. */
+/** Removes type by type, in the order of the index: any other order would read all of the account's old events for each step. */
 export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
   async choose(reader, { accountId, before, after, most }) {
-    // Numbers and ids ascend together: the first that is young enough ends the old ones.
+    // Numbers and ids ascend together, so the first young event ends the old ones.
     const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
       idFloor('evt', before),
     ]);
@@ -109,7 +109,7 @@ export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbere
   remove: removeEvents,
 };
 
-/** One that nobody has read yet stays. */
+/** Keeps reports that have not been read yet. */
 export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
   choose: (reader, { before, after, most }) =>
     reader.all(

@@ -28,14 +28,14 @@ export const contents = table(
     created_at: integer(),
     /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
     raw: orNull(bytes()),
-    /** What html and text are deltas of (messages/store/stored-content.ts), where they are none themselves. */
+    /** The base that html and text are deltas against (messages/store/stored-content.ts); null where they are stored whole. */
     base_id: orNull(text()),
   },
   { hasLargeValues: true },
 );
 export type ContentRow = RowOf<typeof contents>;
 
-/** A template's source, of which the bodies of a bulk send tell what was made of it. Goes with the last of them. */
+/** What the bodies of a bulk send have in common; it is removed with the last of them. */
 export const contentBases = table(
   {
     id: text(),
