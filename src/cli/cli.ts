@@ -14,6 +14,7 @@ import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { NewerDatabase } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
+import { addAudit } from './audit.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
@@ -163,6 +164,7 @@ export async function run(
   addBackup(program, context);
   addAdmin(program, context);
   addAccounts(program, context);
+  addAudit(program, context);
   addKeys(program, context);
   addDomains(program, context);
   addSend(program, context);

@@ -32,6 +32,7 @@ import { up as signIn } from '../../migrations/033-sign-in.ts';
 import { up as sandbox } from '../../migrations/034-sandbox.ts';
 import { up as resends } from '../../migrations/036-resends.ts';
 import { up as plainLists } from '../../migrations/037-plain-lists.ts';
+import { up as auditObjects } from '../../migrations/038-audit-objects.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
@@ -71,6 +72,7 @@ const migrations: readonly Migration[] = [
   { name: '034-sandbox', up: sandbox },
   { name: '036-resends', up: resends },
   { name: '037-plain-lists', up: plainLists },
+  { name: '038-audit-objects', up: auditObjects },
 ];
 
 /** The names in order. */
