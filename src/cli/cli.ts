@@ -11,7 +11,7 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
-import { NewerDatabase } from '../storage/migrate.ts';
+import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
@@ -213,7 +213,7 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
-  if (error instanceof NewerDatabase) {
+  if (error instanceof UnsupportedSchema) {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }
