@@ -42,7 +42,7 @@ export interface DisabledNotice {
   /** Before anything is written. */
   prepare(): Promise<void>;
   /** Returns the rows to commit with the end of the endpoint, the number of people who are notified, and a callback for after the commit. */
-  of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
+  of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
 }
 
 type TestTogether = (line: WebhookDeliveryRow) => Rows;
@@ -65,7 +65,7 @@ const STOP_MS = 5000;
 
 const noNotice: DisabledNotice = {
   prepare: () => Promise.resolve(),
-  of: () => Promise.resolve({ rows: [], told: 0, written: () => undefined }),
+  of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
 };
 
 export function createWebhooks(deps: WebhookDeps): Webhooks {
@@ -169,7 +169,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     if (done === null) return;
     done.written();
     log.warn(
-      { event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.told },
+      { event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.recipients },
       'a webhook endpoint was disabled',
     );
   }
