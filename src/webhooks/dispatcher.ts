@@ -42,7 +42,10 @@ export interface DisabledNotice {
   /** Before anything is written. */
   prepare(): Promise<void>;
   /** Returns the rows to commit with the end of the endpoint, the number of people who are notified, and a callback for after the commit. */
-  of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
+  of(
+    tx: Pick<Connection, 'all'>,
+    row: WebhookRow,
+  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
 }
 
 type TestTogether = (line: WebhookDeliveryRow) => Rows;
@@ -169,7 +172,13 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     if (done === null) return;
     done.written();
     log.warn(
-      { event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.recipients },
+      {
+        event: 'webhook_disabled',
+        webhook_id: feed.id,
+        account_id: feed.endpoint?.accountId,
+        reason,
+        told: done.recipients,
+      },
       'a webhook endpoint was disabled',
     );
   }
