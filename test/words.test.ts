@@ -37,10 +37,11 @@ const held: readonly string[] = [
   'docs/troubleshooting.md',
   'src/app',
   'src/app.ts',
+  'src/base',
   'src/main.ts',
   'src/mta',
-  'src/scheduling/lane-queue.ts',
-  'src/scheduling/lanes.ts',
+  'src/net',
+  'src/scheduling',
   'src/version.ts',
 ];
 
