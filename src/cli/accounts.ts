@@ -1,17 +1,10 @@
 /** `posthorn accounts add|list|plan|pause|resume`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
-interface Account {
-  id: string;
-  name: string;
-  plan: string;
-  paused: boolean;
-  created_at: string;
-}
-
-const lines = (accounts: readonly Account[]): string[] =>
+const lines = (accounts: readonly ResultOf<'accounts.add'>[]): string[] =>
   table(
     ['NAME', 'PLAN', 'PAUSED', 'ID', 'CREATED'],
     accounts.map(({ name, plan, paused, id, created_at: at }) => [name, plan, paused, id, at]),

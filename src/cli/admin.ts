@@ -1,14 +1,9 @@
 /** `posthorn admin create|reset`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 
-interface Link {
-  url: string;
-  expires_at: string;
-  email: string | null;
-}
-
-const lines = ({ url, expires_at: end, email }: Link): string[] => [
+const lines = ({ url, expires_at: end, email }: ResultOf<'admin.create'>): string[] => [
   email === null
     ? 'Open this once to make the first administrator:'
     : `Open this once to set the password of ${email}:`,

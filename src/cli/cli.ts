@@ -66,7 +66,8 @@ export interface Context {
     args: ArgsOf<Name>,
     lines: (result: ResultOf<Name>) => readonly string[],
   ): Promise<void>;
-  /** Does the same with an operation of the API. */
+  /** Does the same with an operation of the API; `lines` names the record that it answers. */
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller names the record, as for `ask`
   showAnswer<Body>(
     asJson: boolean | undefined,
     operationId: string,
@@ -172,13 +173,8 @@ export async function run(
       const result = await context.operate((operator) => operator.call(name, args));
       context.print(asJson, result, () => lines(result));
     },
-    async showAnswer<Body>(
-      asJson: boolean | undefined,
-      operationId: string,
-      asked: AskedOf,
-      lines: (body: Body) => readonly string[],
-    ) {
-      const body = await context.operate((operator) => operator.ask<Body>(operationId, asked));
+    async showAnswer(asJson, operationId, asked, lines) {
+      const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
       context.print(asJson, body, () => lines(body));
     },
     read: (most) => readAll(input, most),
