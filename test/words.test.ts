@@ -42,6 +42,9 @@ const held: readonly string[] = [
   'src/mta',
   'src/net',
   'src/scheduling',
+  'src/operator',
+  'src/cli',
+  'src/bin',
   'src/version.ts',
 ];
 
