@@ -83,22 +83,20 @@ export async function setPaused(
   return row;
 }
 
-export interface AccountPauses {
-  isPaused(accountId: string): Promise<boolean>;
-}
-
 const MOST_CACHED = 10_000;
 /** A pause is in force after this time, in milliseconds. */
 const PAUSE_FRESH_MS = 1000;
 
 /** Answers from a cache, because every mail asks. */
-export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountPauses {
+export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
     const [row] = await deps.db.prepared.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
     return row?.paused === 1;
   });
-  return { isPaused: (accountId) => cache.get(accountId) };
+  return { isPaused: (accountId: string): Promise<boolean> => cache.get(accountId) };
 }
+
+export type AccountPauses = ReturnType<typeof createAccountPauses>;
 
 async function withName(tx: Connection, name: string): Promise<AccountRow | undefined> {
   const [row] = await tx.all<AccountRow>('SELECT * FROM accounts WHERE name = ?', [name]);

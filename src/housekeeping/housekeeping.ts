@@ -36,12 +36,6 @@ export interface SizedStep extends Timed {
 
 export const isMoreAfter = ({ rows, more }: SizedStep, size: number): boolean => more ?? rows >= size;
 
-export interface Housekeeping {
-  start(): void;
-  /** Resolves when the step under way has ended. */
-  stop(): Promise<void>;
-}
-
 /** Delay of the first rule: a program that is restarted often must reach its rules, but not while it loads the waiting mail. */
 const FIRST_MS = 60_000;
 /** Pause between two steps of a rule with a fixed step size. */
@@ -71,7 +65,7 @@ const RUN_MS = 10_000;
 export function createHousekeeping(
   deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
-): Housekeeping {
+) {
   const { clock, log, isBusy = () => false } = deps;
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
@@ -146,14 +140,17 @@ export function createHousekeeping(
   }
 
   return {
-    start() {
+    start(): void {
       for (const rule of rules) dueAt.set(rule, clock.monotonic() + Math.min(FIRST_MS, rule.everyMs));
       next();
     },
-    async stop() {
+    /** Resolves when the step under way has ended. */
+    async stop(): Promise<void> {
       stopped = true;
       timer?.cancel();
       await working;
     },
   };
 }
+
+export type Housekeeping = ReturnType<typeof createHousekeeping>;

@@ -3,12 +3,6 @@ import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
 import type { MailView } from '../../mail/mail-view.ts';
 
-export interface MailViewer {
-  /** Resolves with null where the mail takes too long, is too large or cannot be parsed: its source is what there is to show. */
-  view(bytes: Uint8Array): Promise<MailView | null>;
-  close(): Promise<void>;
-}
-
 /** Twice what `limits.messageBytes` allows by default; a mail of 25 MB takes 0.6 s. */
 const MOST_BYTES = 50 * 1024 * 1024;
 const JOB_MS = 5000;
@@ -17,7 +11,7 @@ const IDLE_MS = 30_000;
 const MOST_WAITING = 20;
 const HEAP_MB = 256;
 
-export function createMailViewer(deps: { clock: Clock }): MailViewer {
+export function createMailViewer(deps: { clock: Clock }) {
   const threads = createThreads<Uint8Array, MailView | null>(deps, {
     entry: new URL('./mail-viewer-worker.ts', import.meta.url),
     count: 1,
@@ -28,7 +22,8 @@ export function createMailViewer(deps: { clock: Clock }): MailViewer {
     maxHeapMb: HEAP_MB,
   });
   return {
-    async view(bytes) {
+    /** Resolves with null where the mail takes too long, is too large or cannot be parsed: its source is what there is to show. */
+    async view(bytes: Uint8Array): Promise<MailView | null> {
       if (bytes.byteLength > MOST_BYTES) return null;
       // A copy, which is handed over: a view would take the memory around it along.
       const own = new Uint8Array(bytes);
@@ -39,6 +34,8 @@ export function createMailViewer(deps: { clock: Clock }): MailViewer {
         throw error;
       }
     },
-    close: () => threads.close(),
+    close: (): Promise<void> => threads.close(),
   };
 }
+
+export type MailViewer = ReturnType<typeof createMailViewer>;

@@ -21,23 +21,16 @@ const FEWEST_USES = 3;
 /** Copying a piece costs about as many characters; a shorter one is only copied together with the one before it. */
 const COPY_LENGTH = 12;
 
-/** Stores the bodies of one request. */
-export interface BodyStore {
-  /** Returns the body as it is stored. */
-  store(body: Body): Body & { base_id: string | null };
-  /** Returns what must be stored with them. */
-  bases(): ContentBaseRow[];
-}
-
 /** `bodies`: those that will be stored, each once. */
-export function createBodyStore(bodies: readonly Body[], now: number): BodyStore {
+export function createBodyStore(bodies: readonly Body[], now: number) {
   const large = bodies.filter((body) => lengthOf(body) >= SMALLEST_BODY);
   const samples = large.length < FEWEST_BODIES ? [] : large.slice(0, SAMPLES);
   const [html, text] = [baseOf(samples.map((one) => one.html)), baseOf(samples.map((one) => one.text))];
   const row: ContentBaseRow = { id: newId('cnt', now), html: html.text, text: text.text };
   let isUsed = false;
   return {
-    store(body) {
+    /** Returns the body as it is stored. */
+    store(body: Body): Body & { base_id: string | null } {
       const whole = { ...body, base_id: null };
       if (samples.length === 0) return whole;
       const delta = { html: deltaOf(html, body.html), text: deltaOf(text, body.text), base_id: row.id };
@@ -45,9 +38,13 @@ export function createBodyStore(bodies: readonly Body[], now: number): BodyStore
       isUsed = true;
       return delta;
     },
-    bases: () => (isUsed ? [row] : []),
+    /** Returns what must be stored with them. */
+    bases: (): ContentBaseRow[] => (isUsed ? [row] : []),
   };
 }
+
+/** Stores the bodies of one request. */
+export type BodyStore = ReturnType<typeof createBodyStore>;
 
 const lengthOf = ({ html, text }: Body): number => (html?.length ?? 0) + (text?.length ?? 0);
 
