@@ -1,10 +1,10 @@
 /** Reads the rules that tell machines from people in tracked mail: a data file, checked at the start. */
-import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { isIp, isNetwork } from './endpoint.ts';
-import { ConfigError } from './load.ts';
+import { ConfigError, readText } from './load.ts';
 
 const text = z.string().max(500);
 
@@ -27,8 +27,6 @@ const ScannerRule = z
 /** One kind of machine, recognized by one of its networks or agents. */
 export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
 
-const LARGEST_FILE = 2 ** 20;
-
 /** Returns the file of the shipped rules, from `src/` and from `dist/src/` alike. */
 export function shippedScanners(): string {
   const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config/scanners.yaml'));
@@ -49,23 +47,14 @@ export function readScanners(file: string): ScannerRule[] {
 const mistakeLine = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
 
 function treeOf(file: string): unknown {
+  const reading = readText(file);
+  if (reading.kind !== 'ok')
+    throw new ConfigError([mistakeLine(file, reading.kind === 'bad' ? reading.why : 'no such file')]);
   try {
-    return parse(readBounded(file)) as unknown;
+    return parse(reading.text) as unknown;
   } catch (error) {
     throw new ConfigError([
       mistakeLine(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'),
     ]);
-  }
-}
-
-function readBounded(file: string): string {
-  const handle = openSync(file, 'r');
-  try {
-    const bytes = Buffer.alloc(LARGEST_FILE + 1);
-    const size = readSync(handle, bytes);
-    if (size > LARGEST_FILE) throw new Error('larger than 1 MiB');
-    return bytes.toString('utf8', 0, size);
-  } finally {
-    closeSync(handle);
   }
 }

@@ -6,14 +6,14 @@
  * nothing there is `hard`.
  */
 import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../../base/phrase.ts';
-import type { BounceRule } from '../../config/bounce-rule.ts';
+import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
 import { readDiagnostic, withoutCodes } from '../../mail/diagnostic.ts';
 import { isSuppressing, type Verdict } from './delivery.ts';
 import { mailOperators, shippedRules } from './shipped-rules.ts';
 
 export interface Refusal {
   /** The phase of the session; `report` is a bounce mail, whose text may name phase and codes itself. */
-  phase: 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot' | 'report';
+  phase: (typeof refusalPhases)[number];
   code: number | null;
   enhanced: string | null;
   text: string;

@@ -17,6 +17,7 @@
  * `bounced`, a complaint can turn either into `complained`. `canceled`, `suppressed`, `failed` and `complained` are final.
  * decide.ts decides each change, record.ts writes it.
  */
+import type { BounceRule } from '../../config/bounce-rule.ts';
 import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts';
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
@@ -34,31 +35,13 @@ export const SIMULATOR_DOMAIN = '~simulator';
 export const HELD_BY_US = '4.3.5';
 
 /** The reason why mail did not arrive, as events show it. */
-export type BounceReason =
-  | 'mailbox_not_found'
-  | 'mailbox_full'
-  | 'domain_not_found'
-  | 'message_too_large'
-  | 'content_rejected'
-  | 'policy'
-  | 'reputation'
-  | 'dmarc'
-  | 'auth_required'
-  | 'mailbox_disabled'
-  | 'null_mx'
-  | 'spam'
-  | 'rate_limited'
-  | 'tls_required'
-  | 'routing_loop'
-  | 'network'
-  | 'expired'
-  | 'other';
+export type BounceReason = BounceRule['reason'];
 
 /**
  * `hard`: the address will never work. `soft`: it may work later. `block`: the refusal is about us or the content, not the
  * address.
  */
-export type BounceClass = 'hard' | 'soft' | 'block' | 'undetermined';
+export type BounceClass = BounceRule['class'];
 
 /** The meaning of a refusal. */
 export interface Verdict {
