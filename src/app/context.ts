@@ -17,7 +17,7 @@ import { readScanners, shippedScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
-import { beginEpoch } from '../storage/epoch.ts';
+import { beginEpoch } from '../storage/database.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createAuditLog } from '../accounts/audit-log.ts';

@@ -5,8 +5,8 @@
 import { z } from 'zod';
 import { faultOfPhrase } from '../base/phrase.ts';
 
-const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
-const bounceReasons = [
+export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
+export const bounceReasons = [
   'mailbox_not_found',
   'mailbox_full',
   'domain_not_found',

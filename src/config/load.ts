@@ -10,7 +10,7 @@ import { parseDocument } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
 import { readEnvironment, writtenAs } from './environment.ts';
 import type { FileReading, Written } from './environment.ts';
-import { plaintextPasswords } from './route-warnings.ts';
+import { plaintextPasswords } from './route.ts';
 import { listSettings } from './schema.ts';
 import type { Config, SettingEntry, Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';

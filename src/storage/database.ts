@@ -5,7 +5,7 @@
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
-import { createCommitter } from './commit.ts';
+import { createCommitter, type Committer } from './commit.ts';
 import { takeConnection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
@@ -81,6 +81,21 @@ export async function openReader({ url }: Pick<DatabaseOptions, 'url'>) {
     await read.destroy();
     throw error;
   }
+}
+
+/**
+ * Begins a new epoch, the number of this run of the program, and returns it. It grows by one at each start, so that claims of earlier
+ * runs can be recognised.
+ */
+export function beginEpoch(commit: Committer): Promise<number> {
+  return commit.transact(async (tx) => {
+    const [row] = await tx.all<{ value: string }>(
+      `INSERT INTO settings (name, value) VALUES ('epoch', '1')
+       ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS INTEGER) + 1 RETURNING value`,
+    );
+    if (row === undefined) throw new Error('the epoch was not written');
+    return Number(row.value);
+  });
 }
 
 /** Returns the version of SQLite in the driver. */

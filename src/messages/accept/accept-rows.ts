@@ -30,7 +30,6 @@ import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addToCounters } from '../store/counters.ts';
-import { tlsWishOf } from '../request/tls-wish.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
@@ -153,6 +152,17 @@ export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Uns
   refuseListHeaders(draft.headers);
   return unsubscribe;
 }
+
+/**
+ * Returns the value of messages.require_tls (RFC 8689): 1 requires TLS on all hops, 0 prefers delivery over the recipient's TLS policies,
+ * null asks for nothing.
+ */
+function tlsWishOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' | 'headers'>): 1 | 0 | null {
+  if (requireTls != null) return requireTls ? 1 : 0;
+  return headers.some(([name, value]) => name.toLowerCase() === 'tls-required' && isWaiver(value)) ? 0 : null;
+}
+
+const isWaiver = (value: string): boolean => value.trim().toLowerCase() === 'no';
 
 /** Adds the content once for all entries that share it; returns its id. */
 function addContent(plan: Plan, { content, source: submitted }: MessageDraft, accountId: string, now: number): string {

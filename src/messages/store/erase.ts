@@ -58,13 +58,8 @@ async function cutContents(
   await removeContents(tx, messages);
 }
 
-/** The number of recipients that were erased. */
-export interface Erased {
-  recipients: number;
-}
-
 /**
- * Erases a person from all mail within reach. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
+ * Erases a person from all mail within reach; returns the number of recipients. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
  * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
  */
 export async function erasePerson(
@@ -72,7 +67,7 @@ export async function erasePerson(
   reach: MailReach,
   email: string,
   together: () => Rows = () => ({}),
-): Promise<Erased> {
+): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
   let recipients = 0;
