@@ -1,5 +1,5 @@
 /**
- * Runs the rules of housekeeping on their schedule. Each rule has its own file. One rule runs at a time, in steps so small that mail
+ * Runs the rules of housekeeping on their schedule. One rule runs at a time, in steps so small that mail
  * waiting for the same commit is not delayed, and a step begins only when the writer is idle.
  */
 import type { Clock, Timer } from '../base/clock.ts';
@@ -11,7 +11,7 @@ interface Common {
   readonly name: string;
   /** Milliseconds from the end of one run to the start of the next. */
   readonly everyMs: number;
-  /** Set where the log need not say what was deleted. */
+  /** Set if the log need not say how much was deleted. */
   readonly silent?: true;
 }
 
@@ -30,7 +30,7 @@ export interface SizedRule extends Common {
 }
 
 export interface SizedStep extends Timed {
-  /** Whether something is left. If absent, a step that deleted fewer rows than asked was the last of its run. */
+  /** True if more rows are left. If absent, a step that deleted fewer rows than asked was the last of its run. */
   more?: boolean;
 }
 
@@ -42,7 +42,7 @@ const FIRST_MS = 60_000;
 const PAUSE_MS = 50;
 /** Pause between two sized steps, so that waiting writes run first: the next step begins only when the writer is idle. */
 const SHORT_PAUSE_MS = 1;
-/** How long one step should hold the writer at most. */
+/** The longest time for which a step should hold the writer, in milliseconds. */
 export const AIM_MS = 5;
 /** Rows of the first step. */
 const FIRST_ROWS = 20;

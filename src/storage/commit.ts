@@ -1,10 +1,10 @@
 /**
  * The grouped commit: every write of the program goes through here, on the one connection that writes.
  *
- * Callers hand in units and await each its own result. Units that arrive while a commit runs wait and go together into
- * the next one, so a busy system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
+ * Callers hand in units and wait for its result. Units that arrive while a commit runs share the next one, so a busy
+ * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
- * back and its units run again one by one, so that only the guilty one fails.
+ * back and its units run again one by one, so that only the faulty one fails.
  */
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
@@ -42,7 +42,7 @@ export function isStorageTrouble(error: unknown): boolean {
   return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }
 
-/** Units hold every kind of work; each kind gets only its own inputs and what it read itself. */
+/** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
 
 interface WorkOfGroup {

@@ -55,9 +55,9 @@ export function createDiskGuard(
   }
 
   return {
-    /** Whether there is room for new mail, as of the last look. */
+    /** Returns true if there was room for new mail at the last look. */
     hasRoom: (): boolean => room,
-    /** Whether there is also room for what strangers send: they are refused long before new mail is. */
+    /** Returns true if there was also room for mail from strangers, which is refused long before new mail is. */
     hasRoomForStrangers: (): boolean => roomForStrangers,
     /** Looks now. Never rejects. */
     look,

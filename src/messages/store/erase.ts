@@ -1,6 +1,6 @@
 /**
- * Erases the body of one message, or a person. What remains are the facts that the books and the numbers need (that a mail was sent,
- * when, and with what outcome), without its recipient or content.
+ * Erases the body of one message, or a person. The facts that the books and the numbers need (that a mail was sent, when, and
+ * with which outcome) remain, without its recipient or content.
  *
  * Mail that the delivery engine still needs is not erased: a body can be erased when its message is finished, and a person's waiting
  * mail is canceled first.
@@ -122,7 +122,7 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   return held.length;
 }
 
-/** Replies of mail servers, which often repeat the address, and what browsers say about their users. */
+/** Replies of mail servers, which often repeat the address, and facts that browsers send about their users. */
 const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
 
 async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {

@@ -1,4 +1,4 @@
-/** Takes mails apart for people, in a thread: anybody may have written them, and a hostile one must hold up nothing else. */
+/** Takes mails apart for people, in a thread: they may be hostile and must not delay other work. */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
 import type { MailView } from '../../mail/mail-view.ts';
@@ -22,10 +22,10 @@ export function createMailViewer(deps: { clock: Clock }) {
     maxHeapMb: HEAP_MB,
   });
   return {
-    /** Resolves with null where the mail takes too long, is too large or cannot be parsed: its source is what there is to show. */
+    /** Resolves with null where the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
     async view(bytes: Uint8Array): Promise<MailView | null> {
       if (bytes.byteLength > MOST_BYTES) return null;
-      // A copy, which is handed over: a view would take the memory around it along.
+      // A copy, which is handed over: a view would also hand over the memory around it.
       const own = new Uint8Array(bytes);
       try {
         return await threads.run(own, [own.buffer]);
