@@ -1,10 +1,8 @@
 /** Reads the rules that tell machines from people in tracked mail: a data file, checked at the start. */
-import { existsSync } from 'node:fs';
-import path from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { isIp, isNetwork } from './endpoint.ts';
-import { ConfigError, readText } from './load.ts';
+import { ConfigError, readText, shippedFile } from './load.ts';
 
 const text = z.string().max(500);
 
@@ -27,14 +25,9 @@ const ScannerRule = z
 /** One kind of machine, recognized by one of its networks or agents. */
 export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
 
-/** Returns the file of the shipped rules, from `src/` and from `dist/src/` alike. */
-export function shippedScanners(): string {
-  const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config/scanners.yaml'));
-  return places.find((place) => existsSync(place)) ?? places[0] ?? '';
-}
-
-/** Reads the rules. Throws ConfigError with a line for each mistake. */
-export function readScanners(file: string): ScannerRule[] {
+/** Reads the rules of `file`, or the shipped ones if it is null. Throws ConfigError with a line for each mistake. */
+export function readScanners(named: string | null): ScannerRule[] {
+  const file = named ?? shippedFile('scanners.yaml');
   const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
   if (result.success) return result.data;
   throw new ConfigError(

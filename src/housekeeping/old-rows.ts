@@ -2,7 +2,7 @@
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
-import { DAY_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import { removeOldStats } from '../events/stats-store.ts';
@@ -14,7 +14,6 @@ import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
-const HOUR_MS = 60 * 60_000;
 /** Rows of one step. */
 const STEP = 100;
 const AGGREGATES_KEPT_MS = 400 * DAY_MS;

@@ -95,10 +95,11 @@ export type Subject =
 
 /** The reasons of a verdict, for the log and for the lane. */
 export interface Grounds {
-  /** The classification rule that decided: `veto:spam`. */
+  /** The rule that decided: `veto:spam`. After an `@`, the reason why a hard verdict was softened: the phase, or `4xx`. */
   rule: string;
-  /** True if our own set-up caused the refusal. */
+  /** True if our own set-up caused the refusal, not the recipient: the operator is warned. */
   infrastructure: boolean;
+  /** True if the next attempt will probably pass. */
   greylisting: boolean;
   about: Subject;
 }
@@ -130,13 +131,7 @@ export type DeliveryChange =
   | { kind: 'canceled' }
   /** The time of sending is moved, before the first attempt. */
   | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
-  | {
-      kind: 'bounced';
-      verdict: Verdict;
-      smtpCode: number | null;
-      enhancedCode: string | null;
-      smtpReply: string | null;
-    }
+  | ({ kind: 'bounced'; verdict: Verdict } & Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply'>)
   | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
@@ -166,7 +161,7 @@ export interface DeliveryState {
   test: boolean;
   queuedAt: number;
   /** The last reply, for the bounce event of mail whose time is over. */
-  lastReply: { smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null; mx: string | null };
+  lastReply: Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply' | 'mx'>;
   opens: number;
   clicks: number;
   /** The stream of its message. */
