@@ -13,11 +13,11 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
-import { readScanners, shippedScanners } from '../config/scanners.ts';
+import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
-import { beginEpoch } from '../storage/epoch.ts';
+import { beginEpoch } from '../storage/database.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createAuditLog } from '../accounts/audit-log.ts';
@@ -101,7 +101,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const random = overrides.random ?? Math.random;
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
   const log = overrides.log ?? createLog(config.log);
-  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
+  const botOf = createBotOf(readScanners(config.tracking.scannersFile));
   const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openStorage(config, log, keyring);
   const resolver =
