@@ -1,4 +1,4 @@
-/** `/v1/settings`: what an account sets for itself, and the limits it works within. */
+/** `/v1/settings`: the settings of an account, and its limits. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -20,11 +20,11 @@ export interface SettingsRoutesDeps {
   /** How long the server keeps things, in milliseconds: the most an account can ask for. */
   retention: Pick<Config['retention'], 'content' | 'messages' | 'events'>;
   limits: Config['limits'];
-  /** The limits of a plan, or null for one that is no more. */
+  /** The limits of a plan, or null for one that no longer exists. */
   planOf: (name: string) => PlanLimits | null;
   /** Mails accepted for the account today and this month. */
   usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-  /** Tells whoever keeps answers about the settings of this account. */
+  /** Clears cached answers about the settings of this account. */
   forgetSettings: (accountId: string) => void;
 }
 
@@ -106,7 +106,7 @@ const Changes = z
       .optional()
       .describe("At most what the server keeps; null goes back to the server's own."),
   })
-  .meta({ id: 'SettingsChanges', description: 'What is to be another; the rest stays.' });
+  .meta({ id: 'SettingsChanges', description: 'The members to change; all others stay the same.' });
 
 export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
   return [
@@ -197,7 +197,7 @@ function toRecord(
   usage: SettingsRecord['usage'],
 ): SettingsRecord {
   const allowed = planOf(plan);
-  // What an account asked for once may be more than the server keeps today.
+  // An earlier setting of the account may be more than the server allows today.
   const kept = (own: number | null, mostMs: number): number => Math.min(own ?? Infinity, daysOf(mostMs));
   return {
     object: 'settings',
