@@ -244,7 +244,7 @@ function addRoute(deps: DomainsDeps): Route {
         track_clicks: trackClicks,
       } = call.body;
       const replyOf = (domain: DomainWithKeys): Reply => createdReply(PATH, recordOf(deps, domain));
-      const wish = {
+      const added = {
         accountId: call.caller.accountId,
         name,
         trusted,
@@ -252,7 +252,7 @@ function addRoute(deps: DomainsDeps): Route {
         trackClicks,
         ...(returnPath === undefined ? {} : { returnPath }),
       };
-      return answerChange(call, replyOf, (rowsFor) => addDomain(storeOf(deps), wish, rowsFor));
+      return answerChange(call, replyOf, (rowsFor) => addDomain(storeOf(deps), added, rowsFor));
     },
   );
 }

@@ -174,8 +174,8 @@ function createRoute(deps: KeysDeps): Route {
           field: 'replaces',
         });
       const { domains: only = [], allowed_ips: ips = [] } = body;
-      const wish = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
-      const granted = mayGrant(caller, inheriting(caller, wish));
+      const wanted = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
+      const granted = mayGrant(caller, inheriting(caller, wanted));
       const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply =>
         createdReply(PATH, { ...toKeyRecord(row, call.now), key });
       const request = {

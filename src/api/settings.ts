@@ -164,9 +164,9 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
 function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeof Changes>): SettingsChanges {
   const { track_opens, track_clicks, retention = {} } = body;
   const { content_days, messages_days, events_days } = retention;
-  within('retention.content_days', content_days, most.content);
-  within('retention.messages_days', messages_days, most.messages);
-  within('retention.events_days', events_days, most.events);
+  checkDays('retention.content_days', content_days, most.content);
+  checkDays('retention.messages_days', messages_days, most.messages);
+  checkDays('retention.events_days', events_days, most.events);
   return {
     ...(track_opens === undefined ? {} : { track_opens: flagOf(track_opens) }),
     ...(track_clicks === undefined ? {} : { track_clicks: flagOf(track_clicks) }),
@@ -178,7 +178,7 @@ function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeo
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 
-function within(field: string, wanted: number | null | undefined, mostMs: number): void {
+function checkDays(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;
   throw new Problem('invalid_field', `The server keeps this for ${String(daysOf(mostMs))} days at most.`, { field });
 }

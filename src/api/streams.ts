@@ -121,8 +121,8 @@ function addRoute(deps: StreamsDeps): Route {
     },
     async (call) => {
       const replyOf = (row: StreamRow): Reply => createdReply(PATH, streamRecord(row));
-      const wish = { accountId: call.caller.accountId, ...call.body };
-      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), wish, rowsFor));
+      const added = { accountId: call.caller.accountId, ...call.body };
+      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), added, rowsFor));
     },
   );
 }

@@ -213,13 +213,13 @@ function createRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
-      const wish = call.body;
-      const body = applied(empty, wish);
+      const given = call.body;
+      const body = applied(empty, given);
       await checkSources(deps, body);
       checkBody(body);
-      const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
+      const name = given.name ?? given.alias ?? body.subject ?? 'Untitled';
       const { accountId } = call.caller;
-      const created = { accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false };
+      const created = { accountId, alias: given.alias ?? null, name, body, publish: given.publish !== false };
       const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
       return answerChange(call, replyOf, (rowsFor) => createTemplate(deps, created, rowsFor));
     },
@@ -241,33 +241,33 @@ const empty: TemplateBody = {
 type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
 
 /** Returns the body with the given members replaced; null removes a member. */
-function applied(body: TemplateBody, wish: Contents): TemplateBody {
-  const or = <T>(given: T | undefined, before: T): T => (given === undefined ? before : given);
+function applied(body: TemplateBody, given: Contents): TemplateBody {
+  const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
   return {
-    subject: or(wish.subject, body.subject),
-    from: or(wish.from, body.from),
+    subject: or(given.subject, body.subject),
+    from: or(given.from, body.from),
     replyTo:
-      wish.reply_to === undefined
+      given.reply_to === undefined
         ? body.replyTo
-        : wish.reply_to === null
+        : given.reply_to === null
           ? []
-          : typeof wish.reply_to === 'string'
-            ? [wish.reply_to]
-            : wish.reply_to,
-    html: or(wish.html, body.html),
-    text: or(wish.text, body.text),
+          : typeof given.reply_to === 'string'
+            ? [given.reply_to]
+            : given.reply_to,
+    html: or(given.html, body.html),
+    text: or(given.text, body.text),
     variables:
-      wish.variables === undefined
+      given.variables === undefined
         ? body.variables
-        : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({
+        : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
             name,
             type: type ?? 'string',
             required: required ?? false,
             default: fallback ?? null,
           })),
-    locale: wish.locale ?? body.locale,
-    timezone: wish.timezone ?? body.timezone,
-    strict: wish.strict_variables ?? body.strict,
+    locale: given.locale ?? body.locale,
+    timezone: given.timezone ?? body.timezone,
+    strict: given.strict_variables ?? body.strict,
   };
 }
 
@@ -376,12 +376,12 @@ function changeRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
-      const { alias: newAlias, name, publish, ...wish } = call.body;
-      const changes = Object.values(wish).some((value) => value !== undefined);
+      const { alias: newAlias, name, publish, ...given } = call.body;
+      const changes = Object.values(given).some((value) => value !== undefined);
       // Unchanged sources were checked before.
-      await checkSources(deps, applied(empty, wish));
+      await checkSources(deps, applied(empty, given));
       const change = (before: TemplateBody): TemplateBody => {
-        const after = applied(before, wish);
+        const after = applied(before, given);
         checkBody(after);
         return after;
       };

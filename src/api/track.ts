@@ -122,27 +122,27 @@ const visitorOf = ({ ip, header, method }: TrackCall): Visitor => ({
 });
 
 async function ask(deps: TrackDeps, { params: { token } }: TrackCall): Promise<Reply> {
-  const wish = readUnsubscribeToken(deps.keys, token);
-  if (wish === null) return unknownLinkPage();
-  const subject = await subjectOf(deps, wish);
-  return (await isUnsubscribed(deps, wish)) ? stoppedPage(subject) : askPage(subject);
+  const unsubscription = readUnsubscribeToken(deps.keys, token);
+  if (unsubscription === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, unsubscription);
+  return (await isUnsubscribed(deps, unsubscription)) ? stoppedPage(subject) : askPage(subject);
 }
 
 /** A mail provider posts `List-Unsubscribe=One-Click` and wants no further page (RFC 8058 section 3.2); our own button posts `action`. */
 async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Promise<Reply> {
-  const wish = readUnsubscribeToken(deps.keys, token);
-  if (wish === null) return unknownLinkPage();
-  const subject = await subjectOf(deps, wish);
+  const unsubscription = readUnsubscribeToken(deps.keys, token);
+  if (unsubscription === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, unsubscription);
   if (form === 'action=undo') {
-    await resubscribe(deps, wish);
+    await resubscribe(deps, unsubscription);
     return resumedPage(subject);
   }
-  await unsubscribe(deps, wish, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
+  await unsubscribe(deps, unsubscription, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
   return stoppedPage(subject);
 }
 
-async function subjectOf({ findStream }: TrackDeps, wish: Unsubscription): Promise<PageSubject> {
-  const { accountId, stream, email, fromDomain } = wish;
+async function subjectOf({ findStream }: TrackDeps, unsubscription: Unsubscription): Promise<PageSubject> {
+  const { accountId, stream, email, fromDomain } = unsubscription;
   const found = await findStream(accountId, stream);
   return { email, fromDomain, streamName: found?.name ?? stream };
 }

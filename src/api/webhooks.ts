@@ -82,7 +82,7 @@ const WebhookChanges = z
   .meta({ id: 'WebhookChanges', description: 'The members to change; all others stay the same.' });
 
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
-type Wish = z.output<typeof WebhookChanges>;
+type GivenSettings = z.output<typeof WebhookChanges>;
 
 const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint', samples.webhook);
 const secretAnswer = (description: string) =>
@@ -156,11 +156,11 @@ function createRoute(deps: WebhooksDeps): Route {
       const { caller, body } = call;
       const replyOf = ({ row, secrets }: WithSecrets): Reply =>
         createdReply(PATH, { ...webhookRecord(row), secret: newestOf(secrets) });
-      const wish = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
+      const given = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
       const whole = {
         ...defaults,
-        ...wish,
-        url: wish.url ?? '',
+        ...given,
+        url: given.url ?? '',
         accountId: caller.accountId,
         createdBy: actorOf(caller),
       };
@@ -184,9 +184,13 @@ const defaults: Omit<EndpointSettings, 'url'> = {
 const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
 
 /** Checks the given settings and returns them in the form in which they are stored. Throws a Problem. */
-async function checkedSettings(deps: WebhooksDeps, caller: Caller, wish: Wish): Promise<Partial<EndpointSettings>> {
-  const { url, events, description, streams, domains, headers, enabled, concurrency } = wish;
-  const { include_machine_events: machineEvents, include_engagement: engagement } = wish;
+async function checkedSettings(
+  deps: WebhooksDeps,
+  caller: Caller,
+  given: GivenSettings,
+): Promise<Partial<EndpointSettings>> {
+  const { url, events, description, streams, domains, headers, enabled, concurrency } = given;
+  const { include_machine_events: machineEvents, include_engagement: engagement } = given;
   if (engagement === true) needEngagement(caller, 'include_engagement');
   if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
   return {
