@@ -77,6 +77,7 @@ function bodyOf(reply: Reply): string | Buffer | Readable {
 
 function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Incoming {
   const { exchange } = ctx.state;
+  let watch: Incoming['whenOver'] | undefined;
   return {
     params: exchange.params,
     search: exchange.search,
@@ -102,7 +103,8 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     whenOver: (listener) => {
-      whenOver(deps, ctx, listener);
+      watch ??= overWatch(deps, ctx);
+      watch(listener);
     },
   };
 }
@@ -112,21 +114,37 @@ function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
 
-function whenOver(deps: Deps, ctx: Context, listener: () => void): void {
+/**
+ * Returns `whenOver` of a call. It watches the response once for all listeners: a streamed answer has nearly as many `close`
+ * listeners as Node takes for a leak.
+ */
+function overWatch(deps: Deps, ctx: Context): Incoming['whenOver'] {
   const { stop } = deps;
-  const once = (): void => {
-    if (!stop.listeners.delete(once)) return;
+  const listeners: (() => void)[] = [];
+  let isOver = false;
+  const end = (): void => {
+    if (isOver) return;
+    isOver = true;
+    stop.listeners.delete(end);
     unwatch();
-    ctx.res.off('close', once);
-    ctx.req.socket.off('close', once);
-    listener();
+    ctx.res.off('close', end);
+    ctx.req.socket.off('close', end);
+    for (const listener of listeners) listener();
   };
-  stop.listeners.add(once);
-  const unwatch = watchKey(deps, ctx.state.exchange, once);
-  ctx.res.once('close', once);
-  // A response queued behind another one gets no `close` event of its connection.
-  ctx.req.socket.once('close', once);
-  if (stop.begun || ctx.res.destroyed) once();
+  let unwatch = (): void => undefined;
+  return (listener) => {
+    if (isOver) {
+      listener();
+      return;
+    }
+    if (listeners.push(listener) > 1) return;
+    stop.listeners.add(end);
+    unwatch = watchKey(deps, ctx.state.exchange, end);
+    ctx.res.once('close', end);
+    // A response queued behind another one gets no `close` event of its connection.
+    ctx.req.socket.once('close', end);
+    if (stop.begun || ctx.res.destroyed) end();
+  };
 }
 
 /** For tests: throws where the reply is not what the OpenAPI document declares. */
