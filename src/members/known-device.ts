@@ -9,8 +9,6 @@ import { equalInConstantTime } from '../base/secret.ts';
 export interface KnownDevices {
   /** Returns the id of the device if this login has signed in from it; null otherwise. */
   idFor(cookie: string, emailKey: string): string | null;
-  /** Returns the id of the device if any login has signed in from it; null otherwise. */
-  idOf(cookie: string): string | null;
   /** Returns the cookie after this login has signed in: the same device, the newest login first. */
   after(cookie: string, emailKey: string): string;
 }
@@ -41,7 +39,6 @@ export function createKnownDevices(secret: Buffer): KnownDevices {
       const wanted = macOf(device.id, emailKey);
       return device.macs.some((mac) => equalInConstantTime(mac, wanted)) ? device.id : null;
     },
-    idOf: (cookie) => read(cookie)?.id ?? null,
     after(cookie, emailKey) {
       const { id, macs } = read(cookie) ?? { id: randomBytes(ID_BYTES).toString('base64url'), macs: [] };
       const mine = macOf(id, emailKey);
