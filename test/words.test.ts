@@ -38,6 +38,7 @@ const held: readonly string[] = [
   'src/app',
   'src/app.ts',
   'src/main.ts',
+  'src/dashboard',
   'src/mta',
   'src/scheduling/lane-queue.ts',
   'src/scheduling/lanes.ts',

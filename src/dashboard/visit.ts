@@ -1,4 +1,4 @@
-/** Who asks: what a page is given of a visitor, and of a member with the account that is looked at. */
+/** Makes the visit that a page gets: the visitor, or a member with the account that is looked at. */
 import { clientAddress } from '../api/client-address.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
@@ -26,8 +26,8 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
   };
 }
 
-export async function visitOf(house: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
-  const { deps, inside } = house;
+export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
+  const { deps, inside } = dashboard;
   const { session } = ctx.state;
   if (session === null) throw noSuchPage();
   const { member, row } = session;
@@ -40,7 +40,7 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     ip: guest.ip,
     userAgent: guest.userAgent,
     whenOver: (listener) => {
-      whenOver(house, ctx, listener);
+      whenOver(dashboard, ctx, listener);
     },
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
@@ -52,8 +52,8 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     account,
     accounts,
     actor: acting.actor,
-    // The caller names the record that the endpoint answers.
-    ask: async <Body>(id: string, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as Body,
+    // The type of the answer is made from the same declaration as its check.
+    ask: async (id, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as never,
     fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),
     operate: (name, args) => perform(deps.operator, name, args, by) as never,
     whenOver: (listener) => {
