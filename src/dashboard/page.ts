@@ -58,8 +58,6 @@ export interface Visit extends Guest {
   fetch(operationId: keyof Operations, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
   /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
   operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
-  /** Calls the listener once when the visitor has gone or the server stops. */
-  whenOver(listener: () => void): void;
 }
 
 export type Who = 'anyone' | 'member' | 'admin';

@@ -20,7 +20,7 @@ export interface Moment {
   isUnverified?: boolean;
 }
 
-/** Events that only repeat an attempt. */
+/** The types of events that only repeat an attempt. */
 const repeatsAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
 /** Returns the moments in order of time. `here` is the path of the message's page. */

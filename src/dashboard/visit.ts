@@ -1,5 +1,6 @@
 /** Makes the visit that a page gets: the visitor, or a member with the account that is looked at. */
 import { clientAddress } from '../api/client-address.ts';
+import { overWatch } from '../api/over-watch.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { perform } from '../operator/operations.ts';
@@ -39,9 +40,14 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     caller: memberCaller(member, account),
     ip: guest.ip,
     userAgent: guest.userAgent,
-    whenOver: (listener) => {
-      whenOver(dashboard, ctx, listener);
-    },
+    whenOver: overWatch((end) => {
+      dashboard.endings.add(end);
+      ctx.res.once('close', end);
+      return () => {
+        dashboard.endings.delete(end);
+        ctx.res.off('close', end);
+      };
+    }),
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
   const by = { acting, ...(member.is_admin === 1 ? {} : { onlyAccount: account.id }) };
@@ -56,18 +62,5 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     ask: async (id, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as never,
     fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),
     operate: (name, args) => perform(deps.operator, name, args, by) as never,
-    whenOver: (listener) => {
-      asking.whenOver(listener);
-    },
   };
-}
-
-function whenOver({ endings }: DashboardContext, { res }: Context, listener: () => void): void {
-  const once = (): void => {
-    if (!endings.delete(once)) return;
-    res.off('close', once);
-    listener();
-  };
-  endings.add(once);
-  res.once('close', once);
 }

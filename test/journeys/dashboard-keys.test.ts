@@ -104,7 +104,7 @@ describe('dashboard: API keys', () => {
       [{ allowed_ips: '0.0.0.0/0' }, /allowed_ips/],
       [{ allowed_ips: 'not-an-address' }, /allowed_ips/],
       [{ ttl: 'date' }, /expires_on/],
-      [{ ttl: 'date', expires_on: '2001-01-01' }, /must lie ahead/],
+      [{ ttl: 'date', expires_on: '2001-01-01' }, /must be in the future/],
       [{ domains: 'no domain!' }, /domains/],
     ];
     for (const [fields, fault] of cases) {

@@ -5,6 +5,7 @@ import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { exchangeAudit } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
+import { overWatch } from '../over-watch.ts';
 import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
 import { rowFor } from '../idempotency.ts';
@@ -103,7 +104,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     whenOver: (listener) => {
-      watch ??= overWatch(deps, ctx);
+      watch ??= overWatch((end) => watchCall(deps, ctx, end));
       watch(listener);
     },
   };
@@ -114,36 +115,20 @@ function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
 
-/**
- * Returns `whenOver` of a call. It watches the response once for all listeners: a streamed answer has nearly as many `close`
- * listeners as Node takes for a leak.
- */
-function overWatch(deps: Deps, ctx: Context): Incoming['whenOver'] {
+/** Watches the client, the key and the server. Returns the function that ends the watch. */
+function watchCall(deps: Deps, { state, res, req: { socket } }: Context, end: () => void): () => void {
   const { stop } = deps;
-  const listeners: (() => void)[] = [];
-  let isOver = false;
-  const end = (): void => {
-    if (isOver) return;
-    isOver = true;
+  stop.listeners.add(end);
+  const unwatchKey = watchKey(deps, state.exchange, end);
+  res.once('close', end);
+  // A response queued behind another one gets no `close` event of its connection.
+  socket.once('close', end);
+  if (stop.begun || res.destroyed) end();
+  return () => {
     stop.listeners.delete(end);
-    unwatch();
-    ctx.res.off('close', end);
-    ctx.req.socket.off('close', end);
-    for (const listener of listeners) listener();
-  };
-  let unwatch = (): void => undefined;
-  return (listener) => {
-    if (isOver) {
-      listener();
-      return;
-    }
-    if (listeners.push(listener) > 1) return;
-    stop.listeners.add(end);
-    unwatch = watchKey(deps, ctx.state.exchange, end);
-    ctx.res.once('close', end);
-    // A response queued behind another one gets no `close` event of its connection.
-    ctx.req.socket.once('close', end);
-    if (stop.begun || ctx.res.destroyed) end();
+    unwatchKey();
+    res.off('close', end);
+    socket.off('close', end);
   };
 }
 

@@ -9,7 +9,7 @@ import { postmanCollection, type PostmanRequest } from '../postman.ts';
 import { resolveReference, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
 
 const WHERE = '/developer/api';
-/** Most requests that are counted: more than any plan allows in a minute. */
+/** The most pages of 100 requests that are counted: more than any plan allows in a minute. */
 const MOST_COUNTED_PAGES = 10;
 const DEPRECATED_DAYS = 30;
 

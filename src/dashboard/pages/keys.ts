@@ -103,10 +103,10 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
   if (choice === 'date') {
     const date = fieldText(form, 'expires_on');
     if (date === undefined)
-      throw new Problem('missing_field', 'say on which day the key is to end', { field: 'expires_on' });
+      throw new Problem('missing_field', 'give the day on which the key ends', { field: 'expires_on' });
     // The day is one of UTC, and the key is valid until its end.
     const end = Date.parse(`${date}T23:59:59Z`);
-    if (!(end > now)) throw new Problem('invalid_field', 'the day must lie ahead', { field: 'expires_on' });
+    if (!(end > now)) throw new Problem('invalid_field', 'the day must be in the future', { field: 'expires_on' });
     return { expires_at: new Date(end).toISOString() };
   }
   const days = { 30: 30, 90: 90, 365: 365 }[choice];
