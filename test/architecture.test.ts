@@ -73,6 +73,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...stores,
     'operations',
     'webhooks',
+    'client',
     'config',
     'mail',
     'storage',

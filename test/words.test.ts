@@ -49,6 +49,7 @@ const held: readonly string[] = [
   'src/housekeeping',
   'src/keys',
   'src/main.ts',
+  'src/dashboard',
   'src/members',
   'src/messages',
   'src/mta',

@@ -33,8 +33,6 @@ export function createKnownDevices(secret: Buffer) {
       const wanted = macOf(device.id, emailKey);
       return device.macs.some((mac) => equalInConstantTime(mac, wanted)) ? device.id : null;
     },
-    /** Returns the id of the device if any login has signed in from it; null otherwise. */
-    idOf: (cookie: string): string | null => read(cookie)?.id ?? null,
     /** Returns the cookie after this login has signed in: the same device, the newest login first. */
     after(cookie: string, emailKey: string): string {
       const { id, macs } = read(cookie) ?? { id: randomBytes(ID_BYTES).toString('base64url'), macs: [] };
