@@ -35,7 +35,7 @@ import { rowsOfAnswer } from './together.ts';
 import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
 
 export interface WebhooksDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
   keyring: Keyring;

@@ -54,7 +54,7 @@ export class Feed {
   tried: ReadonlySet<number> | null = null;
   /** Raised by each rewind: what was read before it is void. */
   generation = 0;
-  /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is old news of them. */
+  /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is out of date for them. */
   private readonly ended = new Set<number>();
   private readonly fresh = new Map<number, CallJob>();
   private readonly again = new Map<number, CallJob>();
