@@ -37,11 +37,17 @@ const held: readonly string[] = [
   'docs/troubleshooting.md',
   'src/app',
   'src/app.ts',
+  'src/backup',
+  'src/inbound',
+  'src/mail',
   'src/main.ts',
   'src/mta',
   'src/scheduling/lane-queue.ts',
   'src/scheduling/lanes.ts',
+  'src/templates',
+  'src/tracking',
   'src/version.ts',
+  'src/webhooks',
 ];
 
 interface Pattern {
