@@ -15,15 +15,16 @@ COPY tsconfig.json LICENSE ./
 COPY migrations migrations
 # Some of it is built in, some is read when the program runs.
 COPY config config
+COPY docs/openapi.json docs/openapi.json
 COPY src src
 RUN npm run --silent build \
  && npm prune --omit=dev --no-audit --no-fund \
  # Of what was compiled only the result is needed, of packages only what runs.
  && find node_modules/sqlite3 -depth \( -name deps -o -name obj -o -name obj.target -o -name '*.o' -o -name '*.a' \) -exec rm -rf {} + \
  && find node_modules dist \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.md' \) -delete \
- && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs src/bin/pack-client.mjs \
+ && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs src/bin/pack-client.mjs src/bin/client-types.mjs \
  && find src -mindepth 1 -maxdepth 1 ! -name bin -exec rm -rf {} + \
- && rm -rf migrations tsconfig.json .npmrc \
+ && rm -rf docs migrations tsconfig.json .npmrc \
  && strip /usr/local/bin/node
 
 FROM docker.io/library/debian:bookworm-slim

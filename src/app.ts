@@ -35,6 +35,8 @@ import { buildInbound } from './app/listener.ts';
 import { buildOperator } from './app/operator.ts';
 import type { Overrides } from './app/overrides.ts';
 import { reload } from './app/reload.ts';
+import { version } from './version.ts';
+import { noteServerAct } from './app/server-acts.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
@@ -116,7 +118,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isListening: () => mailPorts.open !== null,
   });
   const inbound = await buildInbound(context, accept, accountWindows);
-  const operator = buildOperator(context, delivery, accept, () => mailPorts.open);
+  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, () => mailPorts.open);
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
@@ -140,13 +142,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       changed: (renewed) => {
         if (config.http.tls) api.setCertificate(renewed);
         inbound.setCertificate(renewed);
+        void noteServerAct(context, 'server.certificate');
       },
     }),
   };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
-    await stopAll(context, running);
+    await Promise.all([noteServerAct(context, 'server.stop'), stopAll(context, running)]);
     await lock.release();
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
@@ -165,7 +168,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       db,
       mta,
       ports,
-      reload: (next) => reload(context, running, next),
+      reload(next) {
+        const changes = reload(context, running, next);
+        void noteServerAct(context, 'server.reload', changes);
+        return changes;
+      },
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };
@@ -215,6 +222,8 @@ async function startAll(
   mailPorts.open = ports;
   await running.webhooks.start();
   running.housekeeping.start();
+  if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
+  await noteServerAct(context, 'server.start', { version, epoch });
   log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
   return { url, ports };
 }

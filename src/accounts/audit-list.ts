@@ -4,11 +4,23 @@ import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
-type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
+type Exact =
+  | 'key_id'
+  | 'actor'
+  | 'method'
+  | 'endpoint'
+  | 'status'
+  | 'result'
+  | 'ip'
+  | 'request_id'
+  | 'operation'
+  | 'object_type'
+  | 'object_id';
 
 /** All that is given must hold together; times in milliseconds since the epoch, `since` inclusive, `until` exclusive. */
 export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
-  accountId: string;
+  /** Null: acts that concern no account. */
+  accountId: string | null;
   /** `key`: uses of keys; `person`: what members and the operator did. */
   by?: 'key' | 'person' | undefined;
   since?: number | undefined;
@@ -21,7 +33,10 @@ export async function pageOfAudit(
   { accountId, by, since, until, ...exact }: AuditFilter,
   { limit, after, before }: { limit: number; after?: string; before?: string },
 ): Promise<{ rows: AuditRow[]; hasMore: boolean }> {
-  const query = db.reader<AuditRow>('audit').where({ account_id: accountId });
+  const query = db.reader<AuditRow>('audit');
+  // Uses of unknown keys concern no account either, and are no acts.
+  if (accountId === null) query.whereNull('account_id').whereNotNull('summary');
+  else query.where({ account_id: accountId });
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
   if (by === 'person') query.whereNull('key_id');
   if (by === 'key') query.whereNotNull('key_id');

@@ -17,6 +17,8 @@ export interface AuditListDeps {
 const PATH = '/v1/audit';
 const results = ['ok', 'refused', 'failed', 'idempotency_mismatch'] as const;
 
+const record = () => z.record(z.string(), z.unknown()).nullable();
+
 const AuditEntry = z
   .object({
     object: z.literal('audit_entry'),
@@ -38,6 +40,15 @@ const AuditEntry = z
     ms: z.number().describe('How long it took, in milliseconds.'),
     idempotency_replayed: z.boolean().describe('Whether an earlier answer was given again.'),
     user_agent: z.string().nullable().describe('Program that asked, as it called itself.'),
+    operation: z.string().nullable().describe('Name of the operation; null where the request reached none.'),
+    object_type: z.string().nullable().describe('Kind of the object that it was done to; null for what only reads.'),
+    object_id: z.string().nullable().describe('Id or name of that object.'),
+    before: record().describe('Members of the object as they were before; null where it was made.'),
+    after: record().describe('The same members after; null where it was removed.'),
+    summary: z
+      .string()
+      .nullable()
+      .describe('The act as a sentence whose subject is `actor`; null for what only reads.'),
   })
   .meta({ id: 'AuditEntry', description: 'One use of a key.' });
 
@@ -57,6 +68,12 @@ const sample: z.output<typeof AuditEntry> = {
   ms: 4,
   idempotency_replayed: false,
   user_agent: 'curl/8.5.0',
+  operation: 'sendMessage',
+  object_type: 'message',
+  object_id: 'msg_01jz5w8q3hf2m9d4x6k7c1b0na',
+  before: null,
+  after: null,
+  summary: 'sent msg_01jz5w8q3hf2m9d4x6k7c1b0na',
 };
 
 const listQuery = z.strictObject({
@@ -77,6 +94,9 @@ const listQuery = z.strictObject({
   result: z.enum(results).optional().describe('How it ended.'),
   ip: z.string().max(49).optional().describe('Address that it came from.'),
   request_id: z.string().max(64).optional().describe('The entry of this request.'),
+  operation: z.string().max(64).optional().describe('Name of the operation.'),
+  object_type: z.string().max(64).optional().describe('Kind of the object.'),
+  object_id: z.string().max(200).optional().describe('Id or name of the object.'),
   since: timeParameter().optional().describe('From this time on.'),
   until: timeParameter().optional().describe('Before this time.'),
 });
@@ -132,7 +152,17 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
   ];
 }
 
-function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
-  const { account_id: _, at, idempotency_replayed, ...rest } = row;
-  return { object: 'audit_entry', ...rest, at: rfc3339(at), idempotency_replayed: idempotency_replayed === 1 };
+const recordIn = (json: string | null): Record<string, unknown> | null =>
+  json === null ? null : (JSON.parse(json) as Record<string, unknown>);
+
+export function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
+  const { account_id: _, at, idempotency_replayed, before_json: before, after_json: after, ...rest } = row;
+  return {
+    object: 'audit_entry',
+    ...rest,
+    at: rfc3339(at),
+    idempotency_replayed: idempotency_replayed === 1,
+    before: recordIn(before),
+    after: recordIn(after),
+  };
 }

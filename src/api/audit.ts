@@ -1,50 +1,56 @@
-/** The audit line of a request: one for every use of a key, refused uses included. */
-import { newId } from '../base/id.ts';
+/** The audit row of a request: one for every use of a key, refused uses included. */
 import type { ProblemCode } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
+import { auditRow, type Deed } from '../operations/audit-row.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { Exchange } from './exchange.ts';
+import type { Reply } from './route.ts';
 
-export type { AuditRow } from '../storage/tables.ts';
-
-/** How it ended. `idempotency_mismatch`: the first response was given again although the body was another. */
-type AuditResult = AuditRow['result'];
-
-/** Where audit lines go. Neither may drop a line silently. */
+/** Where audit rows go. Neither may drop a row silently. */
 export interface AuditSink {
-  /** Resolves when the line is committed: for writes and refusals, before the answer. */
+  /** Resolves when the row is committed: for writes and refusals, before the answer. */
   write(row: AuditRow): Promise<void>;
-  /** Takes the line for the next batch, within 100 ms: for reads. */
+  /** Takes the row for the next batch, within 100 ms: for reads. */
   later(row: AuditRow): void;
 }
 
 const LONGEST_PATH = 200;
-const LONGEST_AGENT = 512;
 
-/** `monotonic` is the clock's reading now, for the duration. */
-export function auditRow(exchange: Exchange, status: number, code: ProblemCode | null, monotonic: number): AuditRow {
+/** `monotonic` is the clock's reading now, for the duration. `reply` is absent where the handler gave none. */
+export function exchangeAudit(
+  exchange: Exchange,
+  status: number,
+  code: ProblemCode | null,
+  monotonic: number,
+  reply?: Reply,
+): AuditRow {
+  const { route, replay } = exchange;
   const caller = exchange.key.kind === 'known' ? exchange.key.caller : null;
-  return {
-    id: newId('aud', exchange.at),
+  return auditRow({
     at: exchange.at,
-    account_id: caller?.accountId ?? null,
-    key_id: caller?.keyId ?? null,
+    accountId: caller?.accountId ?? null,
+    keyId: caller?.keyId ?? null,
     actor: caller === null ? 'api' : actorOf(caller),
     ip: exchange.ip,
+    userAgent: exchange.header('user-agent') ?? null,
     method: exchange.method,
-    endpoint: exchange.route?.path ?? exchange.path.slice(0, LONGEST_PATH),
+    endpoint: route?.path ?? exchange.path.slice(0, LONGEST_PATH),
+    operation: route?.operationId ?? null,
+    words: route?.act ?? null,
+    deed: route?.act === undefined ? undefined : deedOf(exchange.params, reply),
     status,
-    result: resultOf(exchange, status),
-    error_code: code,
-    request_id: exchange.requestId,
-    ms: Math.round(monotonic - exchange.started),
-    idempotency_replayed: exchange.replay === null ? 0 : 1,
-    user_agent: exchange.header('user-agent')?.slice(0, LONGEST_AGENT).toWellFormed() ?? null,
-  };
+    ...(replay === 'mismatch' ? { result: 'idempotency_mismatch' } : {}),
+    code,
+    isReplay: replay !== null,
+    requestId: exchange.requestId,
+    ms: monotonic - exchange.started,
+  });
 }
 
-function resultOf(exchange: Exchange, status: number): AuditResult {
-  if (exchange.replay === 'mismatch') return 'idempotency_mismatch';
-  if (status >= 500) return 'failed';
-  return status >= 400 ? 'refused' : 'ok';
+/** What a request was done to: the record of the answer, or what its path names. */
+export function deedOf(params: Readonly<Record<string, string>>, reply?: Reply): Deed {
+  const [object = null] = Object.values(params);
+  if (reply === undefined || !('body' in reply)) return { object };
+  const { body, before = null } = reply;
+  return { object, before, after: typeof body === 'object' ? body : null };
 }

@@ -6,7 +6,8 @@ import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { rotateDkim } from '../domains/dkim-rotation.ts';
 import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../domains/domain-store.ts';
-import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
+import { notesOn } from '../domains/lost-records.ts';
+import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
 import type { RowsFor } from '../storage/rows.ts';
@@ -95,10 +96,11 @@ export const Domain = z
     refused_at: nullableTime().describe(
       'From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`.',
     ),
+    notes: z.array(z.string()).describe('What there is to say of its state, in whole sentences.'),
   })
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
-const sample: DomainRecord = {
+const sample: z.output<typeof Domain> = {
   object: 'domain',
   id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na',
   name: 'acme.example',
@@ -136,6 +138,7 @@ const sample: DomainRecord = {
   checked_at: '2026-01-31T09:30:02.481Z',
   failing_since: null,
   refused_at: null,
+  notes: [],
 };
 const answer = (description: string) => ({
   description,
@@ -145,6 +148,9 @@ const answer = (description: string) => ({
 
 const params = z.object({ id: z.string().max(LONGEST_NAME).describe('Id of the domain, or its name.') });
 type Params = z.output<typeof params>;
+
+/** What the audit keeps of a domain. */
+const domainMembers = ['status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'refused_at'];
 
 export function domainRoutes(deps: DomainsDeps): Route[] {
   return [
@@ -166,8 +172,10 @@ const refOf = ({
   nameOrId: id,
 });
 
-const recordOf = ({ hostname, trackingTarget }: DomainsDeps, domain: DomainWithKeys): DomainRecord =>
-  toDomainRecord(domain, hostname, trackingTarget);
+function recordOf({ hostname, trackingTarget, clock }: DomainsDeps, domain: DomainWithKeys): z.output<typeof Domain> {
+  const record = toDomainRecord(domain, hostname, trackingTarget);
+  return { ...record, notes: notesOn(record, clock.now()) };
+}
 
 const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => void } => ({
   ...deps,
@@ -220,6 +228,18 @@ function listRoute(deps: DomainsDeps): Route {
   );
 }
 
+const NewDomain = z.strictObject({
+  name: z.string().min(1).max(LONGEST_NAME).describe('The domain behind the `@` of the senders.'),
+  return_path: z
+    .string()
+    .min(1)
+    .max(LONGEST_NAME)
+    .optional()
+    .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
+  track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
+  track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+});
+
 function addRoute(deps: DomainsDeps): Route {
   return route(
     {
@@ -231,25 +251,21 @@ function addRoute(deps: DomainsDeps): Route {
         'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`.',
       tag: 'domains',
       scope: ['domain'],
-      body: z
-        .strictObject({
-          name: z.string().min(1).max(LONGEST_NAME).describe('The domain behind the `@` of the senders.'),
-          return_path: z
-            .string()
-            .min(1)
-            .max(LONGEST_NAME)
-            .optional()
-            .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
-          track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
-          track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
-        })
-        .meta({ id: 'NewDomain', description: 'A domain to send from.' }),
+      act: { says: 'added the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
+      operatorBody: NewDomain.extend({ trusted: z.boolean().optional() }),
+      body: NewDomain.meta({ id: 'NewDomain', description: 'A domain to send from.' }),
       bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
       responses: { 201: { ...answer('The new domain.'), headers: { Location: 'Path of the domain.' } } },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists'],
     },
-    async (call) => {
-      const { name, return_path: returnPath, track_opens: trackOpens, track_clicks: trackClicks } = call.body;
+    async (call: Call<object, object, z.output<typeof NewDomain> & { trusted?: boolean | undefined }>) => {
+      const {
+        name,
+        trusted = false,
+        return_path: returnPath,
+        track_opens: trackOpens,
+        track_clicks: trackClicks,
+      } = call.body;
       const replyOf = (domain: DomainWithKeys): Reply => ({
         status: 201,
         body: recordOf(deps, domain),
@@ -258,6 +274,7 @@ function addRoute(deps: DomainsDeps): Route {
       const wish = {
         accountId: call.caller.accountId,
         name,
+        trusted,
         trackOpens,
         trackClicks,
         ...(returnPath === undefined ? {} : { returnPath }),
@@ -295,6 +312,7 @@ function changeRoute(deps: DomainsDeps): Route {
         'Tracking and the return path. Another return path has other DNS records: publish them first, the next check looks for them.',
       tag: 'domains',
       scope: ['domain'],
+      act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       body: z
         .strictObject({
@@ -309,7 +327,8 @@ function changeRoute(deps: DomainsDeps): Route {
     },
     async (call) => {
       const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
-      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain) });
+      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
       const changes = { trackOpens, trackClicks, returnPath };
       return replyOf(await updateDomain(telling(deps), refOf(call), changes, withAnswer(call, replyOf)));
     },
@@ -326,12 +345,14 @@ function removeRoute(deps: DomainsDeps): Route {
       description: 'With its DKIM keys. Not while mail from it waits: that mail could not be signed any more.',
       tag: 'domains',
       scope: ['domain'],
+      act: { says: 'removed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       responses: { 204: { description: 'Removed.' } },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
+      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const reply: Reply = { status: 204, body: null, before };
       await removeDomain(
         telling(deps),
         refOf(call),
@@ -353,11 +374,13 @@ function verifyRoute(deps: DomainsDeps): Route {
         'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. What DNS does not answer changes nothing.',
       tag: 'domains',
       scope: ['domain:verify'],
+      act: { says: 'checked the DNS records of {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       responses: { 200: answer('The domain with what was found.') },
     },
     async (call) => {
-      const answered = answerWith(call, (domain: DomainWithKeys) => recordOf(deps, domain));
+      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const answered = answerWith(call, (domain: DomainWithKeys) => recordOf(deps, domain), before);
       await verifyDomain({ ...telling(deps), graceMs: deps.domainGraceMs }, refOf(call), answered.together);
       return answered.reply();
     },
@@ -375,13 +398,17 @@ function rotateRoute(deps: DomainsDeps): Route {
         'The new keys are `pending` until DNS shows their records; then they sign and the old ones are `retiring`: leave their records for 7 days, after which the keys are removed.',
       tag: 'domains',
       scope: ['domain:dkim'],
+      act: { says: 'made new DKIM keys for {name}', type: 'domain', named: 'name', keeps: ['dkim'] },
       params,
+      operatorBody: z.strictObject({ at_once: z.boolean().optional() }),
       responses: { 200: answer('The domain with its new keys.') },
       problems: ['invalid_state'],
     },
-    async (call) => {
-      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain) });
-      const rotated = await rotateDkim(telling(deps), refOf(call), { alsoInTransaction: withAnswer(call, replyOf) });
+    async (call: Call<Params, object, { at_once?: boolean | undefined } | undefined>) => {
+      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
+      const options = { atOnce: call.body?.at_once === true, alsoInTransaction: withAnswer(call, replyOf) };
+      const rotated = await rotateDkim(telling(deps), refOf(call), options);
       return replyOf(rotated);
     },
   );

@@ -94,6 +94,9 @@ const answer = (description: string) => ({
   examples: { key: { summary: 'A key', value: sample } },
 });
 
+/** What the audit keeps of a key. */
+const keyMembers = ['name', 'mode', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'revoked_at'];
+
 export function keyRoutes(deps: KeysDeps): Route[] {
   return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
 }
@@ -144,6 +147,7 @@ function createRoute(deps: KeysDeps): Route {
         'The key is shown only in this answer. It never gets more than the key that asks has: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is being brought out.',
       tag: 'keys',
       scope: ['key'],
+      act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
       body: z
         .strictObject({
           name: name(),
@@ -281,6 +285,7 @@ function changeRoute(deps: KeysDeps): Route {
         'Name, scopes, domains and addresses, in force at once: what the key holds open is closed. Never more than the key that asks has, and never so that it locks itself out.',
       tag: 'keys',
       scope: ['key'],
+      act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
       params,
       body: z
         .strictObject({
@@ -329,7 +334,7 @@ function changeRoute(deps: KeysDeps): Route {
         ...(only === undefined ? {} : { domains: granted.domains ?? [] }),
         ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
       };
-      const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now) });
+      const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now), before });
       return replyOf(
         await updateKey(withCallers(deps), refOf(call), changes, (changed) => rowsOfAnswer(call, replyOf(changed))),
       );
@@ -348,16 +353,17 @@ function revokeRoute(deps: KeysDeps): Route {
         'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
       tag: 'keys',
       scope: ['key'],
+      act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers },
       params,
       responses: { 204: { description: 'Revoked.' } },
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
-      await revokeKey(withCallers(deps), refOf(call), (row) => {
+      const replyOf = (row: ApiKeyRow): Reply => ({ status: 204, body: null, before: toKeyRecord(row, call.now) });
+      const revoked = await revokeKey(withCallers(deps), refOf(call), (row) => {
         if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
-        return rowsOfAnswer(call, reply);
+        return rowsOfAnswer(call, replyOf(row));
       });
-      return reply;
+      return replyOf(revoked);
     },
   );
 }

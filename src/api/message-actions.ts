@@ -276,6 +276,7 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
       tag: 'messages',
       scope: ['message:cancel'],
+      act: { says: 'canceled the message {object}', type: 'message', keeps: ['status'] },
       touches: 'mail',
       params,
       responses: {
@@ -289,7 +290,7 @@ function cancelRoute(deps: MessageActionsDeps): Route {
     },
     async (call) => {
       const row = await known(deps, call.caller, call.params.id);
-      const answered = answerWith(call, messageRecord);
+      const answered = answerWith(call, messageRecord, messageRecord(row));
       await cancelMessage(deps.change, row.id, answered.together);
       return answered.reply();
     },
@@ -316,6 +317,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
       description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
       tag: 'messages',
       scope: ['message:cancel'],
+      act: { says: 'moved the message {object} to {send_at}', type: 'message', keeps: ['status', 'send_at'] },
       touches: 'mail',
       params,
       body: Move,
@@ -332,7 +334,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
     async (call) => {
       const row = await known(deps, call.caller, call.params.id);
       const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
-      const answered = answerWith(call, messageRecord);
+      const answered = answerWith(call, messageRecord, messageRecord(row));
       await rescheduleMessage(deps.change, row, sendAt, answered.together);
       return answered.reply();
     },
@@ -350,6 +352,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
         'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
+      act: { says: 'sent a message again, as {object}', type: 'message' },
       touches: 'mail',
       params,
       responses: {
@@ -492,6 +495,7 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
       tag: 'batches',
       scope: ['message:cancel'],
+      act: { says: 'canceled the bulk send {object}', type: 'batch', keeps: ['counts'] },
       touches: 'mail',
       params: batchParams,
       responses: {

@@ -30,6 +30,7 @@ import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { exampleOf, pageOf, samples } from './record-samples.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
+import { rowsOfAnswer } from './together.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
 import { reachOf, testFilter } from './test-mode.ts';
@@ -38,16 +39,20 @@ export interface MessagesDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
   renderer: Renderer;
   accept: AcceptDeps;
-  cursors: Cursors;
   limits: SendLimits;
   smtputf8: boolean;
 }
 
 const PATH = '/v1/messages';
 
-export function messageRoutes(deps: MessagesDeps): Route[] {
-  return [sendRoute(deps), listRoute(deps), readRoute(deps)];
+export const sendRoutes = (deps: MessagesDeps): Route[] => [sendRoute(deps)];
+
+export interface MessageReadDeps {
+  db: Pick<Database, 'reader'>;
+  cursors: Cursors;
 }
+
+export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
 
 const minimal = {
   from: 'Acme <hi@acme.example>',
@@ -68,6 +73,7 @@ function sendRoute(deps: MessagesDeps): Route {
         'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
       tag: 'messages',
       scope: ['send', 'campaign'],
+      act: { says: 'sent {object}', type: 'message' },
       touches: 'mail',
       scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
       body: z.union([
@@ -156,8 +162,7 @@ async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Pr
   const together = (body: { id: string; object: string }): Rows => {
     const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
     sent.reply = { status: 202, body, ...(headers === undefined ? {} : { headers }) };
-    const idempotency = call.idempotencyRow(sent.reply);
-    return { audit: [call.auditRow(202)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
+    return rowsOfAnswer(call, sent.reply);
   };
   if (draft.kind === 'bulk') await acceptBulk(deps.accept, sender, draft, together);
   else await acceptSingle(deps.accept, sender, draft.draft, together);
@@ -189,10 +194,10 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
 
 export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
   accountId: caller.accountId,
-  keyId: caller.keyId,
+  keyId: caller.isOperator === true ? null : caller.keyId,
   mode: caller.mode,
-  plan: caller.plan,
-  paused: caller.paused,
+  // The operator sends whatever the plan says.
+  ...(caller.isOperator === true ? {} : { plan: caller.plan, paused: caller.paused }),
   domains: caller.domains,
   requestId,
 });
@@ -238,7 +243,7 @@ const LONGEST_REQUEST_MS = 60_000;
 /** How far back a search in subjects looks by itself. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
-function listRoute({ db, cursors }: MessagesDeps): Route {
+function listRoute({ db, cursors }: MessageReadDeps): Route {
   return route(
     {
       method: 'GET',
@@ -308,7 +313,7 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>
   return { accountId: caller.accountId, ...given };
 }
 
-function readRoute({ db }: MessagesDeps): Route {
+function readRoute({ db }: MessageReadDeps): Route {
   return route(
     {
       method: 'GET',

@@ -9,7 +9,8 @@ import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
-import type { AuditRow } from './audit.ts';
+import type { ActWords } from '../operations/audit-row.ts';
+import type { AuditRow } from '../storage/tables.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
 import { roundedProblem, type RoundedNumber } from './json-numbers.ts';
@@ -21,7 +22,13 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /** What a handler answers: a JSON value (null: no body), bytes of another type, or a stream. */
 export type Reply =
-  | { status: number; body: unknown; headers?: Readonly<Record<string, string>> }
+  | {
+      status: number;
+      body: unknown;
+      headers?: Readonly<Record<string, string>>;
+      /** The record as it was, of an object that is changed or removed: for the audit, and for doors that show what is gone. */
+      before?: object;
+    }
   | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }
   | { status: number; stream: Readable; type: string; headers?: Readonly<Record<string, string>> };
 
@@ -55,8 +62,8 @@ export interface Call<Params, Query, Body> {
    * transaction as the work; the shell then does not store it again.
    */
   idempotencyRow(reply: Reply): IdempotencyRow | null;
-  /** The audit line for an answer with this status. Who takes it writes it with the work; the shell then does not. */
-  auditRow(status: number): AuditRow;
+  /** The audit row for this answer. A handler that takes it writes it with the work; the shell then does not. */
+  auditRow(reply: Reply): AuditRow;
   /** Calls `listener` once when the client has gone or the service stops: for answers that go on, such as event streams. */
   whenOver(listener: () => void): void;
 }
@@ -103,9 +110,13 @@ export interface Declaration<Params, Query, Body> {
   touches?: 'mail' | 'nothing' | 'secret';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
   scopeFor?: (body: JsonObject) => Scope;
+  /** What the audit calls it; absent for what only reads or computes. */
+  act?: ActWords;
   params?: z.ZodType<Params>;
   query?: z.ZodType<Query>;
   body?: z.ZodType<Body>;
+  /** Members that only the operator may give besides those of `body`: they are in no description of the API. */
+  operatorBody?: z.ZodType<Body>;
   /** The handler checks `call.json` itself; `body` then only documents it. */
   bodyByHandler?: boolean;
   /** For send requests: how a large one is to be checked apart from the main loop, given the time; it then comes as `call.checked`. */
@@ -126,6 +137,9 @@ export interface Declaration<Params, Query, Body> {
   /** False for health checks: their calls are not counted against any rate limit. */
   counted?: boolean;
 }
+
+/** Whether an operation only reads, by its id: a test holds every endpoint to these verbs. */
+export const isReading = (operationId: string): boolean => /^(?:get|list|explain)[A-Z]/.test(operationId);
 
 /** What the shell hands to a route: the checked parts are made from the raw ones. */
 export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params' | 'query' | 'body' | 'caller'> {
@@ -220,9 +234,11 @@ function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: strin
 }
 
 function checkedBody<Body>(
-  { body, bodyByHandler }: Pick<Declaration<unknown, unknown, Body>, 'body' | 'bodyByHandler'>,
-  { json, rounded: [rounded] }: Pick<Incoming, 'json' | 'rounded'>,
+  declaration: Pick<Declaration<unknown, unknown, Body>, 'body' | 'operatorBody' | 'bodyByHandler'>,
+  { json, caller, rounded: [rounded] }: Pick<Incoming, 'json' | 'caller' | 'rounded'>,
 ): Body {
+  const { operatorBody, bodyByHandler } = declaration;
+  const body = caller?.isOperator === true ? (operatorBody ?? declaration.body) : declaration.body;
   // Without a schema, or where the handler checks it, Body is `undefined`, its default.
   if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
   const value = check((body ?? nothing) as z.ZodType<Body>, json);

@@ -135,6 +135,11 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         description: 'Only what is given changes. Limits and plan are the operator’s to change.',
         tag: 'settings',
         scope: ['settings'],
+        act: {
+          says: 'changed the settings of the account',
+          type: 'settings',
+          keeps: ['track_opens', 'track_clicks', 'retention'],
+        },
         body: Changes,
         bodyExamples: { retention: { summary: 'Keep contents for a week', value: { retention: { content_days: 7 } } } },
         responses: { 200: answer },
@@ -143,10 +148,11 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
       async (call) => {
         const { caller, body } = call;
         const changes = changesOf(deps, body);
-        const { usage } = await recordOf(deps, caller, await accountSettings(deps, caller.accountId));
+        const before = await recordOf(deps, caller, await accountSettings(deps, caller.accountId));
         const replyOf = (row: AccountSettingsRow): Reply => ({
           status: 200,
-          body: toRecord(deps, caller, row, usage),
+          body: toRecord(deps, caller, row, before.usage),
+          before,
         });
         const changed = await changeSettings(deps, caller.accountId, changes, (row) =>
           rowsOfAnswer(call, replyOf(row)),

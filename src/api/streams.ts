@@ -68,6 +68,9 @@ const answer = (description: string) => ({
   examples: { stream: { summary: 'A stream', value: sample } },
 });
 
+/** What the audit keeps of a stream. */
+const streamMembers = ['slug', 'name', 'type', 'pool', 'priority', 'paused'];
+
 export function streamRoutes(deps: StreamsDeps): Route[] {
   return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
 }
@@ -119,6 +122,7 @@ function addRoute(deps: StreamsDeps): Route {
       description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
       tag: 'streams',
       scope: ['stream'],
+      act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       body: z
         .strictObject({
           slug: z
@@ -168,6 +172,7 @@ function changeRoute(deps: StreamsDeps): Route {
         'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
       tag: 'streams',
       scope: ['stream'],
+      act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
       body: z
         .strictObject({
@@ -182,7 +187,8 @@ function changeRoute(deps: StreamsDeps): Route {
       problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
     },
     async (call) => {
-      const replyOf = (row: StreamRow): Reply => ({ status: 200, body: streamRecord(row) });
+      const before = await recordBefore(deps, refOf(call));
+      const replyOf = (row: StreamRow): Reply => ({ status: 200, body: streamRecord(row), ...before });
       const row = await updateStream(telling(deps), refOf(call), call.body, (changed) =>
         rowsOfAnswer(call, replyOf(changed)),
       );
@@ -201,16 +207,26 @@ function removeRoute(deps: StreamsDeps): Route {
       description: 'Not the two that every account has, and not while mail waits in it. Sent mail keeps its name.',
       tag: 'streams',
       scope: ['stream'],
+      act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
       responses: { 204: { description: 'Removed.' } },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
+      const reply: Reply = { status: 204, body: null, ...(await recordBefore(deps, refOf(call))) };
       await removeStream(telling(deps), refOf(call), () => rowsOfAnswer(call, reply));
       return reply;
     },
   );
+}
+
+/** The stream as it is, for the audit; nothing where there is none, which the change itself refuses. */
+async function recordBefore(
+  { db }: Pick<StreamsDeps, 'db'>,
+  { accountId, id }: ReturnType<typeof refOf>,
+): Promise<{ before?: object }> {
+  const [row] = await db.reader<StreamRow>('streams').where({ account_id: accountId, id });
+  return row === undefined ? {} : { before: streamRecord(row) };
 }
 
 function streamRecord(row: StreamRow): z.output<typeof Stream> {

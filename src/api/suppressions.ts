@@ -108,6 +108,12 @@ function addRoute(deps: SuppressionsDeps): Route {
         'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
       tag: 'suppressions',
       scope: ['suppression'],
+      act: {
+        says: 'put {email} on the suppression list',
+        type: 'suppression',
+        named: 'email',
+        keeps: ['email', 'reason', 'scope', 'note', 'expires_at', 'emails'],
+      },
       body: NewSuppressions,
       bodyExamples: {
         one: { summary: 'One address', value: { email: 'ana@example.net', note: 'asked by phone' } },
@@ -322,6 +328,12 @@ function removeRoute({ db }: SuppressionsDeps): Route {
         'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: whoever complained must ask for mail again.',
       tag: 'suppressions',
       scope: ['suppression:delete'],
+      act: {
+        says: 'removed {email} from suppressions',
+        type: 'suppression',
+        named: 'email',
+        keeps: ['email', 'entries'],
+      },
       params,
       query: z.strictObject({
         stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
@@ -333,7 +345,7 @@ function removeRoute({ db }: SuppressionsDeps): Route {
     async (call) => {
       const { email } = call.params;
       const { stream, force } = call.query;
-      const reply: Reply = { status: 204, body: null };
+      let reply: Reply = { status: 204, body: null };
       const entry = {
         accountId: call.caller.accountId,
         email,
@@ -342,6 +354,7 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       };
       await removeSuppressions({ db }, entry, (removed) => {
         if (removed.length === 0) throw notListed();
+        reply = { ...reply, before: { email, entries: removed.map(suppressionRecord) } };
         return rowsOfAnswer(call, reply);
       });
       return reply;

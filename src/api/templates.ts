@@ -171,6 +171,9 @@ const faultsOfTemplates = [
   'already_exists',
 ] as const;
 
+/** What the audit keeps of a template: not its text, of which every version is kept. */
+const audited = ['alias', 'name', 'latest_version', 'published_version'];
+
 export function templateRoutes(deps: TemplatesDeps): Route[] {
   return [
     createRoute(deps),
@@ -201,6 +204,7 @@ function createRoute(deps: TemplatesDeps): Route {
         'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
       tag: 'templates',
       scope: ['template'],
+      act: { says: 'created the template {name}', type: 'template', keeps: audited },
       body: NewTemplate,
       bodyExamples: {
         welcome: {
@@ -405,6 +409,7 @@ function changeRoute(deps: TemplatesDeps): Route {
         'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
       tag: 'templates',
       scope: ['template'],
+      act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,
       body: TemplateChange,
       bodyExamples: {
@@ -451,6 +456,7 @@ function removeRoute(deps: TemplatesDeps): Route {
       description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
       tag: 'templates',
       scope: ['template'],
+      act: { says: 'deleted the template {object}', type: 'template', keeps: audited },
       params,
       responses: { 204: { description: 'Deleted.' } },
     },
@@ -473,6 +479,7 @@ function publishRoute(deps: TemplatesDeps): Route {
       description: 'From now on sends use it, unless they name a version.',
       tag: 'templates',
       scope: ['template'],
+      act: { says: 'published the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 200: answers('The template.') },
     },

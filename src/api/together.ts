@@ -8,7 +8,7 @@ export function rowsOfAnswer(
   reply: Reply,
 ): Rows {
   const idempotency = call.idempotencyRow(reply);
-  return { audit: [call.auditRow(reply.status)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
+  return { audit: [call.auditRow(reply)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
 }
 
 /** An answer that is made of what the change has left behind, inside its transaction, and given when that is committed. */
@@ -22,11 +22,12 @@ interface Answered<Changed> {
 export function answerWith<Changed>(
   call: Parameters<typeof rowsOfAnswer>[0],
   recordOf: (changed: Changed) => object,
+  before?: object,
 ): Answered<Changed> {
   let made: Reply | null = null;
   return {
     together: (changed) => {
-      made = { status: 200, body: recordOf(changed) };
+      made = { status: 200, body: recordOf(changed), ...(before === undefined ? {} : { before }) };
       return rowsOfAnswer(call, made);
     },
     reply: () => {

@@ -171,6 +171,12 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
         'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
       tag: 'webhooks',
       scope: ['webhook:replay'],
+      act: {
+        says: 'sent an event again to the webhook endpoint {object}',
+        type: 'webhook',
+        named: 'webhook_id',
+        keeps: ['event_id'],
+      },
       params: params.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') }),
       responses: {
         202: {
@@ -224,6 +230,12 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
         'Calls it once with a sample event (`test` is true), whatever its status, and answers with what came of it within 15 seconds. It is not tried again and does not count as a success or a failure.',
       tag: 'webhooks',
       scope: ['webhook:replay'],
+      act: {
+        says: 'tried the webhook endpoint {object}',
+        type: 'webhook',
+        named: 'webhook_id',
+        keeps: ['event_type', 'status'],
+      },
       params,
       body: z
         .strictObject({ type: eventType().optional().describe('`delivered` where not given.') })
@@ -265,6 +277,12 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         'In the background. `failed` takes what was not delivered so far, be it still tried or given up; `all` takes everything, also what happened before the endpoint was registered.',
       tag: 'webhooks',
       scope: ['webhook:replay'],
+      act: {
+        says: 'replayed events to the webhook endpoint {object}',
+        type: 'webhook',
+        named: 'webhook_id',
+        keeps: ['since', 'until', 'only'],
+      },
       params,
       body: z
         .strictObject({

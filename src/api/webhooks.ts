@@ -7,7 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { LONGEST_URL } from '../net/safe-url.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
 import { allEventTypes, eventTypes } from '../events/event.ts';
-import type { Caller } from '../keys/caller.ts';
+import { actorOf, type Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
@@ -37,7 +37,6 @@ import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from 
 export interface WebhooksDeps {
   db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
   clock: Clock;
-  cursors: Cursors;
   keyring: Keyring;
   /** Whether a URL may be called. */
   vetUrl: SafeFetch['vet'];
@@ -112,17 +111,19 @@ const faultsOfBody = [
   'already_exists',
 ] as const;
 
+/** What the audit keeps of an endpoint: neither its secrets nor what its headers say. */
+const endpointMembers = ['url', 'events', 'streams', 'domains', 'status', 'include_engagement', 'concurrency'];
+
 export function webhookRoutes(deps: WebhooksDeps): Route[] {
-  return [
-    createRoute(deps),
-    listRoute(deps),
-    readRoute(deps),
-    changeRoute(deps),
-    removeRoute(deps),
-    secretRoute(deps),
-    rotateRoute(deps),
-  ];
+  return [createRoute(deps), changeRoute(deps), removeRoute(deps), secretRoute(deps), rotateRoute(deps)];
 }
+
+export interface WebhookReadDeps {
+  db: Pick<Database, 'prepared' | 'reader'>;
+  cursors: Cursors;
+}
+
+export const webhookReadRoutes = (deps: WebhookReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
 
 const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
   accountId: caller.accountId,
@@ -147,6 +148,7 @@ function createRoute(deps: WebhooksDeps): Route {
         'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
       tag: 'webhooks',
       scope: ['webhook'],
+      act: { says: 'added the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       body: NewWebhook,
       bodyExamples: {
         minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
@@ -183,7 +185,7 @@ function createRoute(deps: WebhooksDeps): Route {
         ...wish,
         url: wish.url ?? '',
         accountId: caller.accountId,
-        createdBy: `key:${caller.keyName}`,
+        createdBy: actorOf(caller),
       };
       return replyOf(await createEndpoint(storeOf(deps), whole, (made) => rowsOfAnswer(call, replyOf(made))));
     },
@@ -263,7 +265,7 @@ function needEngagement(caller: Caller, field: string): void {
   );
 }
 
-function listRoute({ db, cursors }: WebhooksDeps): Route {
+function listRoute({ db, cursors }: WebhookReadDeps): Route {
   return route(
     {
       method: 'GET',
@@ -297,7 +299,7 @@ function listRoute({ db, cursors }: WebhooksDeps): Route {
   );
 }
 
-function readRoute({ db }: WebhooksDeps): Route {
+function readRoute({ db }: WebhookReadDeps): Route {
   return route(
     {
       method: 'GET',
@@ -325,6 +327,7 @@ function changeRoute(deps: WebhooksDeps): Route {
         'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. What happened while it was not called is told then, oldest first.',
       tag: 'webhooks',
       scope: ['webhook'],
+      act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,
       body: WebhookChanges,
       bodyExamples: { pause: { summary: 'Pause it', value: { enabled: false } } },
@@ -337,7 +340,11 @@ function changeRoute(deps: WebhooksDeps): Route {
       const staysTold = before.include_engagement === 1 && body.include_engagement !== false;
       if (staysTold && body.url !== undefined) needEngagement(caller, 'url');
       const changes = await checkedSettings(deps, caller, body);
-      const replyOf = (row: WebhookRow): Reply => ({ status: 200, body: webhookRecord(row) });
+      const replyOf = (row: WebhookRow): Reply => ({
+        status: 200,
+        body: webhookRecord(row),
+        before: webhookRecord(before),
+      });
       return replyOf(
         await updateEndpoint(storeOf(deps), refOf(call), changes, (row) => rowsOfAnswer(call, replyOf(row))),
       );
@@ -355,11 +362,13 @@ function removeRoute(deps: WebhooksDeps): Route {
       description: 'At once: what it was still owed is forgotten. The events themselves stay in `GET /v1/events`.',
       tag: 'webhooks',
       scope: ['webhook'],
+      act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,
       responses: { 204: { description: 'Removed.' } },
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
+      const before = webhookRecord(await findEndpoint(deps, refOf(call)));
+      const reply: Reply = { status: 204, body: null, before };
       await removeEndpoint(storeOf(deps), refOf(call), () => rowsOfAnswer(call, reply));
       return reply;
     },
@@ -407,6 +416,7 @@ function rotateRoute(deps: WebhooksDeps): Route {
         'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
       tag: 'webhooks',
       scope: ['webhook:secret'],
+      act: { says: 'replaced the secret of the webhook endpoint {object}', type: 'webhook', named: 'webhook_id' },
       params,
       responses: { 200: secretAnswer('The new secret, and those before it.') },
       problems: ['invalid_state'],

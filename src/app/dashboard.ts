@@ -8,7 +8,7 @@ import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
 export function buildDashboard(
-  { db, clock, log, keyring, config, usedUp, meters, auditLog }: AppContext,
+  { db, clock, log, keyring, config, usedUp, meters }: AppContext,
   {
     mta,
     ...parts
@@ -33,7 +33,6 @@ export function buildDashboard(
     version,
     history,
     passwords: createPasswords(usedUp),
-    audit: auditLog,
     usedUp,
     devices: createKnownDevices(keyring.derive('known devices')),
   });

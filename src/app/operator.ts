@@ -1,4 +1,6 @@
 /** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
+import { createInside } from '../api/inside.ts';
+import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
@@ -9,13 +11,20 @@ import { signingKey, type AppContext } from './context.ts';
 
 const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
+export interface OperatorParts {
+  delivery: DeliveryEngine;
+  accept: AcceptDeps;
+  /** The operations that have an HTTP door. */
+  routes: readonly Route[];
+}
+
 /** `listening` returns the ports for mail, once they are open. */
 export function buildOperator(
   context: AppContext,
-  { mta, holds, book }: DeliveryEngine,
-  accept: AcceptDeps,
+  { delivery, accept, routes }: OperatorParts,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
+  const { mta, holds, book } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
   return {
     db,
@@ -31,9 +40,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
-    forgetKey: context.forgetKey,
-    forgetDomain: context.forgetDomain,
-    webhookChanged: context.webhookChanged,
+    inside: createInside({ clock, commit: db.commit }, routes),
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {
       const port = listening()?.mx ?? null;

@@ -8,6 +8,7 @@ const root = path.resolve(import.meta.dirname, '../..');
 /** What the build is made from. Folders count with their own times, so that a removed file is noticed too. */
 const SOURCES = [
   'src',
+  'docs/openapi.json',
   'migrations',
   'config/bounce-rules.json',
   'config/common-passwords.json',

@@ -8,6 +8,7 @@ import path from 'node:path';
 import { InvalidArgumentError, type Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { CreatedKey } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { post, type PostTarget } from './bench-client.ts';
@@ -113,8 +114,8 @@ async function measure(
   const server = await startApp(config, { log: silent });
   const operator = reachOperator(config);
   try {
-    const { key } = await operator.call('keys.create', { name: 'bench', scopes: ['send'] });
-    await operator.call('domains.add', { name: 'bench.example', trusted: true });
+    const { key } = await operator.ask<CreatedKey>('createKey', { body: { name: 'bench', scopes: ['send'] } });
+    await operator.ask('createDomain', { body: { name: 'bench.example', trusted: true } });
     const target = { url: server.url, key, connections };
     const sent = await send(target, seconds, progress);
     const accepted = sent.waits.length;

@@ -11,9 +11,10 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
-import { NewerDatabase } from '../storage/migrate.ts';
+import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
+import { addAudit } from './audit.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
@@ -163,6 +164,7 @@ export async function run(
   addBackup(program, context);
   addAdmin(program, context);
   addAccounts(program, context);
+  addAudit(program, context);
   addKeys(program, context);
   addDomains(program, context);
   addSend(program, context);
@@ -211,7 +213,7 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
-  if (error instanceof NewerDatabase) {
+  if (error instanceof UnsupportedSchema) {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }

@@ -1,11 +1,13 @@
 /** `posthorn domains add|records|verify|show|dkim rotate|list`. */
 import type { Command } from 'commander';
-import type { ResultOf } from '../operator/operations.ts';
+import type { Domain } from '../client/types.ts';
+import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
 import { printable, table } from './table.ts';
 
-type Domain = ResultOf<'domains.show'>;
+/** The most domains that `list` shows. */
+const MOST_LISTED = 1000;
 
 interface AddOptions {
   trust?: true;
@@ -33,7 +35,9 @@ export function addDomains(program: Command, context: Context): void {
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action(async (name: string, { json }: { json?: true }) => {
-      const { records } = await context.operate((operator) => operator.call('domains.show', { name }));
+      const { records } = await context.operate((operator) =>
+        operator.ask<Domain>('getDomain', { params: { id: name } }),
+      );
       context.print(json, { data: records }, () => recordLines(records));
     });
   domains
@@ -42,7 +46,9 @@ export function addDomains(program: Command, context: Context): void {
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action(async (name: string, { json }: { json?: true }) => {
-      const domain = await context.operate((operator) => operator.call('domains.verify', { name }));
+      const domain = await context.operate((operator) =>
+        operator.ask<Domain>('verifyDomain', { params: { id: name } }),
+      );
       context.print(json, domain, () => stateLines(domain));
     });
   domains
@@ -51,7 +57,7 @@ export function addDomains(program: Command, context: Context): void {
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action(async (name: string, { json }: { json?: true }) => {
-      const domain = await context.operate((operator) => operator.call('domains.show', { name }));
+      const domain = await context.operate((operator) => operator.ask<Domain>('getDomain', { params: { id: name } }));
       context.print(json, domain, () => stateLines(domain));
     });
   domains
@@ -65,7 +71,9 @@ export function addDomains(program: Command, context: Context): void {
     .option('--at-once', 'sign with them now, for closed networks whose DNS is not asked')
     .option('--json', 'as one JSON object')
     .action(async (name: string, { atOnce, json }: { atOnce?: true; json?: true }) => {
-      const domain = await context.operate((operator) => operator.call('domains.rotate', { name, at_once: atOnce }));
+      const domain = await context.operate((operator) =>
+        operator.ask<Domain>('rotateDomainDkim', { params: { id: name }, body: { at_once: atOnce } }),
+      );
       const isNew = ({ purpose, host }: Domain['records'][number]): boolean =>
         purpose === 'dkim' &&
         domain.dkim.some(({ selector, state }) => state !== 'retiring' && host.startsWith(`${selector}.`));
@@ -79,8 +87,10 @@ export function addDomains(program: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }: { account?: string; json?: true }) => {
-      const list = await context.operate((operator) => operator.call('domains.list', { account }));
-      context.print(json, list, () =>
+      const list = await context.operate((operator) =>
+        askList<Domain>(operator, 'listDomains', { account, query: { status: 'any' }, limit: MOST_LISTED }),
+      );
+      context.print(json, { data: list.data }, () =>
         table(
           ['NAME', 'STATUS', 'RETURN PATH', 'ID', 'VERIFIED', 'FAILING SINCE', 'REFUSED FROM'],
           list.data.map((domain) => [
@@ -108,7 +118,7 @@ function addAdd(domains: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async (name: string, { trust, returnPath, account, json }: AddOptions) => {
       const domain = await context.operate((operator) =>
-        operator.call('domains.add', { name, trusted: trust, return_path: returnPath, account }),
+        operator.ask<Domain>('createDomain', { account, body: { name, trusted: trust, return_path: returnPath } }),
       );
       context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...recordLines(domain.records)]);
       if (json !== true && domain.status !== 'verified') {

@@ -1,5 +1,7 @@
 /** `posthorn keys create|list|revoke`. */
 import { Option, type Command } from 'commander';
+import type { CreatedKey, Key } from '../client/types.ts';
+import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
 import { durationOption, examples, listOption } from './options.ts';
 import { table } from './table.ts';
@@ -15,16 +17,8 @@ interface CreateOptions {
   json?: true;
 }
 
-interface Key {
-  id: string;
-  name: string;
-  mode: string;
-  prefix: string;
-  scopes: readonly string[];
-  expires_at: string | null;
-  last_used_at: string | null;
-  revoked_at: string | null;
-}
+/** The most keys that `list` shows. */
+const MOST_LISTED = 1000;
 
 const lines = (keys: readonly Key[]): string[] =>
   table(
@@ -59,8 +53,10 @@ export function addKeys(program: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }: { account?: string; json?: true }) => {
-      const list = await context.operate((operator) => operator.call('keys.list', { account }));
-      context.print(json, list, () => lines(list.data));
+      const list = await context.operate((operator) =>
+        askList<Key>(operator, 'listKeys', { account, limit: MOST_LISTED }),
+      );
+      context.print(json, { data: list.data }, () => lines(list.data));
     });
   keys
     .command('revoke')
@@ -68,7 +64,7 @@ export function addKeys(program: Command, context: Context): void {
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action(async (id: string, { json }: { json?: true }) => {
-      const key = await context.operate((operator) => operator.call('keys.revoke', { id }));
+      const key = await context.operate((operator) => operator.ask<Key>('revokeKey', { params: { id } }));
       context.print(json, key, () => lines([key]));
     });
 }
@@ -87,9 +83,9 @@ function addCreate(keys: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async (options: CreateOptions) => {
       const { name, scopes, mode, ttl, allowedIps, domains, account, json } = options;
-      const made = await context.operate((operator) =>
-        operator.call('keys.create', { name, scopes, mode, ttl_ms: ttl, allowed_ips: allowedIps, domains, account }),
-      );
+      const seconds = ttl === undefined ? undefined : Math.ceil(ttl / 1000);
+      const body = { name, scopes, mode, ttl: seconds, allowed_ips: allowedIps, domains };
+      const made = await context.operate((operator) => operator.ask<CreatedKey>('createKey', { account, body }));
       context.print(json, made, () => [...lines([made]), '', made.key]);
       if (json !== true) context.note('Store the key now: it is not shown again.');
     });

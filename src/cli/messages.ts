@@ -1,12 +1,11 @@
 /** `posthorn messages list|show|why|trace|resend`. */
 import type { Command } from 'commander';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { Message, MessageDetails } from '../client/types.ts';
+import { askList } from '../operator/operator.ts';
+import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { durationOption, examples, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
-
-/** Checked by the operation, which names the statuses there are. */
-type Statuses = ArgsOf<'messages.list'>['status'];
 
 interface ResendOptions {
   bounced: true;
@@ -21,7 +20,7 @@ interface ResendOptions {
 
 interface ListOptions {
   account?: string;
-  status?: Statuses;
+  status?: string[];
   from?: string;
   to?: string;
   limit: number;
@@ -49,7 +48,7 @@ export function addMessages(program: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async ({ account, status, from, to, limit, json }: ListOptions) => {
       const list = await context.operate((operator) =>
-        operator.call('messages.list', { account, status, from, to, limit }),
+        askList<Message>(operator, 'listMessages', { account, query: { status: status?.join(','), from, to }, limit }),
       );
       context.print(json, list, () =>
         table(
@@ -64,7 +63,9 @@ export function addMessages(program: Command, context: Context): void {
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action(async (id: string, { json }: { json?: true }) => {
-      const message = await context.operate((operator) => operator.call('messages.show', { id }));
+      const message = await context.operate((operator) =>
+        operator.ask<MessageDetails>('getMessage', { params: { id } }),
+      );
       context.print(json, message, () => messageLines(message));
     });
   messages
@@ -126,7 +127,7 @@ function resentLines(result: ResultOf<'messages.resend'>): string[] {
   ];
 }
 
-function messageLines(message: ResultOf<'messages.show'>): string[] {
+function messageLines(message: MessageDetails): string[] {
   const facts: [string, Cell][] = [
     ['id', message.id],
     ['status', `${message.status} since ${message.status_at}`],

@@ -1,5 +1,6 @@
 /** `posthorn send`: one mail from the shell. */
 import type { Command } from 'commander';
+import type { Message } from '../client/types.ts';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
 
@@ -35,7 +36,7 @@ export function addSend(program: Command, context: Context): void {
       const fromInput = text === undefined && html === undefined;
       const body = fromInput ? { text: await context.read(context.load().config.limits.textBytes) } : { text, html };
       const message = await context.operate((operator) =>
-        operator.call('send', { from, to, subject, ...body, account }),
+        operator.ask<Message>('sendMessage', { account, body: { from, to, subject, ...body } }),
       );
       context.print(json, message, () => [`${message.id} is ${message.status}`]);
       if (json !== true) context.note(`What becomes of it: posthorn messages trace ${message.id}`);

@@ -5,6 +5,7 @@ import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
+import type { CreatedKey } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
@@ -28,12 +29,12 @@ export interface Server {
 
 export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
 
-/** The key of the first start ends by itself: it may stand in somebody's scroll-back. */
+/** The key of the first start ends by itself: it may be in the scroll-back of a terminal. */
 const FIRST_KEY = {
   name: 'first',
   mode: 'test',
   scopes: ['send', 'message:read', 'event:read'],
-  ttl_ms: 7 * 86_400_000,
+  ttl: 7 * 86_400,
 } as const;
 
 export function addServe(program: Command, context: Context, startApp: StartApp | undefined): void {
@@ -138,7 +139,7 @@ async function greet(
 async function firstKey(config: Config): Promise<{ key: string }> {
   const operator = reachOperator(config);
   try {
-    return await operator.call('keys.create', { ...FIRST_KEY, scopes: [...FIRST_KEY.scopes] });
+    return await operator.ask<CreatedKey>('createKey', { body: FIRST_KEY });
   } finally {
     await operator.close();
   }

@@ -1,6 +1,8 @@
 /** `posthorn stats`: how much was sent, and what became of it. */
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { Stats } from '../client/types.ts';
+import type { Operator } from '../operator/operator.ts';
+import { Problem } from '../base/problem.ts';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
 import { table } from './table.ts';
@@ -9,7 +11,7 @@ interface StatsOptions {
   days?: number;
   hours?: number;
   /** Checked by the operation, which names what there is. */
-  by?: ArgsOf<'stats'>['by'];
+  by?: string;
   account?: string;
   test?: true;
   json?: true;
@@ -32,12 +34,59 @@ export function addStats(program: Command, context: Context): void {
       examples('posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'),
     )
     .action(async ({ days, hours, by, account, test, json }: StatsOptions) => {
-      const stats = await context.operate((operator) => operator.call('stats', { days, hours, by, account, test }));
+      const stats = await context.operate((operator) =>
+        readStats(operator, context.now(), { days, hours, by, account, test }),
+      );
       context.print(json, stats, () => lines(stats));
     });
 }
 
-function lines({ by, bucket, data, since, until, simulated }: ResultOf<'stats'>): string[] {
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const MOST_DAYS = 400;
+const MOST_HOURS = 744;
+
+interface StatsShown extends Pick<Stats, 'object' | 'bucket' | 'by' | 'since' | 'until' | 'data'> {
+  /** Where there is nothing: how many recipients simulated mail had, which was not asked for. */
+  simulated: number;
+}
+
+/** Returns the lines of the last so many hours or days that have anything to show. */
+async function readStats(
+  operator: Operator,
+  now: number,
+  {
+    days = 7,
+    hours,
+    by,
+    account,
+    test,
+  }: { [Name in Exclude<keyof StatsOptions, 'json'>]?: StatsOptions[Name] | undefined },
+): Promise<StatsShown> {
+  if ((hours ?? 0) > MOST_HOURS || days > MOST_DAYS)
+    throw new Problem('invalid_field', `at most ${String(MOST_DAYS)} days, or ${String(MOST_HOURS)} hours`);
+  const step = hours === undefined ? DAY_MS : HOUR_MS;
+  const until = Math.ceil((now + 1) / step) * step;
+  const bucket = by !== undefined ? 'total' : hours === undefined ? 'day' : 'hour';
+  const query = {
+    by,
+    bucket,
+    since: new Date(until - (hours ?? days) * step).toISOString(),
+    until: new Date(until).toISOString(),
+    test: test === true ? 'true' : undefined,
+  };
+  const { object, since, until: end, by: apart, data: all } = await operator.ask<Stats>('getStats', { account, query });
+  const data = all.filter(({ counts }) => Object.values(counts).some((count) => count > 0));
+  const simulatedQuery =
+    data.length > 0 || test === true ? null : { ...query, by: undefined, bucket: 'total', test: 'true' };
+  const simulated =
+    simulatedQuery === null
+      ? 0
+      : (await operator.ask<Stats>('getStats', { account, query: simulatedQuery })).total.sent;
+  return { object, bucket, by: apart, since, until: end, data, simulated };
+}
+
+function lines({ by, bucket, data, since, until, simulated }: StatsShown): string[] {
   if (data.length === 0) return nothing(`nothing between ${since} and ${until}`, simulated);
   const first = by === null ? (bucket === 'hour' ? 'HOUR' : 'DAY') : by.toUpperCase();
   return table(

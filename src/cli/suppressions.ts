@@ -2,19 +2,18 @@
 import type { Command } from 'commander';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { CsvFault, csvLine, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
+import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
-import type { Operator } from '../operator/operator.ts';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import { askList, type Operator } from '../operator/operator.ts';
+import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import { allPages, csvHead, csvOf, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { durationOption, examples, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { table } from './table.ts';
 
-type Entry = ArgsOf<'suppressions.add'>['entries'][number];
-type Suppression = ResultOf<'suppressions.list'>['data'][number];
-type Reason = Suppression['reason'];
+type Reason = SuppressionRecord['reason'];
 
 interface Scope {
   stream?: string;
@@ -51,13 +50,13 @@ function addList(suppressions: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async ({ reason, stream, limit, account, json }: Scope & { reason?: Reason; limit: number }) => {
       const list = await context.operate((operator) =>
-        operator.call('suppressions.list', { reason, stream, limit, account }),
+        askList<SuppressionRecord>(operator, 'listSuppressions', { account, query: { reason, stream }, limit }),
       );
       context.print(json, { data: list.data }, () => rows(list.data));
     });
 }
 
-const rows = (data: readonly Suppression[]): string[] =>
+const rows = (data: readonly SuppressionRecord[]): string[] =>
   table(
     ['ADDRESS', 'REASON', 'SCOPE', 'SINCE', 'UNTIL', 'BY', 'NOTE'],
     data.map((one) => [one.email, one.reason, one.scope, one.created_at, one.expires_at, one.created_by, one.note]),
@@ -77,15 +76,18 @@ function addAdd(suppressions: Command, context: Context): void {
     .action(async (email: string, options: Scope & { reason: Reason; note?: string; for?: number }) => {
       const { reason, stream, note, account, json } = options;
       const expires_at = options.for === undefined ? null : new Date(context.now() + options.for).toISOString();
-      const { data } = await context.operate((operator) =>
-        operator.call('suppressions.add', { account, entries: [{ email, reason, stream, note, expires_at }] }),
-      );
-      const [added] = data;
-      if (added === undefined) throw new Error('one entry was added and none came back');
-      if (added.result === 'rejected') throw new Problem('invalid_address', added.why, { field: 'email' });
-      const how = added.result === 'created' ? 'is not mailed any more' : 'was on the list already';
-      context.print(json, added.entry, () => [
-        `${added.entry.email} ${how} (${added.entry.reason}, ${added.entry.scope})`,
+      const entry = await context.operate(async (operator) => {
+        const { data } = await operator.call('suppressions.import', {
+          account,
+          entries: [{ email, reason, stream, note, expires_at }],
+        });
+        return data[0];
+      });
+      if (entry === undefined) throw new Error('one entry was added and none came back');
+      if (entry.result === 'rejected') throw new Problem('invalid_address', entry.why, { field: 'email' });
+      const how = entry.result === 'created' ? 'is not mailed any more' : 'was on the list already';
+      context.print(json, entry.entry, () => [
+        `${entry.entry.email} ${how} (${entry.entry.reason}, ${entry.entry.scope})`,
       ]);
     });
 }
@@ -100,10 +102,11 @@ function addRemove(suppressions: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async (email: string, { stream, force, account, json }: Scope & { force?: true }) => {
-      const removed = await context.operate((operator) =>
-        operator.call('suppressions.remove', { email, stream, force, account }),
+      const query = { stream, force: force === true ? 'true' : undefined };
+      const { entries: data } = await context.operate((operator) =>
+        operator.ask<{ entries: SuppressionRecord[] }>('deleteSuppression', { account, params: { email }, query }),
       );
-      context.print(json, removed, () => removed.data.map((one) => `${one.email} is mailed again (${one.scope})`));
+      context.print(json, { data }, () => data.map((one) => `${one.email} is mailed again (${one.scope})`));
     });
 }
 
@@ -111,14 +114,7 @@ interface ImportOptions extends Scope {
   reason: Reason;
 }
 
-interface Imported {
-  created: number;
-  existing: number;
-  rejected: { line: number; email: string; why: string }[];
-}
-
-/** Entries of one call, and how many rejected lines are told of. */
-const AT_ONCE = 500;
+/** How many rejected lines people are shown. */
 const MOST_TOLD = 50;
 
 function addImport(suppressions: Command, context: Context): void {
@@ -155,57 +151,26 @@ async function importFile(
   context: Context,
   operator: Operator,
   file: string,
-  options: ImportOptions,
+  { reason, stream, account }: ImportOptions,
 ): Promise<Imported> {
   const size = await sizeOf(file);
-  const reader = readCsv();
   const progress = showProgress(context, 'importing');
-  const result: Imported = { created: 0, existing: 0, rejected: [] };
-  let columns: Columns | null = null;
-  let waiting: { line: number; entry: Entry }[] = [];
-  let bytes = 0;
-
-  const flush = async (): Promise<void> => {
-    const part = waiting.splice(0, AT_ONCE);
-    if (part.length === 0) return;
-    const { data } = await operator.call('suppressions.add', {
-      account: options.account,
-      entries: part.map(({ entry }) => entry),
-    });
-    data.forEach((one, i) => {
-      if (one.result === 'rejected') result.rejected.push({ line: part[i]?.line ?? 0, email: one.email, why: one.why });
-      else result[one.result]++;
-    });
-    progress.at(bytes, size);
-  };
-  const take = async (records: readonly CsvRecord[]): Promise<void> => {
-    for (const record of records) {
-      if (columns === null) {
-        columns = columnsOf(record.fields);
-        if (columns.headed) continue;
-      }
-      const read = entryOf(record.fields, columns, options);
-      if ('why' in read) result.rejected.push({ line: record.line, ...read });
-      else waiting.push({ line: record.line, entry: read });
-      if (waiting.length >= AT_ONCE) await flush();
-    }
-  };
+  const pieces = createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>;
   try {
-    for await (const piece of createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>) {
-      bytes += Buffer.byteLength(piece);
-      await take(reader.push(piece));
-    }
-    await take(reader.end());
-    waiting = [...waiting];
-    await flush();
+    return await importCsv(pieces, {
+      reason,
+      stream: stream ?? null,
+      add: (entries) => operator.call('suppressions.import', { account, entries }),
+      progress: (characters) => {
+        progress.at(characters, size);
+      },
+    });
   } catch (error) {
-    if (error instanceof CsvFault)
-      throw new Problem('invalid_field', `${file}: ${error.message}; lines before it are imported`, { cause: error });
-    throw error;
+    if (!(error instanceof Problem) || !(error.cause instanceof CsvFault)) throw error;
+    throw new Problem('invalid_field', `${file}: ${error.message}`, { cause: error });
   } finally {
     progress.end();
   }
-  return result;
 }
 
 async function sizeOf(file: string): Promise<number> {
@@ -215,83 +180,6 @@ async function sizeOf(file: string): Promise<number> {
     throw new Problem('not_found', `${file} cannot be read`, { cause: error });
   }
 }
-
-interface Columns {
-  headed: boolean;
-  email: number;
-  reason: number;
-  scope: number;
-  stream: number;
-  note: number;
-  expiresAt: number;
-}
-
-/** By the headings that there are; without a heading for the address the first column is it, and nothing else is read. */
-function columnsOf(fields: readonly string[]): Columns {
-  const names = fields.map((field) => field.trim().toLowerCase().replaceAll(/[ -]/g, '_'));
-  const email = names.findIndex((name) => ['email', 'address', 'recipient', 'email_address'].includes(name));
-  const at = (name: string): number => (email < 0 ? -1 : names.indexOf(name));
-  return {
-    headed: email >= 0,
-    email: Math.max(0, email),
-    reason: at('reason'),
-    scope: at('scope'),
-    stream: at('stream'),
-    note: at('note'),
-    expiresAt: at('expires_at'),
-  };
-}
-
-const reasons: ReadonlySet<string> = new Set<Reason>(['hard_bounce', 'complaint', 'unsubscribe', 'manual']);
-
-const LONGEST_CELL = 1000;
-/** RFC 3339 knows four digits of a year. */
-const LAST_TIME = Date.parse('9999-12-31T23:59:59Z');
-
-const isTime = (at: number): boolean => at >= 0 && at <= LAST_TIME;
-const shortened = (text: string): string => (text.length > 80 ? `${text.slice(0, 80).toWellFormed()}...` : text);
-
-function entryOf(
-  fields: readonly string[],
-  columns: Columns,
-  { reason: usual, stream: usualStream }: ImportOptions,
-): Entry | { email: string; why: string } {
-  const at = (place: number): string => (place < 0 ? '' : unguarded((fields[place] ?? '').trim()));
-  const written = at(columns.email);
-  // Longer ones would have the whole part refused that they go in, with lines that are good.
-  if (written.length > LONGEST_CELL) return { email: shortened(written), why: 'too long for an address' };
-  const email = written;
-  const reason = at(columns.reason).toLowerCase();
-  if (reason !== '' && !reasons.has(reason))
-    return { email, why: `there is no reason ${JSON.stringify(shortened(reason))}: ${[...reasons].join(', ')}` };
-  const scope = at(columns.scope);
-  if (scope !== '' && scope !== 'account' && !scope.startsWith('stream:'))
-    return { email, why: 'the scope is `account` or `stream:` and a slug' };
-  const stream = at(columns.stream) || (scope.startsWith('stream:') ? scope.slice('stream:'.length) : '');
-  if (stream.length > LONGEST_CELL) return { email, why: 'too long for the slug of a stream' };
-  const expiresAt = at(columns.expiresAt);
-  if (expiresAt !== '' && !isTime(Date.parse(expiresAt)))
-    return { email, why: 'expires_at is no time such as 2026-01-31T09:30:00Z' };
-  return {
-    email,
-    reason: reason === '' ? usual : (reason as Reason),
-    note: at(columns.note).slice(0, 500).toWellFormed() || null,
-    stream: stream !== '' ? stream : scope === 'account' ? null : (usualStream ?? null),
-    expires_at: expiresAt === '' ? null : new Date(Date.parse(expiresAt)).toISOString(),
-  };
-}
-
-const headings = [
-  'email',
-  'reason',
-  'scope',
-  'note',
-  'source_message_id',
-  'created_at',
-  'created_by',
-  'expires_at',
-] as const;
-const PAGE = 1000;
 
 function addExport(suppressions: Command, context: Context): void {
   suppressions
@@ -304,16 +192,12 @@ function addExport(suppressions: Command, context: Context): void {
     .action(async ({ reason, stream, account, json }: Scope & { reason?: Reason }) => {
       const progress = showProgress(context, 'exporting');
       await context.operate(async (operator) => {
-        if (json !== true) context.out(csvLine(headings));
+        if (json !== true) context.out(csvHead);
         let done = 0;
-        let after: string | undefined;
-        for (;;) {
-          const page = await operator.call('suppressions.list', { reason, stream, account, after, limit: PAGE });
-          for (const one of page.data)
-            context.out(json === true ? JSON.stringify(one) : csvLine(headings.map((name) => one[name])));
-          progress.at((done += page.data.length), null);
-          after = page.data.at(-1)?.id;
-          if (!page.has_more) break;
+        const pages = allPages((after) => operator.call('suppressions.export', { reason, stream, account, after }));
+        for await (const page of pages) {
+          for (const one of page) context.out(json === true ? JSON.stringify(one) : csvOf(one));
+          progress.at((done += page.length), null);
         }
       });
       progress.end();

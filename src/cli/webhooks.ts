@@ -1,18 +1,13 @@
 /** `posthorn webhooks list|pause|enable`. */
 import type { Command } from 'commander';
+import type { Webhook } from '../client/types.ts';
+import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
 import { table } from './table.ts';
 
-interface Webhook {
-  id: string;
-  url: string;
-  status: string;
-  disabled_reason: string | null;
-  last_success_at: string | null;
-  last_failure_at: string | null;
-  events: readonly string[];
-}
+/** The most endpoints that `list` shows. */
+const MOST_LISTED = 1000;
 
 const lines = (webhooks: readonly Webhook[]): string[] =>
   table(
@@ -37,8 +32,10 @@ export function addWebhooks(program: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }: { account?: string; json?: true }) => {
-      const list = await context.operate((operator) => operator.call('webhooks.list', { account }));
-      context.print(json, list, () => lines(list.data));
+      const list = await context.operate((operator) =>
+        askList<Webhook>(operator, 'listWebhooks', { account, limit: MOST_LISTED }),
+      );
+      context.print(json, { data: list.data }, () => lines(list.data));
     });
   for (const [name, enabled, words] of [
     ['pause', false, 'call an endpoint no more; what happens meanwhile waits for it'],
@@ -50,7 +47,9 @@ export function addWebhooks(program: Command, context: Context): void {
       .argument('<id>')
       .option('--json', 'as one JSON object')
       .action(async (id: string, { json }: { json?: true }) => {
-        const changed = await context.operate((operator) => operator.call('webhooks.enable', { id, enabled }));
+        const changed = await context.operate((operator) =>
+          operator.ask<Webhook>('updateWebhook', { params: { id }, body: { enabled } }),
+        );
         context.print(json, changed, () => lines([changed]));
       });
   }

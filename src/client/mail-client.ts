@@ -12,7 +12,7 @@ import { Suppressions } from './suppressions.ts';
 import { surroundings, type Surroundings } from './surroundings.ts';
 import { Templates } from './templates.ts';
 import { Transport, type RequestOptions } from './transport.ts';
-import { madeFor } from './types.ts';
+import { madeFor } from './version.ts';
 import { Webhooks } from './webhooks.ts';
 
 export interface MailClientOptions {

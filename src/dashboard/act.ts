@@ -1,5 +1,6 @@
-/** The audit line of what somebody did to the house itself: signing in, the team, one's own login. */
-import { beginAct, type Acting } from '../operator/act.ts';
+/** Audit rows of what people do in the dashboard alone: signing in, the team, their own login. */
+import { beginAct, type Acting } from '../operations/act.ts';
+import type { ActWords, Deed } from '../operations/audit-row.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { DashboardDeps } from './deps.ts';
 
@@ -16,14 +17,36 @@ export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
   user_agent: userAgent,
 });
 
-/** The line, to be written with the act's own rows. `accountId`: in whose list of actions it stands. */
+/** What the audit calls the acts of people that are done in the dashboard alone. */
+const acts = {
+  'sign-in': { says: 'signed in', type: 'member' },
+  'team.add': { says: 'added {object} to the team', type: 'member', named: 'email', keeps: ['is_admin', 'accounts'] },
+  'team.change': {
+    says: 'changed what {object} may see',
+    type: 'member',
+    named: 'email',
+    keeps: ['is_admin', 'accounts'],
+  },
+  'team.link': { says: 'made a set-up link for {object}', type: 'member', named: 'email' },
+  'team.remove': { says: 'removed {object} from the team', type: 'member', named: 'email' },
+  'profile.password': { says: 'changed their own password', type: 'member' },
+  'profile.second-factor.on': { says: 'switched their second factor on', type: 'member' },
+  'profile.second-factor.off': { says: 'switched their second factor off', type: 'member' },
+  'profile.recovery-codes': { says: 'made new recovery codes', type: 'member' },
+} as const satisfies Readonly<Record<string, ActWords>>;
+
+export type DashboardAct = keyof typeof acts;
+
+/** Returns the audit row, to be written with the act's own rows. `accountId`: the account in whose list of actions it is shown. */
 export function actRows(
   { db, clock }: Pick<DashboardDeps, 'db' | 'clock'>,
   actor: Actor,
-  endpoint: string,
+  name: DashboardAct,
   accountId: string | null,
+  deed: Deed = { object: actor.email },
 ): Rows {
-  const act = beginAct({ commit: db.commit, clock }, endpoint, actingAs(actor));
+  const act = beginAct({ commit: db.commit, clock }, { name, words: acts[name] }, actingAs(actor));
   if (accountId !== null) act.concerns(accountId);
+  act.on(deed);
   return act.rows();
 }

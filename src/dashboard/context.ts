@@ -7,7 +7,7 @@ import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import type { AskInside } from './local-api.ts';
+import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
 import type { FormTokens } from './tokens.ts';
@@ -36,7 +36,7 @@ export interface DashboardContext {
   views: Views;
   assets: Assets;
   tokens: FormTokens;
-  ask: AskInside;
+  inside: Inside;
   trusted: ReturnType<typeof addressList>;
   /** First segments of the paths of our pages. */
   firsts: ReadonlySet<string>;

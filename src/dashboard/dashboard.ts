@@ -22,7 +22,6 @@ import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import { readForm, signInFirst } from './form-reading.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import { createInside } from './local-api.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { render, showProblem } from './render.ts';
@@ -55,7 +54,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     views: loadViews(),
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
-    ask: createInside(deps, deps.routes),
+    inside: deps.operator.inside,
     trusted: addressList(deps.config.http.trustedProxies),
     firsts,
     endings: new Set(),

@@ -1,5 +1,4 @@
 /** The dependencies of the dashboard. */
-import type { AuditSink } from '../api/audit.ts';
 import type { Route } from '../api/route.ts';
 import type { HeldMemory } from '../api/held-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
@@ -28,7 +27,6 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The API's endpoints, which pages call directly. */
   routes: readonly Route[];
-  audit: AuditSink;
   operator: OperatorDeps;
   /** Queue depth and acceptance times of the last day; stopped with the dashboard. */
   history: History;

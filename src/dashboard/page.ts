@@ -5,14 +5,14 @@
 import type { Readable } from 'node:stream';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
-import type { Asked } from './local-api.ts';
+import type { Asked } from '../api/inside.ts';
 
 /** The answer of a handler. */
 export type Shown =
   | { kind: 'view'; view: string; title: string; data: object; status?: number; cookies?: readonly Cookie[] }
   /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
-  | { kind: 'file'; body: string | Buffer; type: string; name?: string; csp?: string }
+  | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
   | { kind: 'stream'; body: Readable; type: string };
 
 export interface Cookie {

@@ -6,7 +6,7 @@ import { perform } from '../operator/operations.ts';
 import { actingAs } from './act.ts';
 import { readCookie } from './cookies.ts';
 import { noSuchPage, type Context, type DashboardContext } from './context.ts';
-import { jsonOf, rawOf, type Asking } from './local-api.ts';
+import { jsonOf, memberCaller, rawOf, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
 
 export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Guest {
@@ -27,7 +27,7 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
 }
 
 export async function visitOf(house: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
-  const { deps, ask } = house;
+  const { deps, inside } = house;
   const { session } = ctx.state;
   if (session === null) throw noSuchPage();
   const { member, row } = session;
@@ -36,8 +36,7 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
   if (account === undefined)
     throw new Problem('not_found', 'You are not a member of any account yet. Ask an administrator.');
   const asking: Asking = {
-    member,
-    account,
+    caller: memberCaller(member, account),
     ip: guest.ip,
     userAgent: guest.userAgent,
     whenOver: (listener) => {
@@ -45,6 +44,7 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     },
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
+  const by = { acting, ...(member.is_admin === 1 ? {} : { onlyAccount: account.id }) };
   return {
     ...guest,
     member,
@@ -53,9 +53,9 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     accounts,
     actor: acting.actor,
     // The caller names the record that the endpoint answers.
-    ask: async <Body>(id: string, asked = {}) => jsonOf(await ask(asking, id, asked)) as Body,
-    fetch: async (id, asked = {}) => rawOf(await ask(asking, id, asked)),
-    operate: (name, args) => perform(deps.operator, name, args, acting) as never,
+    ask: async <Body>(id: string, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as Body,
+    fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),
+    operate: (name, args) => perform(deps.operator, name, args, by) as never,
     whenOver: (listener) => {
       asking.whenOver(listener);
     },

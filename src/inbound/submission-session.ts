@@ -2,11 +2,12 @@
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import type { Authenticate, Caller } from '../keys/caller.ts';
+import { actorOf, type Authenticate, type Caller } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { networkOf } from '../net/ip.ts';
+import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import type { IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { AuditRow } from '../storage/tables.ts';
@@ -145,21 +146,24 @@ export function submissionAudit(
   { step, caller, code, problem, started, isReplay = false, requestId }: Audited,
 ): AuditRow {
   const now = clock.now();
-  return {
-    id: newId('aud', now),
+  return auditRow({
     at: now,
-    account_id: caller?.accountId ?? null,
-    key_id: caller?.keyId ?? null,
-    actor: caller === null ? 'smtp' : `key:${caller.keyName}`,
+    accountId: caller?.accountId ?? null,
+    keyId: caller?.keyId ?? null,
+    actor: caller === null ? 'smtp' : actorOf(caller),
     ip: session.ip,
+    userAgent: session.helo,
     method: 'SMTP',
     endpoint: step,
+    operation: step === 'DATA' ? 'submitMessage' : 'signIn',
+    words: step === 'DATA' ? submitted : null,
     status: code,
     result: code < 400 ? 'ok' : code === 451 ? 'failed' : 'refused',
-    error_code: problem,
-    request_id: requestId ?? newId('req', now),
-    ms: started === undefined ? 0 : Math.round(clock.monotonic() - started),
-    idempotency_replayed: isReplay ? 1 : 0,
-    user_agent: session.helo.slice(0, 512).toWellFormed(),
-  };
+    code: problem,
+    isReplay,
+    requestId: requestId ?? newId('req', now),
+    ms: started === undefined ? 0 : clock.monotonic() - started,
+  });
 }
+
+const submitted: ActWords = { says: 'sent a mail by SMTP', type: 'message' };

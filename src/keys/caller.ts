@@ -25,10 +25,13 @@ export interface Caller {
   revokedAt: number | null;
   /** The address of the member who acts through the dashboard; such a call has no key. */
   member?: string;
+  /** True for the operator on the command line; then there is no key behind the call either. */
+  isOperator?: true;
 }
 
-/** Returns the actor for the audit log and for created records: `key:<name>` or `member:<email>`. */
-export function actorOf({ keyName, member }: Pick<Caller, 'keyName' | 'member'>): string {
+/** Returns the actor for the audit log and for created records: `key:<name>`, `member:<email>` or `operator`. */
+export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' | 'member' | 'isOperator'>): string {
+  if (isOperator === true) return 'operator';
   return member === undefined ? `key:${keyName}` : `member:${member}`;
 }
 

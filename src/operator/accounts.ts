@@ -5,6 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import type { AccountRow } from '../storage/tables.ts';
+import type { Act } from '../operations/act.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
 export interface AccountRecord {
@@ -27,41 +28,47 @@ const planArgument = z.string().min(1).max(100);
 
 export const accountOperations = {
   'accounts.add': onStore({
-    acts: true,
+    act: { says: 'added the account {name}', type: 'account', named: 'name', keeps: ['name', 'plan'] },
     args: z.strictObject({ name: z.string().max(1000), plan: planArgument.optional() }),
     async run(deps, { name, plan = USUAL_PLAN }, act) {
       checkPlan(deps.config, plan);
       const row = await addAccount(deps, { name, plan });
       act.concerns(row.id);
+      act.on({ after: toAccountRecord(row) });
       return toAccountRecord(row);
     },
   }),
   'accounts.list': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     run: async (deps) => ({ data: (await listAccounts(deps)).map(toAccountRecord) }),
   }),
   'accounts.plan': onStore({
-    acts: true,
+    act: { says: 'gave the account {name} the plan {plan}', type: 'account', named: 'name', keeps: ['plan'] },
     args: z.strictObject({ account: z.string().min(1).max(200), plan: planArgument }),
     async run(deps, { account, plan }, act) {
       checkPlan(deps.config, plan);
-      const { id } = await accountNamed(deps, account);
-      act.concerns(id);
-      return toAccountRecord(await setPlan(deps, { accountId: id, plan }));
+      const row = await accountNamed(deps, account);
+      act.concerns(row.id);
+      return changed(act, row, await setPlan(deps, { accountId: row.id, plan }));
     },
   }),
   /** New mail of a paused account is refused, and what waits is held. */
   'accounts.pause': onStore({
-    acts: true,
+    act: { says: 'set whether the account {name} is paused', type: 'account', named: 'name', keeps: ['paused'] },
     args: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
     async run(deps, { account, paused }, act) {
-      const { id } = await accountNamed(deps, account);
-      act.concerns(id);
-      return toAccountRecord(await setPaused(deps, { accountId: id, paused }));
+      const row = await accountNamed(deps, account);
+      act.concerns(row.id);
+      return changed(act, row, await setPaused(deps, { accountId: row.id, paused }));
     },
   }),
 };
+
+function changed(act: Act, before: AccountRow, after: AccountRow): AccountRecord {
+  act.on({ before: toAccountRecord(before), after: toAccountRecord(after) });
+  return toAccountRecord(after);
+}
 
 /** The account with this name or id. Throws `not_found`. */
 export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {

@@ -22,24 +22,29 @@ const emailArgument = z.string().min(1).max(320);
 export const adminOperations = {
   /** The link for the first administrator, or null where there is one. */
   'admin.welcome': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     run: firstSetUpLink,
   }),
   /** An administrator who has to set a password through the link. */
   'admin.create': onStore({
-    acts: true,
+    act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
     args: z.strictObject({ email: emailArgument }),
-    async run(deps, { email }) {
+    async run(deps, { email }, act) {
+      act.on({ object: email });
       const wish = { email, isAdmin: true, accountIds: [], passwordHash: null, createdBy: 'operator' };
       return await linkFor(deps, await addMember(deps, wish));
     },
   }),
   /** A link that sets a new password and takes the second factor away. The old ones are good until it is used. */
   'admin.reset': onStore({
-    acts: true,
+    act: { says: 'made a link that resets the sign-in of {email}', type: 'member', named: 'email' },
     args: z.strictObject({ email: emailArgument.optional() }),
-    run: async (deps, { email }) => await linkFor(deps, await memberToReset(deps, email)),
+    async run(deps, { email }, act) {
+      const member = await memberToReset(deps, email);
+      act.on({ object: member?.email ?? 'the first administrator' });
+      return await linkFor(deps, member);
+    },
   }),
 };
 

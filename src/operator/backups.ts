@@ -16,7 +16,7 @@ export interface BackupStateRecord {
 
 export const backupOperations = {
   'backup.state': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run({ config }): Promise<BackupStateRecord> {
       const state = await backupState(config.backup.dir);

@@ -5,7 +5,7 @@ import { onStore } from './operation.ts';
 
 export const bookOperations = {
   books: onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run({ db }) {
       return await balance(db.reader);

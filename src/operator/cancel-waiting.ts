@@ -1,7 +1,7 @@
 /** Cancels waiting mail of one part of the queue, a page at a time. */
 import type { Value } from '../storage/connection.ts';
 import type { HoldRow } from '../storage/tables.ts';
-import type { Act } from './act.ts';
+import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
 
 /** A page is one commit, and other writers go in between. */

@@ -21,7 +21,7 @@ const LARGEST_BODY_BYTES = 32 * 2 ** 20;
 const MOST_CONNECTIONS = 64;
 const BODY_PATIENCE_MS = 30_000;
 const CLOSE_PATIENCE_MS = 5_000;
-const target = /^\/([a-z]{1,32}(?:\.[a-zA-Z]{1,32})?)$/;
+const target = /^\/([a-zA-Z]{1,40}(?:\.[a-zA-Z]{1,32})?)$/;
 
 /** Throws `Unavailable` (already_running) where another server holds the data folder: to be asked before the database is touched. */
 export async function refuseSecondServer(dataDir: string): Promise<void> {

@@ -1,5 +1,10 @@
 /** Operations on the database itself, for when no server runs. */
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
+import { createStreams } from '../accounts/stream-store.ts';
+import { createCursors } from '../api/cursor.ts';
+import { createInside } from '../api/inside.ts';
+import { isReading } from '../api/route.ts';
+import { storeRoutes } from '../api/routes.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
 import { createResolver } from '../net/resolver.ts';
@@ -7,7 +12,9 @@ import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
-import { notRunning, operationNamed, perform, type StoreDeps } from './operations.ts';
+import { trackingTargetOf } from '../tracking/host.ts';
+import { operationNamed, perform, type StoreDeps } from './operations.ts';
+import { notRunning } from './unavailable.ts';
 
 export interface Direct {
   /** As `perform`; `Unavailable` for what needs the server. */
@@ -22,28 +29,38 @@ export interface Direct {
 export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {
   const operation = operationNamed(firstOperation);
   if (operation?.needs === 'server') throw notRunning();
-  checkFiles(sqliteFile(config.storage.url), operation?.acts ?? false);
-  if (operation?.acts === true) makeDataFolder(config.dataDir);
-  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+  const isAct = operation === null ? !isReading(firstOperation) : operation.act !== null;
+  const database = sqliteFile(config.storage.url);
+  checkFiles(database, isAct);
+  if (isAct) makeDataFolder(config.dataDir);
+  const keyring = openKeyring(config.dataDir, { database });
   const db = await openDatabase({
     url: config.storage.url,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
   });
+  const clock = systemClock;
   const resolver = createResolver(
-    { clock: systemClock },
+    { clock },
     { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
   );
-  await ensureDefaultAccount({ db, clock: systemClock });
-  const nobody = (): void => undefined;
-  const deps: StoreDeps = {
+  await ensureDefaultAccount({ db, clock });
+  const streams = createStreams({ db, clock });
+  const routes = storeRoutes({
     db,
-    clock: systemClock,
+    clock,
     keyring,
     resolver,
-    config,
-    forgetKey: nobody,
-    forgetDomain: nobody,
-  };
+    log: { info: noop, warn: noop },
+    cursors: createCursors(keyring.derive('cursors')),
+    findStream: (accountId, slug) => streams.find(accountId, slug),
+    hostname: config.smtp.hostname,
+    trackingTarget: trackingTargetOf(config),
+    domainGraceMs: config.domains.grace,
+    forgetDomain: noop,
+    forgetKey: noop,
+  });
+  const inside = createInside({ clock, commit: db.commit }, routes);
+  const deps: StoreDeps = { db, clock, keyring, resolver, config, inside };
   return {
     call: (name, args) => perform(deps, name, args),
     async close() {
@@ -52,3 +69,5 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     },
   };
 }
+
+const noop = (): void => undefined;

@@ -8,7 +8,7 @@ import { onServer } from './operation.ts';
 export const doctorOperations = {
   /** `checks`: only these; together they take as long as the slowest. `dnssec`: try the DNS servers for DNSSEC in any case. */
   doctor: onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({
       checks: z
         .array(z.enum(checkNames as [CheckName, ...CheckName[]]))

@@ -30,7 +30,7 @@ export const eventOperations = {
    * no position: those from then on. No types: the six that everybody gets.
    */
   'events.after': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({
       after: z.int().min(0).optional(),
       since: z.int().min(0).optional(),

@@ -2,7 +2,7 @@
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import type { Act } from './act.ts';
+import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
 
 /** A page is one commit, and other writers go in between. */

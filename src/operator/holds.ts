@@ -8,7 +8,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { HoldRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
-import type { Act } from './act.ts';
+import type { Act } from '../operations/act.ts';
 import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
@@ -47,10 +47,13 @@ const part = {
 };
 type PartNamed = z.output<z.ZodObject<typeof part>>;
 
+/** What the audit keeps of a hold or limit. */
+const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
+
 export const holdOperations = {
   /** What waits now rests until it is released; with `new`, what is accepted later too. */
   'queue.hold': onServer({
-    acts: true,
+    act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
       const about = await partNamed(deps, named);
@@ -62,6 +65,7 @@ export const holdOperations = {
         note,
         act,
       );
+      act.on({ after: row });
       await deps.book.add(row, act.rows());
       tell(deps, 'queue_held', row, act);
       return holdRecord(row);
@@ -69,7 +73,7 @@ export const holdOperations = {
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': onServer({
-    acts: true,
+    act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
       const rows = id === undefined ? await holdsOn(deps, named) : deps.book.list().filter((row) => row.id === id);
@@ -80,7 +84,7 @@ export const holdOperations = {
   }),
   /** What operators have set, and beside it all that keeps mail back, counted: routes, pauses, refused domains, block lists, rests. */
   'queue.holds': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run(deps) {
       const rows = deps.book.list();
@@ -90,7 +94,7 @@ export const holdOperations = {
   }),
   /** Slows a lane down: fewer connections than it would take, or so many mails a minute; without either the limit ends. */
   'queue.limit': onServer({
-    acts: true,
+    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     args: z.strictObject({
       lane: z.string().min(1).max(300),
       connections: z.int().min(1).max(1000).optional(),
@@ -108,6 +112,7 @@ export const holdOperations = {
       const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
+      act.on({ after: row });
       await deps.book.add(row, act.rows());
       tell(deps, 'lane_limited', row, act);
       return { data: [holdRecord(row)] };
@@ -115,7 +120,7 @@ export const holdOperations = {
   }),
   /** Mail that waits becomes `canceled`; what is on the wire cannot be called back. */
   'queue.cancel': onServer({
-    acts: true,
+    act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
       domain: part.domain,
       account: part.account,
@@ -125,6 +130,7 @@ export const holdOperations = {
     async run(deps, named, act) {
       const about = await partNamed(deps, named);
       if (about.account_id !== null) act.concerns(about.account_id);
+      act.on({ after: about });
       return { canceled: await cancelPages(deps, about, act) };
     },
   }),
@@ -205,6 +211,7 @@ async function end(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Prom
   const ids = rows.map(({ id }) => id);
   const [account] = rows.map(({ account_id: accountId }) => accountId);
   if (account != null) act.concerns(account);
+  act.on({ before: rows[0] ?? null });
   await deps.book.end(ids, act.rows());
   for (const row of rows) tell(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
 }

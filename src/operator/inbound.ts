@@ -64,7 +64,7 @@ const SHOWN_BYTES = 100_000;
 export const inboundOperations = {
   /** Takes half a minute at the most. Nobody's numbers change by it. */
   'inbound.selfTest': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run(deps): Promise<SelfTestRecord> {
       return { object: 'self_test', ...(await deps.selfTest()) };
@@ -72,7 +72,7 @@ export const inboundOperations = {
   }),
   /** The newest first. */
   'inbound.unverified': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
     async run({ db }, { limit = 100 }): Promise<{ data: UnverifiedReport[] }> {
       const rows = await db.prepared.all<Unverified>(
@@ -86,7 +86,7 @@ export const inboundOperations = {
   }),
   /** A report as a mail program shows it, so that a person can judge whether to believe it. */
   'inbound.show': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({ id: z.string().max(100) }),
     async run({ db, clock }, { id }): Promise<ShownReport> {
       const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
@@ -103,7 +103,7 @@ export const inboundOperations = {
   }),
   /** Does what the report would have done with proof: the delivery's status, the suppression list, the event. */
   'inbound.confirm': onServer({
-    acts: true,
+    act: { says: 'confirmed the report {object}', type: 'report' },
     args: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
       const [row] = await db.prepared.all<
@@ -117,6 +117,7 @@ export const inboundOperations = {
       if (row?.delivery_id == null || change === null)
         throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
       act.concerns(row.account_id ?? '');
+      act.on({ object: id });
       await recorder.record([{ deliveryId: row.delivery_id, change }]);
       await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
       return { object: 'confirmed_report', id, delivery_id: row.delivery_id };

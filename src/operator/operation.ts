@@ -16,7 +16,9 @@ import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
-import type { Act } from './act.ts';
+import type { Inside } from '../api/inside.ts';
+import type { Act } from '../operations/act.ts';
+import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
 
 /** What every operation may touch. */
@@ -26,12 +28,10 @@ export interface StoreDeps {
   keyring: Keyring;
   resolver: Resolver;
   config: Config;
+  /** The operations that have an HTTP door as well, as far as they can be performed here. */
+  inside: Inside;
   /** Only the running server has one. */
   log?: Log;
-  /** Tells whoever keeps answers about the key with this public id. */
-  forgetKey(publicId: string): void;
-  /** Tells whoever keeps answers about the domain with this name. */
-  forgetDomain(name: string): void;
 }
 
 /** What only the running server has. */
@@ -58,8 +58,6 @@ export interface OperatorDeps extends StoreDeps {
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   laneActs: LaneActs;
-  /** Tells whoever calls webhook endpoints that this one has changed. */
-  webhookChanged(webhookId: string): void;
   /** Whether a bounce of our own is recognised when it comes back. */
   selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
   /** The ports that mail is taken at; null for one that could not be had. */
@@ -156,8 +154,10 @@ export interface LaneChange {
 
 interface Common<Args> {
   args: z.ZodType<Args>;
-  /** Whether it changes something: then it is audited, refused tries too. */
-  acts: boolean;
+  /** What the audit calls it, refused tries included; null for what changes nothing. */
+  act: ActWords | null;
+  /** `member`: everyone may who sees the account; other operations are for administrators and the command line. */
+  who?: 'member';
 }
 
 export interface StoreOperation<Args, Result> extends Common<Args> {

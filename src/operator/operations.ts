@@ -2,16 +2,16 @@
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
-import { beginAct, type Acting } from './act.ts';
+import { auditOperations } from './audit.ts';
+import { beginAct, commandLine, type Acting, type RunningAct } from '../operations/act.ts';
+import { askAsOperator } from './ask.ts';
 import { adminOperations } from './admin.ts';
 import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
 import { doctorOperations } from './doctor.ts';
-import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
-import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
@@ -20,21 +20,16 @@ import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
 import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
-import { sendOperations } from './send.ts';
 import { sourceOperations } from './sources.ts';
-import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
-import { Unavailable } from './unavailable.ts';
+import { notRunning, Unavailable } from './unavailable.ts';
 import { watchOperations } from './watch.ts';
-import { webhookOperations } from './webhooks.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
 
 const table = {
   ...accountOperations,
-  ...keyOperations,
-  ...domainOperations,
-  ...sendOperations,
+  ...auditOperations,
   ...messageOperations,
   ...queueOperations,
   ...holdOperations,
@@ -42,11 +37,9 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
-  ...webhookOperations,
   ...bookOperations,
   ...backupOperations,
   ...inboundOperations,
-  ...statsOperations,
   ...reputationOperations,
   ...reputationMomentOperations,
   ...suppressionOperations,
@@ -67,22 +60,32 @@ export function operationNamed(name: string): Operation | null {
   return Object.hasOwn(operations, name) ? (operations[name] ?? null) : null;
 }
 
+/** Who performs an operation. */
+export interface By {
+  acting: Acting;
+  /** For a member who is no administrator: the account that they look at, which is all that they reach. */
+  onlyAccount?: string;
+}
+
 /**
- * Performs an operation with arguments from outside. Throws a `Problem` for the operator's mistakes, `Unavailable` where
- * it needs the running server and `deps` are not the server's. `acting` is who does it, where that is not the command line.
+ * Performs an operation with arguments from outside: one of this table, else one that has an HTTP door. Throws a `Problem` for the
+ * caller's mistakes, `Unavailable` where it needs the running server and `deps` are not the server's.
  */
 export async function perform(
   deps: StoreDeps | OperatorDeps,
   name: string,
   given: unknown,
-  acting?: Acting,
+  { acting, onlyAccount }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
-  if (operation === null) throw new Problem('not_found', `there is no operation ${JSON.stringify(name.slice(0, 100))}`);
-  if (!operation.acts) return await run(deps, operation, name, given);
-  const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, name, acting);
+  if (operation === null) return await askAsOperator(deps, name, given);
+  if (onlyAccount !== undefined && operation.who !== 'member')
+    throw new Problem('insufficient_scope', 'Only administrators may do this.');
+  const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
+  const args = onlyAccount === undefined ? given : { ...(given as object), account: onlyAccount };
+  if (operation.act === null) return await run(deps, operation, args, act);
   try {
-    const result = await run(deps, operation, name, given, act);
+    const result = await run(deps, operation, args, act);
     await act.done();
     return result;
   } catch (error) {
@@ -94,17 +97,11 @@ export async function perform(
 async function run(
   deps: StoreDeps | OperatorDeps,
   operation: Operation,
-  name: string,
   given: unknown,
-  act = beginAct({ commit: deps.db.commit, clock: deps.clock }, name),
+  act: RunningAct,
 ): Promise<unknown> {
   const args = check(operation.args, given);
   if (operation.needs === 'store') return await operation.run(deps, args, act);
   if (!('mta' in deps)) throw notRunning();
   return await operation.run(deps, args, act);
-}
-
-/** What an operation that needs the server says without one. */
-export function notRunning(): Unavailable {
-  return new Unavailable('not_running', 'the server is not running: start it with `posthorn serve`');
 }

@@ -3,13 +3,12 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
-import type { DeliveryRow } from '../storage/tables.ts';
+import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
-import type { Act } from './act.ts';
+import type { Act } from '../operations/act.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf } from './lane-acts.ts';
 import { laneRecords, oneLane, waitingDomains } from './lane-records.ts';
-import { statusArgument } from './messages.ts';
 import { onServer, onStore, type StoreDeps } from './operation.ts';
 
 export interface QueuedDelivery {
@@ -33,7 +32,7 @@ const domainArgument = z.string().min(1).max(253).toLowerCase();
 
 export const queueOperations = {
   'queue.lanes': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run(deps) {
       const domains = await waitingDomains(deps);
@@ -42,7 +41,7 @@ export const queueOperations = {
   }),
   /** How a lane's limits have changed, and why, and what operators did to it; the last hundred of each since the start. */
   'queue.lane': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
       const found = oneLane(deps, lane, await waitingDomains(deps));
@@ -53,11 +52,11 @@ export const queueOperations = {
   }),
   /** What is due first comes first. */
   'queue.list': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({
       domain: domainArgument.optional(),
       account: z.string().min(1).max(200).optional(),
-      status: statusArgument,
+      status: z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional(),
       limit: z.int().min(1).max(1000).optional(),
     }),
     async run({ db }, { domain, account, status, limit = 100 }) {
@@ -71,7 +70,7 @@ export const queueOperations = {
   }),
   /** Waiting mail is tried now, whatever its schedule says; scheduled mail keeps its time. */
   'queue.flush': onServer({
-    acts: true,
+    act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({
       domain: domainArgument.optional(),
       message_id: z.string().max(100).optional(),
@@ -81,8 +80,10 @@ export const queueOperations = {
       if ([domain, messageId, all].filter((one) => one !== undefined).length !== 1) {
         throw new Problem('invalid_field', 'say what to flush: one of a domain, a message, or everything');
       }
+      act.on({ object: domain ?? messageId ?? 'the whole queue' });
       if (messageId !== undefined) await concernsMessage(deps, messageId, act);
       const flushed = await flushPages(deps, { domain, messageId }, act);
+      act.on({ after: { flushed } });
       if (domain !== undefined)
         deps.laneActs.note(deps.mta.laneOf(domain), {
           at: deps.clock.now(),

@@ -11,6 +11,7 @@ import { ConfigError } from '../config/load.ts';
 import { createJudge, type Judge, type Judgement } from '../messages/delivery/classify.ts';
 import { isSuppressing, type Verdict } from '../messages/delivery/delivery.ts';
 import type { AttemptRow } from '../storage/tables.ts';
+import type { Act } from '../operations/act.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -34,7 +35,11 @@ type Read = Told & { place: number };
 
 export const reclassifyOperations = {
   'bounces.reclassify': onStore({
-    acts: true,
+    act: {
+      says: 'labelled past bounces by the present rules',
+      type: 'bounces',
+      keeps: ['attempts', 'unsuppressed', 'dry_run'],
+    },
     args: z.strictObject({
       /** How far back, in ms. */
       past: z
@@ -50,6 +55,7 @@ export const reclassifyOperations = {
 async function reclassify(
   deps: StoreDeps,
   { past, dry_run: dryRun = false }: { past: number; dry_run?: boolean | undefined },
+  act: Act,
 ): Promise<Reclassified> {
   const judge = ownJudge(deps);
   const floor = idFloor('att', deps.clock.now() - past);
@@ -67,6 +73,7 @@ async function reclassify(
     if (!dryRun && corrected.length > 0) result.unsuppressed += await write(deps, corrected);
     if (rows.length > 0 && rows.every(({ id }) => id < floor)) break;
   }
+  act.on({ after: result });
   return result;
 }
 

@@ -29,7 +29,8 @@ export interface ListCheckRecord {
 
 export const reputationMomentOperations = {
   'reputation.moments': onStore({
-    acts: false,
+    act: null,
+    who: 'member',
     args: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),
@@ -72,42 +73,36 @@ const blockMoment = ({ source, site, since, reply }: SourceBlockRow): Reputation
   by: null,
 });
 
-/** Acts of people that may change how mail is taken, as the audit log names them. */
-const changes: Readonly<Record<string, string>> = {
-  'PATCH /v1/settings': 'settings of the account',
-  'POST /v1/domains': 'a domain was added',
-  'PATCH /v1/domains/{id}': 'settings of a domain',
-  'DELETE /v1/domains/{id}': 'a domain was removed',
-  'POST /v1/domains/{id}/dkim/rotate': 'new DKIM keys',
-  'POST /v1/streams': 'a stream was made',
-  'PATCH /v1/streams/{id}': 'settings of a stream',
-  'DELETE /v1/streams/{id}': 'a stream was removed',
-  'domains.add': 'a domain was added',
-  'domains.rotate': 'new DKIM keys',
-  'accounts.plan': 'another plan',
-  'accounts.pause': 'the account was paused, or goes on',
-  'queue.hold': 'mail was held or paused',
-  'queue.release': 'held mail was released',
-  'queue.limit': 'a lane was limited, or its limit ended',
-  'queue.unblock': 'a blocked source is used again',
-};
-const endpoints = [...new Set(Object.keys(changes).map((name) => name.slice(name.indexOf(' ') + 1)))];
-
-const nameOf = ({ method, endpoint }: Pick<AuditRow, 'method' | 'endpoint'>): string =>
-  endpoint.startsWith('/') ? `${method} ${endpoint}` : endpoint;
+/** Acts of people that may change how mail is taken, by their operations. */
+const changes: ReadonlySet<string> = new Set([
+  'updateSettings',
+  'createDomain',
+  'updateDomain',
+  'deleteDomain',
+  'rotateDomainDkim',
+  'createStream',
+  'updateStream',
+  'deleteStream',
+  'accounts.plan',
+  'accounts.pause',
+  'queue.hold',
+  'queue.release',
+  'queue.limit',
+  'queue.unblock',
+]);
 
 /** By the index of what people do, which is small. Null: what concerns no account. */
 async function changesOf(read: Knex, accountId: string | null, since: number): Promise<AuditRow[]> {
   const query = read<AuditRow>('audit').whereNull('key_id').andWhere('id', '>=', idFloor('aud', since));
   if (accountId === null) query.whereNull('account_id');
   else query.andWhere({ account_id: accountId });
-  const rows = await query.andWhere({ result: 'ok' }).whereIn('endpoint', endpoints).orderBy('id', 'desc').limit(MOST);
-  return rows.filter((row) => Object.hasOwn(changes, nameOf(row)));
+  query.andWhere({ result: 'ok' }).whereIn('operation', [...changes]);
+  return await query.orderBy('id', 'desc').limit(MOST);
 }
 
 const changeMoment = (row: AuditRow): ReputationMoment => ({
   at: rfc3339(row.at),
   kind: 'changed',
-  what: changes[nameOf(row)] ?? row.endpoint,
+  what: row.summary ?? row.endpoint,
   by: row.actor,
 });

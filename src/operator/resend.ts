@@ -11,7 +11,7 @@ import { withRecipients, storedDraft } from '../messages/request/stored-draft.ts
 import type { Value } from '../storage/connection.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
-import type { Act } from './act.ts';
+import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
@@ -41,7 +41,7 @@ const DISORDER = 2000;
 
 export const resendOperations = {
   'messages.resend': onServer({
-    acts: true,
+    act: { says: 'sent bounced mail again', type: 'queue', keeps: ['recipients', 'messages', 'left_out', 'dry_run'] },
     args: z.strictObject({
       lane: z.string().min(1).max(300).optional(),
       domain: z.string().min(1).max(253).toLowerCase().optional(),
@@ -77,6 +77,7 @@ interface Bounced {
 }
 
 async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<Resent> {
+  act.on({ object: wish.lane ?? wish.domain ?? wish.account ?? null });
   const accountId = wish.account === undefined ? null : (await accountNamed(deps, wish.account)).id;
   if (accountId !== null) act.concerns(accountId);
   const floor = idFloor('att', deps.clock.now() - (wish.past ?? USUAL_PAST_MS));
@@ -98,6 +99,7 @@ async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<
     for (let at = 0; at < groups.length; at += AT_ONCE)
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => again(deps, act, result, id, rows)));
   }
+  act.on({ after: result });
   if (wish.lane !== undefined && !dryRun && result.recipients > 0)
     deps.laneActs.note(wish.lane, {
       at: deps.clock.now(),

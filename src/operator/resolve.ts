@@ -32,7 +32,7 @@ export interface ResolveRecord {
 
 export const resolveOperations = {
   resolve: onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({ domain: z.string().min(1).max(253) }),
     async run({ mta, config }, { domain: written }): Promise<ResolveRecord> {
       const parsed = parseMailbox(`x@${written.replace(/\.$/, '')}`);

@@ -21,20 +21,22 @@ export interface SourceRecord {
 
 export const sourceOperations = {
   'queue.sources': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     run: ({ mta }) => Promise.resolve({ data: mta.sources.list().map(sourceRecord) }),
   }),
   /** Sites that refused the source by a block list get mail from it again; without a name, the system's address. */
   'queue.unblock': onServer({
-    acts: true,
+    act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
     args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
-    async run({ mta, notifiers, log }, { source: name = null }) {
+    async run({ mta, notifiers, log }, { source: name = null }, act) {
+      act.on({ object: name ?? "the system's address" });
       if (!mta.sources.list().some((source) => source.name === name))
         throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
           field: 'source',
         });
       const unblocked = await mta.sources.unblock(name);
+      act.on({ after: { unblocked } });
       log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
       notifiers.holds.notify();
       return { unblocked };

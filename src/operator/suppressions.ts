@@ -1,20 +1,16 @@
-/** Operations on the suppression list. */
+/** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { suppressionReasons, suppressionRecord, type SuppressionRecord } from '../suppressions/suppression.ts';
+import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
   LONGEST_NOTE,
   pageOfSuppressions,
-  removeSuppressions,
   type NewSuppression,
 } from '../suppressions/suppression-store.ts';
+import { ENTRIES_AT_ONCE, type AddedRecord } from '../suppressions/suppression-csv.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
-
-/** How many entries one call adds: a grouped commit holds up others for that long. */
-export const ENTRIES_AT_ONCE = 500;
 
 const text = z.string().max(1000);
 const entry = z.strictObject({
@@ -26,41 +22,51 @@ const entry = z.strictObject({
 });
 type Entry = z.output<typeof entry>;
 
-/** What became of an entry: the record, or why it is none. */
-export type AddedRecord =
-  { result: 'created' | 'existing'; entry: SuppressionRecord } | { result: 'rejected'; email: string; why: string };
-
 export const suppressionOperations = {
-  'suppressions.list': onStore({
-    acts: false,
+  /** A page of the list, newest first, without entries that have ended: an export asks until `has_more` is false. */
+  'suppressions.export': onStore({
+    act: null,
+    who: 'member',
     args: z.strictObject({
       account: accountArgument,
       reason: z.enum(suppressionReasons).optional(),
       stream: text.optional(),
       after: text.optional(),
-      limit: z.int().min(1).max(1000).optional(),
     }),
-    async run({ db, clock }, { account, reason, stream, after, limit = 100 }) {
+    async run({ db, clock }, { account, reason, stream, after }) {
       const { id: accountId } = await accountNamed({ db }, account);
       const page = await pageOfSuppressions(
         { db, clock },
         { accountId, reason, stream },
-        { limit, ...(after === undefined ? {} : { after }) },
+        { limit: EXPORT_PAGE, ...(after === undefined ? {} : { after }) },
       );
       return { data: page.rows.map(suppressionRecord), has_more: page.hasMore };
     },
   }),
-  /** Adds what can be added; an entry that cannot says why and keeps none of the others from it. */
-  'suppressions.add': onStore({
-    acts: true,
+  /** Adds what can be added. An entry that cannot be added says why, and the others are added all the same. */
+  'suppressions.import': onStore({
+    act: {
+      says: 'put {object} on the suppression list',
+      type: 'suppression',
+      named: 'email',
+      keeps: ['created', 'existing', 'rejected'],
+    },
+    who: 'member',
     args: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
     async run(deps, { account, entries }, act): Promise<{ data: AddedRecord[] }> {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);
       const streams = await streamsOf(deps, accountId);
       const faults = entries.map((one) => faultOf(one, streams, deps.clock.now()));
-      const sound = entries.filter((_, i) => faults[i] === null).map((one) => newEntry(accountId, one));
-      const added = await addSuppressions(deps, sound, () => act.rows());
+      const sound = entries.filter((_, i) => faults[i] === null).map((one) => newEntry(accountId, act.actor, one));
+      const added = await addSuppressions(deps, sound, (all) => {
+        const created = all.filter((one) => one.created).length;
+        const [existing, rejected] = [all.length - created, entries.length - all.length];
+        const [only, ...more] = entries;
+        const object = more.length === 0 ? only?.email : `${String(entries.length)} addresses`;
+        act.on({ object: object ?? null, after: { created, existing, rejected } });
+        return act.rows();
+      });
       const rest = [...added];
       const data = entries.map(({ email }, i): AddedRecord => {
         const why = faults[i] ?? null;
@@ -72,27 +78,9 @@ export const suppressionOperations = {
       return { data };
     },
   }),
-  'suppressions.remove': onStore({
-    acts: true,
-    args: z.strictObject({
-      account: accountArgument,
-      email: text,
-      stream: text.optional(),
-      force: z.boolean().optional(),
-    }),
-    async run(deps, { account, email, stream, force = false }, act) {
-      const { id: accountId } = await accountNamed(deps, account);
-      act.concerns(accountId);
-      const wanted = { accountId, email, force, ...(stream === undefined ? {} : { stream }) };
-      const rows = await removeSuppressions(deps, wanted, (removed) => {
-        if (removed.length === 0)
-          throw new Problem('not_found', `${JSON.stringify(email)} is not on the list`, { field: 'email' });
-        return act.rows();
-      });
-      return { data: rows.map(suppressionRecord) };
-    },
-  }),
 };
+
+const EXPORT_PAGE = 1000;
 
 async function streamsOf({ db }: Pick<StoreDeps, 'db'>, accountId: string): Promise<ReadonlySet<string>> {
   const rows = (await db.reader('streams').select('slug').where({ account_id: accountId })) as { slug: string }[];
@@ -107,12 +95,16 @@ function faultOf({ email, stream, expires_at }: Entry, streams: ReadonlySet<stri
   return null;
 }
 
-const newEntry = (accountId: string, { email, reason, note, stream, expires_at }: Entry): NewSuppression => ({
+const newEntry = (
+  accountId: string,
+  createdBy: string,
+  { email, reason, note, stream, expires_at }: Entry,
+): NewSuppression => ({
   accountId,
   email,
   stream: stream ?? null,
   reason: reason ?? 'manual',
   note: note ?? null,
-  createdBy: 'operator',
+  createdBy,
   expiresAt: typeof expires_at === 'string' ? Date.parse(expires_at) : null,
 });

@@ -22,3 +22,7 @@ export class Unavailable extends Error {
     this.why = why;
   }
 }
+
+/** What an operation that needs the server throws without one. */
+export const notRunning = (): Unavailable =>
+  new Unavailable('not_running', 'the server is not running: start it with `posthorn serve`');

@@ -31,7 +31,7 @@ const LONGEST_WAIT_MS = 30_000;
 
 export const watchOperations = {
   'queue.watch': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({
       lane: z.string().min(1).max(300).optional(),
       message_id: z.string().min(1).max(100).optional(),

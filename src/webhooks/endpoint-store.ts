@@ -8,6 +8,7 @@ import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
+import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint, EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
@@ -201,30 +202,31 @@ export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
     );
     if (row === undefined) return null;
     const more = await together(tx, row);
-    await insertRows(tx, [{ audit: [disabledLine(row, now)] }, ...more.rows]);
+    await insertRows(tx, [{ audit: [disabledAudit(row, now)] }, ...more.rows]);
     return more;
   });
 }
 
-function disabledLine(row: WebhookRow, now: number): AuditRow {
-  return {
-    id: newId('aud', now),
+const disabled: ActWords = {
+  says: 'disabled the webhook endpoint {url}: {disabled_reason}',
+  type: 'webhook',
+  keeps: ['url', 'status', 'disabled_reason'],
+};
+
+/** Makes the audit row of an endpoint that the server disabled. */
+const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
+  auditRow({
     at: now,
-    account_id: row.account_id,
-    key_id: null,
+    accountId: row.account_id,
     actor: `webhook:${row.id}`,
-    ip: null,
     method: 'SYSTEM',
     endpoint: 'webhook_disabled',
+    operation: 'webhook.disabled',
+    words: disabled,
+    deed: { before: { ...row, status: 'active', disabled_reason: null }, after: row },
     status: 200,
-    result: 'ok',
-    error_code: null,
-    request_id: newId('req', now),
-    ms: 0,
-    idempotency_replayed: 0,
-    user_agent: null,
-  };
-}
+    requestId: newId('req', now),
+  });
 
 /** Returns the row with its secrets opened: throws where the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {

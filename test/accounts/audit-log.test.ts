@@ -1,3 +1,4 @@
+import { noAct } from '../support/harness/audit-columns.ts';
 import assert from 'node:assert/strict';
 import { createAuditLog, type AuditLog } from '../../src/accounts/audit-log.ts';
 import { newId } from '../../src/base/id.ts';
@@ -22,6 +23,7 @@ const line = (endpoint: string): AuditRow => ({
   ms: 1.25,
   idempotency_replayed: 0,
   user_agent: "'); DROP TABLE audit; --",
+  ...noAct,
 });
 
 describe('accounts/audit-log', () => {

@@ -1,3 +1,4 @@
+import { noAct } from '../support/harness/audit-columns.ts';
 import assert from 'node:assert/strict';
 import { KEY, someCaller, startHarness } from './harness.ts';
 import type { Harness, SendOptions } from './harness.ts';
@@ -37,6 +38,8 @@ describe('audit lines', () => {
         ms: 0,
         idempotency_replayed: 0,
         user_agent: 'tester/1',
+        ...noAct,
+        operation: 'getMessage',
         waited: false,
       },
     );

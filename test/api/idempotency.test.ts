@@ -229,7 +229,7 @@ describe('Idempotency-Key', () => {
     const { route: one, state } = endpoint((call, run) => {
       const reply = { status: 202, body: {} };
       call.idempotencyRow(reply);
-      call.auditRow(202);
+      call.auditRow({ status: 202, body: null });
       if (run === 1) throw new Error('the transaction was rolled back');
       return reply;
     });

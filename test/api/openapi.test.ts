@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
+import { isReading } from '../../src/api/route.ts';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { integerParameter, listParameter, textsParameter, timeParameter } from '../../src/api/query.ts';
 import { Event } from '../../src/api/records.ts';
@@ -82,6 +84,13 @@ describe('the OpenAPI document', () => {
       assert.equal((operation['tags'] as string[]).length, 1);
       assert.ok(Array.isArray(operation['x-required-scopes']));
     }
+  });
+
+  it('names what reads by get, list or explain, and nothing else', () => {
+    const published = JSON.parse(readFileSync('docs/openapi.json', 'utf8')) as { paths: Record<string, Json> };
+    for (const [path, methods] of Object.entries(published.paths))
+      for (const [method, { operationId }] of Object.entries(methods as Record<string, { operationId: string }>))
+        assert.equal(isReading(operationId), method === 'get', `${path}: ${operationId}`);
   });
 
   it('has the common headers on every response', () => {

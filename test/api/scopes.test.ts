@@ -45,7 +45,12 @@ describe('api/scopes', () => {
   after(() => app.stop());
 
   const makeKey = async (scopes: readonly string[], more: { account?: string; mode?: 'live' | 'test' } = {}) =>
-    (await app.operator.call('keys.create', { name: 'walker', scopes: [...scopes], ...more })).key;
+    (
+      await app.operator.ask<{ id: string; key: string }>('createKey', {
+        account: more.account,
+        body: { name: 'walker', scopes: [...scopes], mode: more.mode },
+      })
+    ).key;
 
   it('opens each operation with its own scopes and no other', async function () {
     this.timeout(60_000);
@@ -91,7 +96,7 @@ describe('api/scopes', () => {
     this.timeout(60_000);
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
     // The domain that the examples of the document are sent from.
-    await app.operator.call('domains.add', { name: 'acme.example', trusted: true });
+    await app.operator.ask('createDomain', { body: { name: 'acme.example', trusted: true } });
     const owner = await makeKey(scopeNames);
     const stranger = await makeKey(scopeNames, { account: 'other' });
     const onObjects = operations.filter(({ path }) => path.includes('{'));

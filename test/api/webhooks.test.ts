@@ -24,7 +24,7 @@ describe('api/webhooks', () => {
     headers: Record<string, string> = {},
   ): Promise<Answer<Body>> => app.request('POST', '/v1/webhooks', body, { headers });
   const keyWith = async (...scopes: string[]): Promise<string> =>
-    (await app.operator.call('keys.create', { name: 'k', scopes })).key;
+    (await app.operator.ask<{ id: string; key: string }>('createKey', { body: { name: 'k', scopes } })).key;
 
   it('answers with the whole record', async () => {
     const given = {
@@ -252,7 +252,10 @@ describe('api/webhooks', () => {
 
   it('lists in pages, newest first', async () => {
     await app.operator.call('accounts.add', { name: 'pages', plan: 'unlimited' });
-    const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['webhook'], account: 'pages' });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      account: 'pages',
+      body: { name: 'k', scopes: ['webhook'] },
+    });
     for (let n = 0; n < 3; n++) await app.request('POST', '/v1/webhooks', { url: url() }, { key });
     const first = await app.get<{ data: { id: string }[]; next_cursor: string; has_more: boolean }>(
       '/v1/webhooks?limit=2',
@@ -308,7 +311,10 @@ describe('api/webhooks', () => {
 
   it('has room for a hundred endpoints of an account', async () => {
     await app.operator.call('accounts.add', { name: 'full', plan: 'unlimited' });
-    const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['webhook'], account: 'full' });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      account: 'full',
+      body: { name: 'k', scopes: ['webhook'] },
+    });
     for (let n = 0; n < 100; n++)
       assert.equal((await app.request('POST', '/v1/webhooks', { url: url() }, { key })).status, 201);
     const { status, body } = await app.request<Refusal>('POST', '/v1/webhooks', { url: url() }, { key });

@@ -19,7 +19,7 @@ describe('browser: domains', function () {
   before(async function () {
     needsChromium(this);
     app = await startTestApp({ settings: { domains: { grace: '6h' } } });
-    await app.operator.call('domains.add', { name: 'shop.test' });
+    await app.operator.ask('createDomain', { body: { name: 'shop.test' } });
     whole = { ...app.resolver.zones };
     const { records } = (await app.get<DomainRecord>('/v1/domains/shop.test')).body;
     for (const { host, type, value } of records) whole[`${host} ${type}`] = [value];

@@ -401,7 +401,7 @@ describe('the posthorn command beside a running server', () => {
     [
       ['keys', 'create', '--name', 'x', '--scopes', 'sned'],
       65,
-      /no such scope; there are send, [^\n]+ \(invalid_field\)\n {2}cause: .+\n {2}cure: {2}.+/,
+      /must be one of `send`, [^\n]+ \(invalid_field\)\n {2}cause: .+\n {2}cure: {2}.+/,
       'no such scope',
     ],
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
@@ -433,7 +433,7 @@ describe('the posthorn command beside a running server', () => {
       'two recipients, of which one would be lost',
     ],
     [
-      ['messages', 'show', '\u001b[2J'],
+      ['messages', 'trace', '\u001b[2J'],
       66,
       /no message "\\u001b\[2J"|\\\\u001b/,
       'what steers a terminal is shown as text',
@@ -441,7 +441,7 @@ describe('the posthorn command beside a running server', () => {
     [['resolve', 'ana@dest.test'], 65, /not a domain name/, 'an address where its domain belongs'],
     [['resolve', 'no domain'], 65, /not a domain name/, 'what no domain can be'],
     [['stats', '--hours', '24', '--days', '3'], 64, /cannot be used with option '--days/, 'two ranges'],
-    [['messages', 'list', '--status', 'lost'], 65, /status\[0\]/, 'no such status'],
+    [['messages', 'list', '--status', 'lost'], 65, /`status` must be one or more of/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /what to flush/, 'nothing said'],
     [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],

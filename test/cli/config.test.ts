@@ -150,7 +150,7 @@ describe('posthorn migrate', () => {
     try {
       const first = await posthorn(['migrate', '--json'], { POSTHORN_DATA_DIR: folder });
       assert.deepEqual([first.code, first.notes], [0, '']);
-      assert.deepEqual((JSON.parse(first.out) as { migrated: string[] }).migrated[0], '001-ground');
+      assert.deepEqual((JSON.parse(first.out) as { migrated: string[] }).migrated[0], '001-schema');
       const second = await posthorn(['migrate'], { POSTHORN_DATA_DIR: folder });
       assert.match(second.out, /up to date/);
     } finally {

@@ -59,12 +59,18 @@ describe('posthorn webhooks', () => {
       office.forgotten.filter((one) => one === id),
       [id, id],
     );
-    const lines = (await office.audit()).filter(({ endpoint }) => endpoint === 'webhooks.enable');
+    const lines = (await office.audit()).filter(({ operation }) => operation === 'updateWebhook');
     assert.deepEqual(
-      lines.map(({ actor, result }) => [actor, result]),
+      lines.map(({ actor, method, object_id, before_json, after_json }) => [
+        actor,
+        method,
+        object_id,
+        before_json,
+        after_json,
+      ]),
       [
-        ['operator', 'ok'],
-        ['operator', 'ok'],
+        ['operator', 'CLI', id, '{"status":"active"}', '{"status":"paused"}'],
+        ['operator', 'CLI', id, '{"status":"paused"}', '{"status":"active"}'],
       ],
     );
     assert.ok(lines.every(({ account_id }) => account_id !== null));

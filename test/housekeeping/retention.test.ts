@@ -1,4 +1,5 @@
 /** Steps of the rules of retention on a real database: what they choose ahead, and what others do in between. */
+import { noAct } from '../support/harness/audit-columns.ts';
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import type { SizedRule } from '../../src/housekeeping/housekeeping.ts';
@@ -221,6 +222,7 @@ describe('housekeeping/retention', () => {
       ms: 1,
       idempotency_replayed: 0,
       user_agent: null,
+      ...noAct,
     });
     const report = (at: number, kind: string | null): ReportRow => ({
       id: newId('rep', at),

@@ -18,7 +18,7 @@ describe('the self-test of bounces', () => {
       const { ok, why } = await app.operator.call('inbound.selfTest', {});
       assert.deepEqual([ok, why], [true, null]);
     }
-    const stats = await app.operator.call('stats', {});
+    const stats = await app.operator.ask('getStats');
     assert.doesNotMatch(JSON.stringify(stats), /"(?:accepted|sent|delivered|bounced)":[1-9]/);
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/messages')).body.data, []);
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/events?type=sent,delivered,bounced')).body.data, []);

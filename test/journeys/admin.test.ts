@@ -52,7 +52,9 @@ describe('journey: administration', () => {
         domains: { grace: '0s' },
       },
     });
-    ({ key: admin } = await app.operator.call('keys.create', { name: 'admin', scopes: [...scopeNames] }));
+    ({ key: admin } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'admin', scopes: [...scopeNames] },
+    }));
   });
   afterEach(async () => {
     await app.stop();
@@ -104,12 +106,14 @@ describe('journey: administration', () => {
     });
 
     it('never gives more than the asking key has', async () => {
-      const { key: small } = await app.operator.call('keys.create', {
-        name: 'small',
-        scopes: ['key', 'send'],
-        ttl_ms: DAY,
-        domains: ['acme.test'],
-        allowed_ips: ['127.0.0.0/8'],
+      const { key: small } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+        body: {
+          name: 'small',
+          scopes: ['key', 'send'],
+          ttl: DAY / 1000,
+          domains: ['acme.test'],
+          allowed_ips: ['127.0.0.0/8'],
+        },
       });
       const ask = { name: 'more', scopes: ['send'] };
       const rows: [string, string, unknown][] = [
@@ -176,10 +180,9 @@ describe('journey: administration', () => {
   describe('domains', () => {
     it('is had by the account that verifies it first, whoever has claimed it before', async () => {
       await app.operator.call('accounts.add', { name: 'squatter', plan: 'unlimited' });
-      const { key: squatter } = await app.operator.call('keys.create', {
-        name: 's',
-        scopes: ['domain'],
+      const { key: squatter } = await app.operator.ask<{ id: string; key: string }>('createKey', {
         account: 'squatter',
+        body: { name: 's', scopes: ['domain'] },
       });
       const claim = await made<Domain>('/v1/domains', { name: 'victim.test' }, squatter);
       const domain = await made<Domain>('/v1/domains', { name: 'victim.test' });

@@ -75,7 +75,9 @@ const head = (app: TestApp, more: string): string =>
   `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${app.key}\r\nContent-Type: application/json\r\nConnection: close\r\n${more}\r\n`;
 
 async function keyWith(app: TestApp, more: object): Promise<{ id: string; key: string }> {
-  return app.operator.call('keys.create', { name: 'row', scopes: ALL_SCOPES, ...more });
+  return app.operator.ask<{ id: string; key: string }>('createKey', {
+    body: { name: 'row', scopes: ALL_SCOPES, ...more },
+  });
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -221,7 +223,7 @@ const rows: readonly Row[] = [
   {
     code: 'key_expired',
     async happen(app) {
-      const { key } = await keyWith(app, { ttl_ms: 1000 });
+      const { key } = await keyWith(app, { ttl: 1 });
       app.clock.advance(1001);
       return call(app, 'GET', '/v1/messages', undefined, { key });
     },
@@ -230,7 +232,7 @@ const rows: readonly Row[] = [
     code: 'key_revoked',
     async happen(app) {
       const { id, key } = await keyWith(app, {});
-      await app.operator.call('keys.revoke', { id });
+      await app.operator.ask('revokeKey', { params: { id } });
       return call(app, 'GET', '/v1/messages', undefined, { key });
     },
   },

@@ -26,7 +26,7 @@ describe('concurrent deletion', function () {
   const races: Record<string, Race> = {
     domains: {
       async make(n) {
-        await app.operator.call('domains.add', { name: `race${String(n)}.test`, trusted: true });
+        await app.operator.ask('createDomain', { body: { name: `race${String(n)}.test`, trusted: true } });
         return `race${String(n)}.test`;
       },
       path: '/v1/domains',
@@ -92,7 +92,7 @@ describe('concurrent deletion', function () {
 
   it('DKIM keys that are being made for a domain which is deleted meanwhile are 404, not 500', async () => {
     const race = async (): Promise<number> => {
-      await app.operator.call('domains.add', { name: 'short.test', trusted: true });
+      await app.operator.ask('createDomain', { body: { name: 'short.test', trusted: true } });
       const rotating = app.request('POST', '/v1/domains/short.test/dkim/rotate');
       assert.equal((await app.request('DELETE', '/v1/domains/short.test')).status, 204);
       return (await rotating).status;

@@ -80,8 +80,10 @@ describe('journey: DANE with real DNSSEC', function () {
     stops.unshift(app.stop);
     operator = reachOperator(config);
     stops.unshift(() => operator.close());
-    const made = await operator.call('keys.create', { name: 'dane', scopes: ['send', 'message:read', 'event:read'] });
-    await operator.call('domains.add', { name: 'acme.test', trusted: true });
+    const made = await operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'dane', scopes: ['send', 'message:read', 'event:read'] },
+    });
+    await operator.ask('createDomain', { body: { name: 'acme.test', trusted: true } });
     headers = { authorization: `Bearer ${made.key}`, 'content-type': 'application/json' };
   });
   after(async () => {

@@ -18,7 +18,7 @@ describe('dashboard: domains', () => {
   const begin = async (settings: Record<string, unknown> = {}): Promise<void> => {
     app = await startTestApp({ settings });
     browser = await signedIn(app.url, app.operator);
-    const { id } = await app.operator.call('domains.add', { name: 'shop.test' });
+    const { id } = await app.operator.ask<{ id: string }>('createDomain', { body: { name: 'shop.test' } });
     page = `/domains/${id}`;
     whole = { ...app.resolver.zones };
     const { records } = (await app.get<DomainRecord>('/v1/domains/shop.test')).body;

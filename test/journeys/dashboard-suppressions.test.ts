@@ -28,7 +28,12 @@ describe('journey: many suppressions in the dashboard', () => {
       /3 added/,
     ],
     ['beside each other with commas', 'a@x.test, b@x.test', ['a@x.test', 'b@x.test'], /2 added/],
-    ['a table with a head', 'email,reason\na@x.test,left\nb@x.test,complained\n', ['a@x.test', 'b@x.test'], /2 added/],
+    [
+      'a table with a head',
+      'email,reason\na@x.test,complaint\nb@x.test,left\n',
+      ['a@x.test'],
+      /1 added, 0 on the list already; rejected: b@x\.test \(line 3: there is no reason/,
+    ],
     [
       'a table that has another address in a later column',
       'a@x.test,left,1\nb@x.test,by c@x.test,2',
@@ -36,7 +41,12 @@ describe('journey: many suppressions in the dashboard', () => {
       /2 added/,
     ],
     ['the same one twice', 'a@x.test\nA@X.test', ['a@x.test'], /1 added, 1 on the list already/],
-    ['what is no address', 'a@x.test\nnobody', ['a@x.test'], /1 added, 0 on the list already; no address: nobody/],
+    [
+      'what is no address',
+      'a@x.test\nnobody',
+      ['a@x.test'],
+      /1 added, 0 on the list already; rejected: nobody \(line 2/,
+    ],
   ];
   for (const [name, typed, listed, said] of rows)
     it(`takes ${name}`, async () => {

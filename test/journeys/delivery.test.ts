@@ -166,10 +166,9 @@ describe('journey: delivery', () => {
   it('keeps what a key with another account asks for to itself', async () => {
     const sent = await app.send();
     await app.operator.call('accounts.add', { name: 'stranger' });
-    const { key } = await app.operator.call('keys.create', {
-      name: 'other',
-      scopes: ['message:read', 'event:read'],
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'stranger',
+      body: { name: 'other', scopes: ['message:read', 'event:read'] },
     });
     await app.follow().of(sent.id, 'delivered');
     assert.equal((await app.get(`/v1/messages/${sent.id}`, { key })).status, 404);

@@ -23,10 +23,9 @@ describe('journey: a domain that two accounts claim', () => {
       settings: { metrics: { token: 'a-secret-of-16-letters' } },
     });
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
-    ({ key: other } = await app.operator.call('keys.create', {
-      name: 'o',
-      scopes: ['domain', 'send'],
+    ({ key: other } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'other',
+      body: { name: 'o', scopes: ['domain', 'send'] },
     }));
   });
   afterEach(async () => {

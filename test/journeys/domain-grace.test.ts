@@ -2,6 +2,7 @@
  * A domain whose owner removed a DNS record: its mail goes on for three days, its people hear of it once, and only then it is refused.
  * The whole program, with the clock and DNS in the test's hands.
  */
+import type { Domain } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
@@ -27,7 +28,7 @@ describe('journey: a domain that loses a record', () => {
     answer = '250 2.1.5 ok';
     server = await startMailServer({ script: { rcpt: () => answer } });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('people.test', 'dest.test'), settings });
-    await app.operator.call('domains.add', { name: 'shop.test' });
+    await app.operator.ask('createDomain', { body: { name: 'shop.test' } });
     whole = { ...app.resolver.zones };
     for (const { host, type, value } of (await domain()).records) whole[`${host} ${type}`] = [value];
     app.resolver.zones = whole;
@@ -216,11 +217,11 @@ describe('journey: a domain that loses a record', () => {
   it('says on the command line and in the figures how it is', async () => {
     await begin({ metrics: { token: 'a-secret-of-16-letters' } });
     lose();
-    const { notes, refused_at } = await app.operator.call('domains.verify', { name: 'shop.test' });
+    const { notes, refused_at } = await app.operator.ask<Domain>('verifyDomain', { params: { id: 'shop.test' } });
     assert.deepEqual(notes, [
       `The SPF record at rp.shop.test is missing. Mail from shop.test keeps going until ${String(refused_at)}, and is refused after that.`,
     ]);
-    assert.deepEqual((await app.operator.call('domains.show', { name: 'acme.test' })).notes, [
+    assert.deepEqual((await app.operator.ask<Domain>('getDomain', { params: { id: 'acme.test' } })).notes, [
       'Trusted: DNS is not asked, and mail from it goes.',
     ]);
     const metrics = await (

@@ -126,10 +126,9 @@ describe('journey: erase', () => {
   it('erases nothing of another account', async () => {
     const id = await sent();
     const { id: account } = await app.operator.call('accounts.add', { name: 'Other' });
-    const { key } = await app.operator.call('keys.create', {
-      name: 'other',
-      scopes: ['message:delete', 'message:content'],
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account,
+      body: { name: 'other', scopes: ['message:delete', 'message:content'] },
     });
     for (const [method, path] of [
       ['DELETE', '/v1/recipients/ana%40dest.test'],

@@ -82,10 +82,8 @@ describe('journey: events', () => {
       await app.send({ to: `${end}@${SIMULATED}`, tags: [end, 'all'] });
       app.clock.advance(1000);
     }
-    const { key } = await app.operator.call('keys.create', {
-      name: 'test',
-      scopes: ['send', 'campaign'],
-      mode: 'test',
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'test', scopes: ['send', 'campaign'], mode: 'test' },
     });
     const bulk = {
       from: 'a@b.test',
@@ -111,7 +109,9 @@ describe('journey: events', () => {
     assert.deepEqual([refused.status, refused.body.error.code], [429, 'too_many_streams']);
     assert.match(refused.body.error.message, /20 open event streams of this key/);
     assert.equal((await app.get('/v1/events')).status, 200, 'pages are no streams');
-    const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['event:read'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'k', scopes: ['event:read'] },
+    });
     streams.push(await open('', {}, key));
     await streams.shift()?.close();
     for (;;) {
@@ -283,12 +283,14 @@ describe('journey: events', () => {
   });
 
   it('SSE and long poll end when their key is revoked, and those of other keys go on', async () => {
-    const { key, id } = await app.operator.call('keys.create', { name: 'short', scopes: ['event:read'] });
+    const { key, id } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'short', scopes: ['event:read'] },
+    });
     const armed = app.clock.armed(30_000);
     const polled = app.get<Page>('/v1/events?wait=30', { key });
     await armed;
     const [revoked, other] = [await open('', {}, key), await open()];
-    await app.operator.call('keys.revoke', { id });
+    await app.operator.ask('revokeKey', { params: { id } });
     assert.equal(await revoked.ended(), true);
     assert.equal((await polled).status, 200);
     assert.equal((await app.get('/v1/events', { key })).status, 401);
@@ -298,7 +300,9 @@ describe('journey: events', () => {
   });
 
   it('SSE ends when the time of its key is over', async () => {
-    const { key } = await app.operator.call('keys.create', { name: 'short', scopes: ['event:read'], ttl_ms: 60_000 });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'short', scopes: ['event:read'], ttl: 60 },
+    });
     const stream = await open('', {}, key);
     await stream.until(() => stream.comments.length === 1);
     app.clock.advance(60_000);

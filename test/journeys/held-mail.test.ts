@@ -1,4 +1,5 @@
 /** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
+import type { Message } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
@@ -135,7 +136,7 @@ describe('journey: held mail', () => {
     assert.equal((await app.operator.call('messages.resend', args)).recipients, 0, 'a second run sends nothing');
     await app.operator.call('queue.flush', { domain: 'dest.test' });
     await app.settled();
-    const { data: all } = await app.operator.call('messages.list', { limit: 100 });
+    const { data: all } = await app.operator.ask<{ data: Message[] }>('listMessages', { query: { limit: 100 } });
     assert.equal(all.length, 12 + gone);
     const { changes } = await app.operator.call('queue.lane', { lane: 'mx.dest.test' });
     assert.ok(changes.some(({ what, to }) => what === 'resend' && to.startsWith(String(gone))));
@@ -149,12 +150,12 @@ describe('journey: held mail', () => {
     refuses = (line) => line.includes('cc@') || line.includes('out@');
     const { id } = await app.send({ to: 'ana@dest.test', cc: ['cc@dest.test', 'out@dest.test'] });
     await app.settled();
-    await app.operator.call('suppressions.add', { entries: [{ email: 'out@dest.test' }] });
+    await app.operator.ask('createSuppression', { body: { email: 'out@dest.test' } });
     refuses = () => false;
     const result = await app.operator.call('messages.resend', {});
     assert.deepEqual([result.recipients, result.messages], [1, 1]);
     await app.settled();
-    const again = (await app.operator.call('messages.list', {})).data.find((one) => one.id !== id);
+    const again = (await app.operator.ask<{ data: Message[] }>('listMessages')).data.find((one) => one.id !== id);
     assert.deepEqual([again?.to, again?.cc], ['cc@dest.test', []]);
   });
 

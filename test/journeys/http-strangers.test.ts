@@ -134,7 +134,10 @@ describe('journey: strangers by HTTP', () => {
 
   it('seven slow uploads of one account leave another its 6 MB mails', async () => {
     const { id } = await app.operator.call('accounts.add', { name: 'other' });
-    const other = await app.operator.call('keys.create', { name: 'k', scopes: ['send'], account: id });
+    const other = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      account: id,
+      body: { name: 'k', scopes: ['send'] },
+    });
     const MB = 1_000_000;
     const uploads = Array.from({ length: 7 }, () => {
       const request = http.request(`${app.url}/v1/messages`, {

@@ -1,4 +1,5 @@
 /** The key file is another one than the database was sealed with: found out at the start, and the way on where it is lost for good. */
+import type { Domain } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -80,7 +81,7 @@ describe('journey: another key file', () => {
     const { id } = await test.send();
     await test.settled();
     assert.notEqual((await test.message(id)).status, 'delivered', 'nothing goes unsigned');
-    await test.operator.call('domains.rotate', { name: 'acme.test', at_once: true });
+    await test.operator.ask<Domain>('rotateDomainDkim', { params: { id: 'acme.test' }, body: { at_once: true } });
     assert.equal((await test.nextAttempt(id)).status, 'delivered');
     assert.match(server.sessions.flatMap(({ mails }) => mails).at(-1)?.data ?? '', /^DKIM-Signature: /m);
     const rotated = await test.request('POST', `/v1/webhooks/${webhook}/secret/rotate`);

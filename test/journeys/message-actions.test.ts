@@ -174,7 +174,9 @@ describe('journey: message actions', () => {
 
   it('sends again, for a key that may only send, what that key has sent', async () => {
     const theirs = await app.send({ metadata: { secret: 'of another program' } });
-    const { key } = await app.operator.call('keys.create', { name: 'send only', scopes: ['send'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'send only', scopes: ['send'] },
+    });
     const refused = await app.request('POST', `/v1/messages/${theirs.id}/resend`, undefined, { key });
     assert.equal(refused.status, 404, refused.text);
     const own = await app.send({}, { key });
@@ -211,7 +213,10 @@ describe('journey: message actions', () => {
     const message = await app.send({ send_at: later(HOUR) });
     await app.operator.call('accounts.add', { name: 'other' });
     const scopes = ['send', 'message:read', 'message:content', 'message:cancel'];
-    const { key } = await app.operator.call('keys.create', { name: 'k', scopes, account: 'other' });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      account: 'other',
+      body: { name: 'k', scopes },
+    });
     for (const [method, path] of [
       ['GET', 'attempts'],
       ['GET', 'why'],

@@ -278,10 +278,9 @@ describe('journey: list of messages', () => {
     ]);
     assert.ok(next_cursor);
     await app.operator.call('accounts.add', { name: 'stranger' });
-    const { key } = await app.operator.call('keys.create', {
-      name: 'x',
-      scopes: ['message:read'],
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'stranger',
+      body: { name: 'x', scopes: ['message:read'] },
     });
     const turned = Buffer.from(Buffer.from(next_cursor, 'base64url').toString().replace('msg_0', 'msg_1')).toString(
       'base64url',

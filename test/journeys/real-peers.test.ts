@@ -2,6 +2,7 @@
  * Our mail before judges who know nothing of us: Debian's Postfix takes it as any mail exchanger would, over TLS and in its
  * strict modes, OpenDKIM verifies the signatures as its milter, and what lands in the mailboxes is read back octet by octet.
  */
+import type { Domain } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -89,13 +90,16 @@ describe('journey: real peers', function () {
     app = await startApp(config, { resolver, ca: testCa, log });
     stops.push(() => app.stop());
     const operator = reachOperator(config);
-    ({ key } = await operator.call('keys.create', { name: 'peers', scopes: ['send', 'message:read'] }));
+    ({ key } = await operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'peers', scopes: ['send', 'message:read'] },
+    }));
     // As an owner does it: add, publish what is asked for, have it verified.
-    for (const { type, host, value } of (await operator.call('domains.add', { name: 'acme.test' })).records) {
+    for (const { type, host, value } of (await operator.ask<Domain>('createDomain', { body: { name: 'acme.test' } }))
+      .records) {
       resolver.zones[`${host} ${type}`] = [value];
       if (type === 'TXT') texts.set(host, value);
     }
-    const verified = await operator.call('domains.verify', { name: 'acme.test' });
+    const verified = await operator.ask<Domain>('verifyDomain', { params: { id: 'acme.test' } });
     assert.equal(verified.status, 'verified');
     assert.deepEqual(
       verified.dkim.map(({ state }) => state),

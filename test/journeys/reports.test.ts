@@ -111,14 +111,15 @@ describe('journey: reports', () => {
     assert.deepEqual((await app.get<{ data: unknown[] }>(`/v1/messages/${other}/reports`)).body.data, []);
     assert.equal((await app.get(`/v1/messages/${other}/reports/${first?.id ?? ''}`)).status, 404);
     assert.equal((await app.get(`/v1/messages/${id}/reports/rep_${'0'.repeat(26)}`)).status, 404);
-    const { key } = await app.operator.call('keys.create', { name: 'reader', scopes: ['message:read'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'reader', scopes: ['message:read'] },
+    });
     assert.equal((await app.get(`/v1/messages/${id}/reports`, { key })).status, 200);
     assert.equal((await app.get(`/v1/messages/${id}/reports/${first?.id ?? ''}`, { key })).status, 403);
     await app.operator.call('accounts.add', { name: 'other' });
-    const stranger = await app.operator.call('keys.create', {
-      name: 'x',
-      scopes: ['message:read', 'message:content'],
+    const stranger = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'other',
+      body: { name: 'x', scopes: ['message:read', 'message:content'] },
     });
     for (const path of ['', `/${first?.id ?? ''}`, `/${first?.id ?? ''}/content`])
       assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);

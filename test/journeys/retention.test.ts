@@ -172,10 +172,9 @@ describe('journey: retention', function () {
 
   it('keeps an account’s events for as long as the account asks, and those of others for longer', async () => {
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
-    const { key } = await app.operator.call('keys.create', {
-      name: 'other',
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'other',
-      scopes: ['send', 'event:read', 'settings'],
+      body: { name: 'other', scopes: ['send', 'event:read', 'settings'] },
     });
     const to = 'bounced@simulator.posthorn.test';
     const events = async (as?: string): Promise<number> =>

@@ -55,10 +55,8 @@ describe('journey: simulator', () => {
 
   for (const [outcome, told] of ends) {
     it(`a test key reaches any address; test.outcome ${outcome} decides`, async () => {
-      const { key } = await app.operator.call('keys.create', {
-        name: 'test',
-        scopes: ['send', 'message:read'],
-        mode: 'test',
+      const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+        body: { name: 'test', scopes: ['send', 'message:read'], mode: 'test' },
       });
       // From a domain that nobody has verified: test keys may.
       const { id } = await app.send({ from: 'a@nowhere.test', to: 'ana@dest.test', test: { outcome } }, { key });
@@ -67,7 +65,9 @@ describe('journey: simulator', () => {
   }
 
   it('a test key without an outcome is delivered, and a suppressed address is no matter', async () => {
-    const { key } = await app.operator.call('keys.create', { name: 'test', scopes: ['send'], mode: 'test' });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'test', scopes: ['send'], mode: 'test' },
+    });
     const { id } = await app.send({ from: 'a@nowhere.test', to: 'bounced@dest.test' }, { key });
     assert.equal(kinds(await events.of(id, 'delivered')), 'sent delivered');
   });
@@ -80,7 +80,9 @@ describe('journey: simulator', () => {
     const { engagement } = await app.message(id);
     assert.deepEqual([engagement['opens'], engagement['clicks']], [1, 0]);
     assert.ok(engagement['first_opened_at']);
-    const { key } = await app.operator.call('keys.create', { name: 'reader', scopes: ['event:read'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'reader', scopes: ['event:read'] },
+    });
     const { body } = await app.get<{ data: SeenEvent[] }>(`/v1/events?message_id=${id}&type=opened`, { key });
     const hidden = body.data[0]?.data['opened'] as Record<string, unknown>;
     assert.deepEqual([hidden['ip'], hidden['user_agent']], [null, null]);

@@ -181,14 +181,19 @@ describe('journey: stats', () => {
     const events = app.follow();
     const { id } = await app.send();
     await events.of(id, 'delivered');
-    const days = await app.operator.call('stats', {});
+    const shown = async (...args: string[]): Promise<Stats> => {
+      const { code, out } = await ran(['stats', '--json', ...args], { POSTHORN_DATA_DIR: app.config.dataDir });
+      assert.equal(code, 0);
+      return JSON.parse(out) as Stats;
+    };
+    const days = await shown();
     assert.deepEqual(
-      days.data.map(({ counts }) => counts.delivered),
+      days.data.map(({ counts }) => counts['delivered']),
       [1],
     );
-    const byStream = await app.operator.call('stats', { by: 'stream', hours: 2 });
+    const byStream = await shown('--by', 'stream', '--hours', '2');
     assert.deepEqual(
-      byStream.data.map(({ key, counts }) => [key, counts.sent]),
+      byStream.data.map(({ key, counts }) => [key, counts['sent']]),
       [['transactional', 1]],
     );
   });

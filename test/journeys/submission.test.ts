@@ -308,9 +308,15 @@ describe('journey: submission', () => {
   it('refuses who may not send, with the right code and a line in the audit log each', async () => {
     await begin();
     const make = async (options: object): Promise<string> =>
-      (await app.operator.call('keys.create', { name: 'k', scopes: ['send'], ...options })).key;
-    const revoked = await app.operator.call('keys.create', { name: 'gone', scopes: ['send'] });
-    await app.operator.call('keys.revoke', { id: revoked.id });
+      (
+        await app.operator.ask<{ id: string; key: string }>('createKey', {
+          body: { name: 'k', scopes: ['send'], ...options },
+        })
+      ).key;
+    const revoked = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'gone', scopes: ['send'] },
+    });
+    await app.operator.ask('revokeKey', { params: { id: revoked.id } });
     const rows: [string, string, number, RegExp][] = [
       ['a wrong key', 'ak_live_00000000_nonsense', 535, /no such API key/],
       ['a revoked key', revoked.key, 535, /was revoked/],
@@ -377,7 +383,9 @@ describe('journey: submission', () => {
 
   it('ends a session at once when its key is revoked', async () => {
     await begin();
-    const { id, key } = await app.operator.call('keys.create', { name: 'k', scopes: ['send'] });
+    const { id, key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'k', scopes: ['send'] },
+    });
     const socket = tls.connect({ port: app.app.ports.submissions ?? 0, host: '127.0.0.1', rejectUnauthorized: false });
     let text = '';
     socket.setEncoding('utf8').on('data', (part: string) => (text += part));
@@ -389,7 +397,7 @@ describe('journey: submission', () => {
         if (text.includes('235 ')) resolve();
       }),
     );
-    await app.operator.call('keys.revoke', { id });
+    await app.operator.ask('revokeKey', { params: { id } });
     await closed;
     assert.match(text, /421 4\.7\.0 your key is no longer good/);
   });

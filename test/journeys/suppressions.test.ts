@@ -173,7 +173,10 @@ describe('journey: suppressions', () => {
     await add({ email: 'ana@dest.test' });
     await app.operator.call('accounts.add', { name: 'other' });
     const made = (scopes: string[], account?: string) =>
-      app.operator.call('keys.create', { name: 'k', scopes, ...(account === undefined ? {} : { account }) });
+      app.operator.ask<{ id: string; key: string }>('createKey', {
+        account,
+        body: { name: 'k', scopes },
+      });
     const { key: foreign } = await made(['suppression'], 'other');
     assert.equal((await app.get('/v1/suppressions/ana%40dest.test', { key: foreign })).status, 404);
     assert.equal(

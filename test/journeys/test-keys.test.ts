@@ -27,7 +27,11 @@ describe('test keys', function () {
   let owner: string;
   let operations: (Operation & { method: string; path: string })[];
   const makeKey = async (more: object): Promise<string> =>
-    (await app.operator.call('keys.create', { name: 'one', scopes: scopeNames, ...more })).key;
+    (
+      await app.operator.ask<{ id: string; key: string }>('createKey', {
+        body: { name: 'one', scopes: scopeNames, ...more },
+      })
+    ).key;
 
   before(async () => {
     app = await startTestApp();
@@ -137,8 +141,14 @@ describe('test keys', function () {
   });
 
   it('a key ends and replaces no key that may do more than itself', async () => {
-    const strong = (await app.operator.call('keys.create', { name: 'strong', scopes: ['key', 'send', 'settings'] })).id;
-    const weak = (await app.operator.call('keys.create', { name: 'weak', scopes: ['key'] })).id;
+    const strong = (
+      await app.operator.ask<{ id: string; key: string }>('createKey', {
+        body: { name: 'strong', scopes: ['key', 'send', 'settings'] },
+      })
+    ).id;
+    const weak = (
+      await app.operator.ask<{ id: string; key: string }>('createKey', { body: { name: 'weak', scopes: ['key'] } })
+    ).id;
     const key = await makeKey({ scopes: ['key'] });
     const refused = await app.request<Refusal>('DELETE', `/v1/keys/${strong}`, undefined, { key });
     assert.deepEqual(
@@ -207,7 +217,7 @@ describe('test keys', function () {
     const first = await app.request('POST', '/v1/messages', body, { headers });
     assert.equal(first.status, 403);
     const at = new Date(app.clock.now()).toISOString();
-    await app.operator.call('domains.add', { name: 'late.test', trusted: true });
+    await app.operator.ask('createDomain', { body: { name: 'late.test', trusted: true } });
     app.clock.advance(60_000);
     const again = await app.request('POST', '/v1/messages', body, { headers });
     assert.deepEqual([again.status, again.text], [403, first.text], 'the first response, as the law says');

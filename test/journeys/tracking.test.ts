@@ -152,7 +152,9 @@ describe('journey: tracking', () => {
     const { id, mail } = await deliver({ track_opens: true });
     await visit(pixelOf(mail.html) ?? '');
     await events.of(id, 'opened');
-    const { key } = await app.operator.call('keys.create', { name: 'reader', scopes: ['event:read'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'reader', scopes: ['event:read'] },
+    });
     const { body } = await app.get<{ data: SeenEvent[] }>('/v1/events?type=opened', { key });
     assert.deepEqual([detailOf(body.data, 'opened').ip, detailOf(body.data, 'opened').user_agent], [null, null]);
   });

@@ -387,7 +387,9 @@ describe('webhooks', () => {
     assert.equal((await slow).body['status'], 'failed');
     receiver.answer = 200;
     // What the endpoint answers is only for those who may read the log.
-    const { key } = await app.operator.call('keys.create', { name: 'tester', scopes: ['webhook:replay'] });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'tester', scopes: ['webhook:replay'] },
+    });
     const blind = await app.request<Delivery>('POST', `/v1/webhooks/${hook.id}/test`, {}, { key });
     assert.equal(blind.body.answer, null);
   });
@@ -433,10 +435,9 @@ describe('webhooks', () => {
   it('show and change nothing of another account', async () => {
     const hook = await register();
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
-    const { key } = await app.operator.call('keys.create', {
-      name: 'other',
-      scopes: ['webhook', 'send'],
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       account: 'other',
+      body: { name: 'other', scopes: ['webhook', 'send'] },
     });
     const theirs = await startReceiver();
     await app.request('POST', '/v1/webhooks', { url: theirs.url }, { key });

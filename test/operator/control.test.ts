@@ -151,11 +151,12 @@ describe('operator: control socket', () => {
   });
 
   it('brings the problem to the caller as it was', async () => {
-    await assert.rejects(callServer(control.path, 'keys.create', { name: 'k', scopes: ['sned'] }), (error: unknown) => {
+    const asked = { body: { name: 'k', scopes: ['sned'] } };
+    await assert.rejects(callServer(control.path, 'createKey', asked), (error: unknown) => {
       assert.ok(error instanceof Problem);
       assert.deepEqual(
-        [error.code, error.field, error.message.slice(0, 48)],
-        ['invalid_field', 'scopes[0]', 'There is no such scope; there are send, campaign'],
+        [error.code, error.field, error.message.slice(0, 39)],
+        ['invalid_field', 'scopes[0]', '`scopes[0]` must be one of `send`, `cam'],
       );
       return true;
     });

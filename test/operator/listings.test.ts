@@ -83,8 +83,8 @@ describe('operator/listings', () => {
 
   it('has what people changed, each account its own, and what concerns the server where that is asked for', async () => {
     const other = await office.run('accounts.add', { name: 'Other' });
-    await office.run('domains.add', { name: 'shop.example' });
-    await office.run('domains.add', { name: 'other.example', account: other.id });
+    await office.ask('createDomain', { body: { name: 'shop.example' } });
+    await office.ask('createDomain', { account: other.id, body: { name: 'other.example' } });
     await office.run('queue.hold', { domain: 'dest.test' });
     await office.deps.db.commit.insert({
       source_blocks: [
@@ -98,11 +98,11 @@ describe('operator/listings', () => {
       ],
     });
     const what = ({ data }: ResultOf<'reputation.moments'>): string[] => data.map((one) => one.what).sort();
-    assert.deepEqual(what(await moments({ server: false })), ['a domain was added']);
-    assert.deepEqual(what(await moments({ account: other.id, server: false })), ['a domain was added']);
+    assert.deepEqual(what(await moments({ server: false })), ['added the domain shop.example']);
+    assert.deepEqual(what(await moments({ account: other.id, server: false })), ['added the domain other.example']);
     assert.deepEqual(what(await moments()), [
-      'a domain was added',
-      'mail was held or paused',
+      'added the domain shop.example',
+      'held the domain dest.test',
       "the system's address by mx.dest.test: 554 <b>no</b>",
     ]);
     office.clock.advance(31 * 24 * HOUR_MS);

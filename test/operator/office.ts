@@ -1,4 +1,7 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
+import type { Domain } from '../../src/client/types.ts';
+import { createInside } from '../../src/api/inside.ts';
+import { apiRoutes } from '../../src/api/routes.ts';
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
@@ -21,6 +24,7 @@ import {
 } from '../../src/operator/operations.ts';
 import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
+import type { AskedOf } from '../../src/operator/operator.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
@@ -64,7 +68,7 @@ export class Office {
     const note = (fields: LogFields): void => void this.logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
     const book = createHoldBook({ db, clock, changed: () => undefined });
-    this.deps = {
+    const deps: Omit<OperatorDeps, 'inside'> = {
       db,
       clock,
       log,
@@ -86,7 +90,6 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
-      webhookChanged: (id) => void this.forgotten.push(id),
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),
@@ -104,12 +107,46 @@ export class Office {
       book,
       laneActs: createLaneActs(),
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
+    };
+    const { keyring, accept, recorder, holds, mta } = deps;
+    const { smtp, limits, retention, domains } = this.config;
+    const routes = apiRoutes({
+      db,
+      clock,
+      log,
+      keyring,
+      accept,
+      limits,
+      retention,
+      notifiers,
+      resolver: this.resolver,
+      change: { db, clock, recorder, notifiers, retry: accept.retry },
+      holdOf: holds.of,
+      laneFacts: mta.laneFacts,
+      wireBytes: () => Promise.resolve({ kind: 'none', why: 'it is a test' }),
+      planOf: () => null,
+      usedBy: () => Promise.resolve({ today: 0, thisMonth: 0 }),
+      forgetSettings: () => undefined,
+      forgetStream: streams.forget,
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
         this.forgotten.push(name);
         directory.forget(name);
       },
-    };
+      webhookChanged: (id) => void this.forgotten.push(id),
+      vetUrl: (href) => Promise.resolve({ kind: 'ok', href }),
+      smtputf8: true,
+      clientPackage: [],
+      hostname: smtp.hostname,
+      trackingTarget: null,
+      domainGraceMs: domains.grace,
+      // Nothing here asks for these.
+      mailViewer: {} as never,
+      renderer: {} as never,
+      track: {} as never,
+      testWebhook: {} as never,
+    });
+    this.deps = { ...deps, inside: createInside({ clock, commit: db.commit }, routes) };
   }
 
   static async open(): Promise<Office> {
@@ -123,12 +160,20 @@ export class Office {
     return (await perform(this.deps, name, args)) as ResultOf<Name>;
   }
 
+  /** Performs an operation that has an HTTP door, as the command line does. */
+  async ask<Body>(operationId: string, asked: AskedOf = {}): Promise<Body> {
+    return (await perform(this.deps, operationId, asked)) as Body;
+  }
+
   /** Sends a mail from a trusted domain; returns the message's id. */
   async mail(to: string, fields: { subject?: string } = {}): Promise<string> {
     const domain = 'sender.test';
-    const { data } = await this.run('domains.list', {});
-    if (!data.some(({ name }) => name === domain)) await this.run('domains.add', { name: domain, trusted: true });
-    const { id } = await this.run('send', { from: `a@${domain}`, to, subject: 'Hello', text: 'x', ...fields });
+    const { data } = await this.ask<{ data: Domain[] }>('listDomains', { query: { status: 'any' } });
+    if (!data.some(({ name }) => name === domain))
+      await this.ask('createDomain', { body: { name: domain, trusted: true } });
+    const { id } = await this.ask<{ id: string }>('sendMessage', {
+      body: { from: `a@${domain}`, to, subject: 'Hello', text: 'x', ...fields },
+    });
     return id;
   }
 

@@ -1,3 +1,4 @@
+import type { CreatedKey, Domain, Key, Message, MessageDetails } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { operationNamed, perform, type StoreDeps } from '../../src/operator/operations.ts';
@@ -28,33 +29,57 @@ describe('operator: wrong arguments', () => {
       'plan',
       'an inherited name is no plan',
     ],
-    ['keys.create', { name: 'k', scopes: [] }, 'invalid_field', 'scopes', 'a key that opens nothing'],
-    ['keys.create', { name: 'k', scopes: ['sned'] }, 'invalid_field', 'scopes[0]', 'no such scope'],
-    ['keys.create', { name: 'k', scopes: 'send' }, 'invalid_type', 'scopes', 'a list is needed'],
-    ['keys.create', { name: 'k', scopes: ['send'], mode: 'prod' }, 'invalid_field', 'mode', 'no such mode'],
-    ['keys.create', { name: 'k', scopes: ['send'], ttl_ms: -1 }, 'invalid_field', 'ttl_ms', 'an end in the past'],
+    ['createKey', { body: { name: 'k', scopes: [] } }, 'invalid_field', 'scopes', 'a key that opens nothing'],
+    ['createKey', { body: { name: 'k', scopes: ['sned'] } }, 'invalid_field', 'scopes[0]', 'no such scope'],
+    ['createKey', { body: { name: 'k', scopes: 'send' } }, 'invalid_type', 'scopes', 'a list is needed'],
+    ['createKey', { body: { name: 'k', scopes: ['send'], mode: 'prod' } }, 'invalid_field', 'mode', 'no such mode'],
+    ['createKey', { body: { name: 'k', scopes: ['send'], ttl: -1 } }, 'invalid_field', 'ttl', 'an end in the past'],
     [
-      'keys.create',
-      { name: 'k', scopes: ['send'], allowed_ips: ['::1', 'x'] },
+      'createKey',
+      { body: { name: 'k', scopes: ['send'], allowed_ips: ['::1', 'x'] } },
       'invalid_field',
       'allowed_ips[1]',
       'no address',
     ],
-    ['keys.create', { name: 'k', scopes: ['send'], account: 'nobody' }, 'not_found', 'account', 'no such account'],
-    ['keys.revoke', { id: 'key_x' }, 'not_found', null, 'no such key'],
-    ['domains.add', { name: 'not a domain' }, 'invalid_field', 'name', 'no domain name'],
-    ['domains.add', { name: 'a.test', return_path: '-' }, 'invalid_field', 'return_path', 'no domain name'],
-    ['domains.show', { name: 'a.test' }, 'not_found', null, 'never added'],
-    ['domains.verify', { name: 'a.test' }, 'not_found', null, 'never added'],
-    ['messages.show', { id: 'msg_x' }, 'not_found', 'id', 'no such message'],
-    ['messages.trace', { id: 17 }, 'invalid_type', 'id', 'no text'],
-    ['messages.list', { status: ['lost'] }, 'invalid_field', 'status[0]', 'no such status'],
-    ['send', { to: 'b@dest.test', subject: 's', text: 'x' }, 'missing_field', 'from', 'a sender is needed'],
-    ['send', { from: 'a@x.test', to: 'nobody', subject: 's', text: 'x' }, 'invalid_recipient', 'to', 'no address'],
-    ['send', { from: 'a@x.test', to: 'b@dest.test', subject: 's' }, 'missing_content', 'html', 'nothing to say'],
     [
-      'send',
-      { from: 'a@x.test', to: 'b@dest.test', subject: 's', text: 'x' },
+      'createKey',
+      { account: 'nobody', body: { name: 'k', scopes: ['send'] } },
+      'not_found',
+      'account',
+      'no such account',
+    ],
+    ['revokeKey', { params: { id: 'key_x' } }, 'not_found', 'id', 'no such key'],
+    ['createDomain', { body: { name: 'not a domain' } }, 'invalid_field', 'name', 'no domain name'],
+    ['createDomain', { body: { name: 'a.test', return_path: '-' } }, 'invalid_field', 'return_path', 'no domain name'],
+    ['getDomain', { params: { id: 'a.test' } }, 'not_found', 'id', 'never added'],
+    ['verifyDomain', { params: { id: 'a.test' } }, 'not_found', 'id', 'never added'],
+    ['getMessage', { params: { id: 'msg_x' } }, 'not_found', 'id', 'no such message'],
+    ['messages.trace', { id: 17 }, 'invalid_type', 'id', 'no text'],
+    ['listMessages', { query: { status: 'lost' } }, 'invalid_parameter', 'status', 'no such status'],
+    [
+      'sendMessage',
+      { body: { to: 'b@dest.test', subject: 's', text: 'x' } },
+      'missing_field',
+      'from',
+      'a sender is needed',
+    ],
+    [
+      'sendMessage',
+      { body: { from: 'a@x.test', to: 'nobody', subject: 's', text: 'x' } },
+      'invalid_recipient',
+      'to',
+      'no address',
+    ],
+    [
+      'sendMessage',
+      { body: { from: 'a@x.test', to: 'b@dest.test', subject: 's' } },
+      'missing_content',
+      'html',
+      'nothing to say',
+    ],
+    [
+      'sendMessage',
+      { body: { from: 'a@x.test', to: 'b@dest.test', subject: 's', text: 'x' } },
       'domain_not_verified',
       'from',
       'a foreign domain',
@@ -88,8 +113,8 @@ describe('operator/operations', () => {
   it('writes an audit line for what was done, in the same transaction for a mail, and for what was refused', async () => {
     await office.run('accounts.add', { name: 'Acme' });
     await office.mail('b@dest.test');
-    await assert.rejects(office.run('keys.revoke', { id: 'key_x' }));
-    await office.run('keys.list', {});
+    await assert.rejects(office.ask('revokeKey', { params: { id: 'key_x' } }));
+    await office.ask<{ data: Key[] }>('listKeys', {});
     const lines = await office.audit();
     assert.deepEqual(
       lines.map(({ actor, method, endpoint, status, result, error_code }) => [
@@ -102,9 +127,9 @@ describe('operator/operations', () => {
       ]),
       [
         ['operator', 'CLI', 'accounts.add', 200, 'ok', null],
-        ['operator', 'CLI', 'domains.add', 200, 'ok', null],
-        ['operator', 'CLI', 'send', 200, 'ok', null],
-        ['operator', 'CLI', 'keys.revoke', 404, 'refused', 'not_found'],
+        ['operator', 'CLI', '/v1/domains', 201, 'ok', null],
+        ['operator', 'CLI', '/v1/messages', 202, 'ok', null],
+        ['operator', 'CLI', '/v1/keys/{id}', 404, 'refused', 'not_found'],
       ],
     );
     const [message] = await office.deps.db.reader<MessageRow>('messages');
@@ -112,19 +137,19 @@ describe('operator/operations', () => {
     const { data } = await office.run('accounts.list', {});
     assert.deepEqual(
       lines.map(({ account_id }) => data.find(({ id }) => id === account_id)?.name),
-      ['Acme', 'default', 'default', undefined],
+      ['Acme', 'default', 'default', 'default'],
     );
   });
 
   it('says that the server is needed, and audits nothing then', async () => {
-    const { db, clock, keyring, resolver, config, forgetKey, forgetDomain } = office.deps;
-    const store: StoreDeps = { db, clock, keyring, resolver, config, forgetKey, forgetDomain };
+    const { db, clock, keyring, resolver, config, inside } = office.deps;
+    const store: StoreDeps = { db, clock, keyring, resolver, config, inside };
     await assert.rejects(
       perform(store, 'queue.flush', { all: true }),
       (error: unknown) => error instanceof Unavailable && error.why === 'not_running',
     );
     assert.deepEqual(await office.audit(), []);
-    assert.deepEqual(await perform(store, 'keys.list', {}), { data: [] });
+    assert.deepEqual(((await perform(store, 'listKeys', {})) as { data: unknown[] }).data, []);
     assert.equal(operationNamed('queue.flush')?.needs, 'server');
   });
 });
@@ -156,13 +181,15 @@ describe('operator: accounts, keys, domains', () => {
   });
 
   it('creates a key, lists it without its secret, and revokes it at once', async () => {
-    const made = await office.run('keys.create', {
-      name: 'shop',
-      scopes: ['send'],
-      mode: 'test',
-      ttl_ms: 1000,
-      allowed_ips: ['192.0.2.9/24'],
-      domains: ['A.test'],
+    const made = await office.ask<CreatedKey>('createKey', {
+      body: {
+        name: 'shop',
+        scopes: ['send'],
+        mode: 'test',
+        ttl: 1,
+        allowed_ips: ['192.0.2.9/24'],
+        domains: ['A.test'],
+      },
     });
     assert.match(made.key, /^ak_test_/);
     assert.deepEqual(
@@ -170,22 +197,27 @@ describe('operator: accounts, keys, domains', () => {
       ['test', ['192.0.2.0/24'], ['a.test'], '2026-01-31T09:30:01.000Z', 'operator'],
     );
     const { key, ...record } = made;
-    assert.deepEqual((await office.run('keys.list', {})).data, [record]);
+    assert.deepEqual((await office.ask<{ data: Key[] }>('listKeys', {})).data, [record]);
     assert.ok(!JSON.stringify(await office.deps.db.reader('api_keys')).includes(key));
-    const revoked = await office.run('keys.revoke', { id: made.id });
+    const revoked = await office.ask('revokeKey', { params: { id: made.id } });
     assert.deepEqual(revoked, { ...record, revoked_at: '2026-01-31T09:30:00.000Z' });
     assert.deepEqual(office.forgotten, [made.prefix.slice('ak_test_'.length)]);
   });
 
   it('keeps the keys of accounts apart', async () => {
     await office.run('accounts.add', { name: 'Acme' });
-    await office.run('keys.create', { name: 'theirs', scopes: ['send'], account: 'Acme' });
-    assert.deepEqual((await office.run('keys.list', {})).data, []);
-    assert.equal((await office.run('keys.list', { account: 'Acme' })).data.length, 1);
+    await office.ask<{ id: string; key: string }>('createKey', {
+      account: 'Acme',
+      body: { name: 'theirs', scopes: ['send'] },
+    });
+    assert.deepEqual((await office.ask<{ data: Key[] }>('listKeys', {})).data, []);
+    assert.equal((await office.ask<{ data: Key[] }>('listKeys', { account: 'Acme' })).data.length, 1);
   });
 
   it('adds a domain with records to paste, and verifies it once they are in DNS', async () => {
-    const added = await office.run('domains.add', { name: 'Sender.test', return_path: 'bounce.sender.test' });
+    const added = await office.ask<Domain>('createDomain', {
+      body: { name: 'Sender.test', return_path: 'bounce.sender.test' },
+    });
     assert.deepEqual([added.name, added.status, added.return_path], ['sender.test', 'pending', 'bounce.sender.test']);
     assert.deepEqual(
       added.records.map(({ purpose, type }) => [purpose, type]),
@@ -197,16 +229,19 @@ describe('operator: accounts, keys, domains', () => {
         ['dmarc', 'TXT'],
       ],
     );
-    assert.equal((await office.run('domains.verify', { name: 'sender.test' })).status, 'pending');
+    assert.equal((await office.ask<Domain>('verifyDomain', { params: { id: 'sender.test' } })).status, 'pending');
     for (const { host, type, value } of added.records) office.resolver.zones[`${host} ${type}`] = [value];
-    assert.equal((await office.run('domains.verify', { name: added.id })).status, 'verified');
+    assert.equal((await office.ask<Domain>('verifyDomain', { params: { id: added.id } })).status, 'verified');
     assert.ok(office.forgotten.includes('sender.test'));
-    const { data } = await office.run('domains.list', {});
-    assert.deepEqual(data, [await office.run('domains.show', { name: 'SENDER.test.' })]);
+    const { data } = await office.ask<{ data: Domain[] }>('listDomains', { query: { status: 'any' } });
+    assert.deepEqual(data, [await office.ask<Domain>('getDomain', { params: { id: 'SENDER.test.' } })]);
   });
 
   it('trusts a domain without DNS', async () => {
-    assert.equal((await office.run('domains.add', { name: 'intern.test', trusted: true })).status, 'verified');
+    assert.equal(
+      (await office.ask<Domain>('createDomain', { body: { name: 'intern.test', trusted: true } })).status,
+      'verified',
+    );
     assert.deepEqual(office.resolver.asked, []);
   });
 });
@@ -220,7 +255,7 @@ describe('operator: messages, events, books', () => {
 
   it('sends through the same door as the API: stored, queued, rung for', async () => {
     const id = await office.mail('Ana <b@dest.test>');
-    const shown = await office.run('messages.show', { id });
+    const shown = await office.ask<MessageDetails>('getMessage', { params: { id } });
     assert.deepEqual(
       [shown.object, shown.status, shown.to, shown.subject, shown.test],
       ['message', 'queued', 'Ana <b@dest.test>', 'Hello', false],
@@ -240,7 +275,7 @@ describe('operator: messages, events, books', () => {
     const id = await office.mail('b@dest.test');
     office.clock.advance(1000);
     await office.defer(id, office.clock.now() + 60_000);
-    const shown = await office.run('messages.show', { id });
+    const shown = await office.ask<MessageDetails>('getMessage', { params: { id } });
     assert.deepEqual(
       shown.events.map(({ type }) => type),
       ['sent', 'deferred'],
@@ -262,13 +297,15 @@ describe('operator: messages, events, books', () => {
     const first = await office.mail('b@dest.test');
     const second = await office.mail('c@dest.test');
     await office.defer(first, office.clock.now() + 60_000);
-    const ids = async (args: Parameters<typeof office.run<'messages.list'>>[1]): Promise<string[]> =>
-      (await office.run('messages.list', args)).data.map(({ id }) => id);
+    const list = (query: Record<string, string> = {}): Promise<{ data: Message[]; has_more: boolean }> =>
+      office.ask('listMessages', { query });
+    const ids = async (query: Record<string, string>): Promise<string[]> =>
+      (await list(query)).data.map(({ id }) => id);
     assert.deepEqual(await ids({}), [second, first]);
-    assert.deepEqual(await ids({ limit: 1 }), [second]);
-    assert.deepEqual(await ids({ status: ['deferred', 'bounced'] }), [first]);
-    assert.deepEqual(await ids({ to: 'C@dest.test'.toLowerCase(), from: 'a@sender.test' }), [second]);
-    assert.equal((await office.run('messages.list', { limit: 1 })).has_more, true);
+    assert.deepEqual(await ids({ limit: '1' }), [second]);
+    assert.deepEqual(await ids({ status: 'deferred,bounced' }), [first]);
+    assert.deepEqual(await ids({ to: 'c@dest.test', from: 'a@sender.test' }), [second]);
+    assert.equal((await list({ limit: '1' })).has_more, true);
   });
 
   it('pages through events by position, from the newest, from a time, and by type', async () => {

@@ -338,4 +338,10 @@ const auditRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow
   ms: 4.2,
   idempotency_replayed: 0,
   user_agent: 'posthorn-client/0.1.0',
+  operation: 'sendMessage',
+  object_type: 'message',
+  object_id: null,
+  before_json: null,
+  after_json: null,
+  summary: null,
 });

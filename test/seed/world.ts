@@ -1,4 +1,5 @@
 /** What others say of our mail: reports of receivers (DMARC, TLS), block lists, and settings that somebody changed meanwhile. */
+import { noAct } from '../support/harness/audit-columns.ts';
 import { newId } from '../../src/base/id.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { Chance } from './chance.ts';
@@ -72,11 +73,11 @@ export async function seedWorld(
   });
   for (const list of ['bl.spamcop.net', 'psbl.surriel.com', 'zen.spamhaus.org'])
     rows.list_checks.push({ ip: OURS, list, state: list.startsWith('zen') ? 'refused' : 'clear', at: now - HOUR_MS });
-  for (const [ago, method, endpoint] of [
-    [23, 'POST', '/v1/domains'],
-    [18.6, 'CLI', 'queue.limit'],
-    [9, 'POST', '/v1/domains/{id}/dkim/rotate'],
-    [4, 'PATCH', '/v1/streams/{id}'],
+  for (const [ago, method, endpoint, operation] of [
+    [23, 'POST', '/v1/domains', 'createDomain'],
+    [18.6, 'CLI', 'queue.limit', 'queue.limit'],
+    [9, 'POST', '/v1/domains/{id}/dkim/rotate', 'rotateDomainDkim'],
+    [4, 'PATCH', '/v1/streams/{id}', 'updateStream'],
   ] as const) {
     const at = now - ago * DAY_MS;
     rows.audit.push({
@@ -95,6 +96,8 @@ export async function seedWorld(
       ms: 5,
       idempotency_replayed: 0,
       user_agent: null,
+      ...noAct,
+      operation,
     });
   }
   await db.commit.insert(rows);

@@ -1,6 +1,6 @@
 /** Writes the audit line of each use of a key before the answer goes out; lines of plain reads and of 503 follow in a batch. */
 import { CLIENT_GONE } from '../answer.ts';
-import { auditRow } from '../audit.ts';
+import { exchangeAudit } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
 
@@ -26,7 +26,12 @@ function isAudited(exchange: Exchange): boolean {
 }
 
 async function write(deps: Deps, exchange: Exchange): Promise<void> {
-  const row = auditRow(exchange, exchange.answer?.status ?? 500, exchange.answer?.code ?? null, deps.clock.monotonic());
+  const row = exchangeAudit(
+    exchange,
+    exchange.answer?.status ?? 500,
+    exchange.answer?.code ?? null,
+    deps.clock.monotonic(),
+  );
   // The database causes most 503s: the answer does not wait for it, and no work was done that the line belongs to.
   const isIdle =
     row.status === 503 ||

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { hasLongList, jsonInSlices } from '../../base/slices.ts';
 import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
-import { auditRow } from '../audit.ts';
+import { exchangeAudit } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
 import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
@@ -97,9 +97,9 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       use.written = rowFor(use, answers.of(reply), exchange.at, route.secretResponse === true);
       return use.written;
     },
-    auditRow(status) {
-      exchange.auditedStatus = status;
-      return auditRow(exchange, status, null, deps.clock.monotonic());
+    auditRow(reply) {
+      exchange.auditedStatus = reply.status;
+      return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     whenOver: (listener) => {
       whenOver(deps, ctx, listener);

@@ -9,7 +9,7 @@ import { closeSession, sessionsOf } from '../../members/session-store.ts';
 import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
 import type { Rows } from '../../storage/rows.ts';
-import { actRows } from '../act.ts';
+import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { passwordContext } from '../password-context.ts';
@@ -76,7 +76,7 @@ async function withFault(
 
 /** Writes the audit line of the account. */
 const acted =
-  (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: string) =>
+  (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: DashboardAct) =>
   (): Rows =>
     actRows(deps, { email: member.email, ip, userAgent }, endpoint, account.id);
 

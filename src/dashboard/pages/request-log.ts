@@ -55,10 +55,15 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const place = placeOf(by);
   const span = spanOf(query, usualSpan(by), now);
   const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
-  const entries = await visit.ask<EntryList>('listAuditEntries', { query: { ...wanted(visit, by), ...paging } });
+  const isAdmin = visit.member.is_admin === 1;
+  const entries =
+    by === 'person' && isAdmin && query.get('of') === 'server'
+      ? await serverActs(visit)
+      : await visit.ask<EntryList>('listAuditEntries', { query: { ...wanted(visit, by), ...paging } });
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
     tab: by === 'key' ? 'log' : 'actions',
     isLog: by === 'key',
+    serverActs: isAdmin && query.get('of') !== 'server' ? `${place}?of=server` : null,
     place,
     rows: entries.data.map((entry) => ({
       ...entry,
@@ -78,6 +83,12 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
     ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
   });
+}
+
+/** Acts that concern no account, for administrators; the newest. */
+async function serverActs(visit: Visit): Promise<EntryList> {
+  const { data } = await visit.operate('audit.list', { server: true });
+  return { data: data as unknown as Entry[], next_cursor: null, previous_cursor: null };
 }
 
 /** Returns a link to the messages of a request; null for a repeated request, which sent nothing. */

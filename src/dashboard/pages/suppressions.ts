@@ -1,15 +1,14 @@
 /** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
-import { csvLine, CsvFault, readCsv } from '../../base/csv.ts';
+import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
+import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/suppressions';
 const ROWS = 50;
-const MOST_PAGES = 100;
-const MOST_IMPORTED = 1000;
 const MOST_DAYS = 3650;
 
 interface Entry {
@@ -107,55 +106,28 @@ async function add(visit: Visit): Promise<Shown> {
 
 const SHOWN_WRONG = 3;
 
-/** Names the first lines that are not addresses. */
-const named = (wrong: readonly string[]): string =>
-  wrong.length === 0
-    ? ''
-    : `; no address: ${wrong
-        .slice(0, SHOWN_WRONG)
-        .map((one) => one.slice(0, 60))
-        .join(', ')}${wrong.length > SHOWN_WRONG ? ` and ${String(wrong.length - SHOWN_WRONG)} more` : ''}`;
+/** Why lines were rejected, the first few by name; the first of all with its reason. */
+function rejectedIn({ rejected }: Imported): string {
+  if (rejected.length === 0) return '';
+  const names = rejected.slice(0, SHOWN_WRONG).map(({ email }) => email.slice(0, 60));
+  const more = rejected.length > SHOWN_WRONG ? ` and ${String(rejected.length - SHOWN_WRONG)} more` : '';
+  return `; rejected: ${names.join(', ')}${more} (line ${String(rejected[0]?.line)}: ${rejected[0]?.why ?? ''})`;
+}
 
-/** Reads the first column of CSV, or one address a line. */
+/** CSV as an export has it, or addresses alone. */
 async function addMany(visit: Visit): Promise<Shown> {
   try {
-    const emails = firstColumn(visit.form.get('emails') ?? '');
-    const { data } = await visit.ask<{ data: { result: string }[] }>('createSuppression', { body: { emails } });
-    const count = (result: string): number => data.filter((one) => one.result === result).length;
-    const wrong = emails.filter((_, place) => data[place]?.result === 'rejected');
-    return move(
-      WHERE,
-      `${String(count('created'))} added, ${String(count('existing'))} on the list already${named(wrong)}.`,
-    );
+    const imported = await importCsv([visit.form.get('emails') ?? ''], {
+      reason: 'manual',
+      stream: null,
+      add: (entries) => visit.operate('suppressions.import', { account: visit.account.id, entries }),
+    });
+    const { created, existing } = imported;
+    return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);
   } catch (error) {
-    if (error instanceof Problem) return list(visit, error);
+    if (error instanceof Problem) return list(visit, new Problem(error.code, error.message, { field: 'emails' }));
     throw error;
   }
-}
-
-/** Returns the first column of a table, or all addresses of a line, as mail programs copy them. */
-function addressesIn(fields: readonly string[]): string[] {
-  const texts = fields.map((one) => one.trim()).filter((one) => one !== '');
-  return texts.every((one) => one.includes('@')) ? texts : [(fields[0] ?? '').trim()];
-}
-
-function firstColumn(text: string): string[] {
-  const reader = readCsv();
-  let emails: string[];
-  try {
-    emails = [...reader.push(text), ...reader.end()].flatMap(({ fields }) => addressesIn(fields));
-  } catch (error) {
-    if (error instanceof CsvFault) throw new Problem('invalid_field', error.message, { field: 'emails' });
-    throw error;
-  }
-  const addresses = emails.filter((one, place) => one !== '' && !(place === 0 && /^e-?mail$/i.test(one)));
-  if (addresses.length > MOST_IMPORTED)
-    throw new Problem(
-      'too_many_items',
-      `at most ${String(MOST_IMPORTED)} at once; for more use \`posthorn suppressions import\``,
-      { field: 'emails' },
-    );
-  return addresses;
 }
 
 async function remove(visit: Visit): Promise<Shown> {
@@ -168,16 +140,14 @@ async function remove(visit: Visit): Promise<Shown> {
   return move(WHERE, `${email} is mailed again.`);
 }
 
-async function exported(visit: Visit): Promise<Shown> {
-  const lines = ['email,reason,scope,created_at,created_by,expires_at,note'];
-  let after: string | null = null;
-  for (let page = 0; page < MOST_PAGES; page++) {
-    const query: Record<string, string | null> = { reason: visit.query.get('reason'), limit: '100', after };
-    const { data, next_cursor: next } = await visit.ask<EntryList>('listSuppressions', { query });
-    for (const { email, reason, scope, created_at, created_by, expires_at, note } of data)
-      lines.push(csvLine([email, reason, scope, created_at, created_by, expires_at, note]));
-    if (next === null) break;
-    after = next;
+/** All entries, however many: they are read while they are sent. */
+function exported(visit: Visit): Shown {
+  const { query, account } = visit;
+  const reason = suppressionReasons.find((one) => one === query.get('reason'));
+  async function* lines(): AsyncGenerator<string> {
+    yield `${csvHead}\n`;
+    const pages = allPages((after) => visit.operate('suppressions.export', { account: account.id, reason, after }));
+    for await (const page of pages) yield page.map((entry) => `${csvOf(entry)}\n`).join('');
   }
-  return { kind: 'file', body: `${lines.join('\n')}\n`, type: 'text/csv; charset=utf-8', name: 'suppressions.csv' };
+  return { kind: 'file', body: Readable.from(lines()), type: 'text/csv; charset=utf-8', name: 'suppressions.csv' };
 }

@@ -4,7 +4,8 @@ import { addMember, changeMember, findMember, listMembers, removeMember } from '
 import { makeSetUpLink } from '../../members/setup-link.ts';
 import { dashboardUrl } from '../../operator/admin.ts';
 import type { MemberRow } from '../../storage/tables.ts';
-import { actRows } from '../act.ts';
+import type { Deed } from '../../operations/audit-row.ts';
+import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -48,8 +49,8 @@ export function teamPages(deps: DashboardDeps): Page[] {
   ];
 }
 
-const rowsFor = (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: string) =>
-  actRows(deps, { email: member.email, ip, userAgent }, endpoint, account.id);
+const rowsFor = (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, name: DashboardAct, deed: Deed) =>
+  actRows(deps, { email: member.email, ip, userAgent }, name, account.id, deed);
 
 async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const members = await listMembers(deps);
@@ -77,9 +78,16 @@ async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
     passwordHash: null,
     createdBy: actor,
   };
-  const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add'));
+  const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add', { after: seen(wish.email, wish) }));
   return await linkFor(deps, member, visit);
 }
+
+/** What the audit keeps of a member. */
+const seen = (email: string, { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] }) => ({
+  email,
+  is_admin: isAdmin ? 'yes' : 'no',
+  accounts: accountIds,
+});
 
 /** Returns the ids of the form that belong to accounts. */
 const chosen = ({ form, accounts: all }: Visit): string[] =>
@@ -88,7 +96,7 @@ const chosen = ({ form, accounts: all }: Visit): string[] =>
 /** Shows the link in the answer to the form itself, since only its hash is stored. */
 async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
   const { token, expiresAt } = await makeSetUpLink(deps, member.id);
-  await deps.db.commit.insert(rowsFor(deps, visit, 'team.link'));
+  await deps.db.commit.insert(rowsFor(deps, visit, 'team.link', { object: member.email }));
   const url = `${dashboardUrl(deps.config)}/setup/${token}`;
   return view('team-link', 'Set-up link', { email: member.email, url, expiresAt }, 201);
 }
@@ -129,12 +137,20 @@ async function details(
 
 async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const wish = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
-  await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change'));
+  const before = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
+  const email = before?.email ?? '';
+  const deed = {
+    before: seen(email, { isAdmin: before?.is_admin === 1, accountIds: before?.accountIds ?? [] }),
+    after: seen(email, wish),
+  };
+  await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change', deed));
   return move(TEAM, 'Changed, with effect at once.');
 }
 
 async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  await removeMember(deps, visit.params['id'] ?? '', () => rowsFor(deps, visit, 'team.remove'));
+  const member = await findMember(deps, visit.params['id'] ?? '');
+  const deed = { object: member?.email ?? null };
+  await removeMember(deps, visit.params['id'] ?? '', () => rowsFor(deps, visit, 'team.remove', deed));
   return move(TEAM, 'The member is removed, and signed out everywhere.');
 }
 

@@ -98,6 +98,16 @@ export const audit = table({
   ms: integer(),
   idempotency_replayed: integer(),
   user_agent: orNull(text()),
+  /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
+  operation: orNull(text()),
+  /** What it was done to. These columns are null for what only reads. */
+  object_type: orNull(text()),
+  object_id: orNull(text()),
+  /** The members of the object that changed, as they were and as they are. */
+  before_json: orNull(text()),
+  after_json: orNull(text()),
+  /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
+  summary: orNull(text()),
 });
 export type AuditRow = RowOf<typeof audit>;
 

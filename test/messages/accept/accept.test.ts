@@ -85,6 +85,12 @@ const auditRow = (id: string): AuditRow => ({
   ms: 1,
   idempotency_replayed: 0,
   user_agent: null,
+  operation: 'sendMessage',
+  object_type: 'message',
+  object_id: null,
+  before_json: null,
+  after_json: null,
+  summary: null,
 });
 
 describe('messages/accept', () => {

@@ -316,8 +316,10 @@ async function makeTemplate(): Promise<Template> {
   const clock = new TestClock(new TestClock().now() - 60_000);
   const app = await startApp(config, { clock, resolver: new FakeResolver(), log: collector([]) });
   const operator = reachOperator(config);
-  const { id: keyId, key } = await operator.call('keys.create', { name: 'journey', scopes: ALL_SCOPES });
-  await operator.call('domains.add', { name: 'acme.test', trusted: true });
+  const { id: keyId, key } = await operator.ask<{ id: string; key: string }>('createKey', {
+    body: { name: 'journey', scopes: ALL_SCOPES },
+  });
+  await operator.ask('createDomain', { body: { name: 'acme.test', trusted: true } });
   const document = (await (await fetch(`${app.url}/v1/openapi.json`)).json()) as Record<string, unknown>;
   await operator.close();
   await app.stop();

@@ -10,7 +10,7 @@ export interface World {
 }
 
 export async function worldFor(app: TestApp): Promise<World> {
-  await app.operator.call('domains.add', { name: 'acme.example', trusted: true });
+  await app.operator.ask('createDomain', { body: { name: 'acme.example', trusted: true } });
   const made = async (path: string, body: object): Promise<string> => {
     const answer = await app.request<{ id: string }>('POST', path, body);
     assert.ok(answer.status < 300, answer.text);

@@ -2,6 +2,7 @@
  * Somebody who follows a document from its beginning: has a started server, a shell with the `posthorn` command, DNS in which
  * the records of his domains stand once he has been shown them, and somebody to write to at example.net.
  */
+import type { Domain } from '../../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -99,15 +100,19 @@ export async function startDocReader(): Promise<DocReader> {
 
 /** What the documents speak of as shell variables: the key they call with, a key to revoke, a message, a webhook endpoint. */
 async function thingsToName(operator: Operator, url: string): Promise<Record<string, string>> {
-  const { key } = await operator.call('keys.create', { name: 'reader', scopes: ALL_SCOPES });
-  const { id: keyId } = await operator.call('keys.create', { name: 'old', scopes: ['send'] });
+  const { key } = await operator.ask<{ id: string; key: string }>('createKey', {
+    body: { name: 'reader', scopes: ALL_SCOPES },
+  });
+  const { id: keyId } = await operator.ask<{ id: string; key: string }>('createKey', {
+    body: { name: 'old', scopes: ['send'] },
+  });
   const mail = {
     from: 'hello@simulator.posthorn.test',
     to: 'deferred@simulator.posthorn.test',
     subject: 'First',
     text: 'Hello.',
   };
-  const { id: messageId } = await operator.call('send', mail);
+  const { id: messageId } = await operator.ask<{ id: string }>('sendMessage', { body: mail });
   const endpoint = await fetch(`${url}/v1/webhooks`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
@@ -119,6 +124,6 @@ async function thingsToName(operator: Operator, url: string): Promise<Record<str
 
 /** Does what a domain's owner does between two commands. */
 async function publish(operator: Operator, zones: Zones): Promise<void> {
-  const { data } = await operator.call('domains.list', {});
+  const { data } = await operator.ask<{ data: Domain[] }>('listDomains', { query: { status: 'any' } });
   for (const { host, type, value } of data.flatMap(({ records }) => records)) zones[`${host} ${type}`] = [value];
 }

@@ -2,7 +2,6 @@
 import { configurationManual, exampleSettings } from '../../../src/config/manual.ts';
 import { conformancePage } from '../../templates/mixed/conformance.ts';
 import { securityPage } from './budget-table.ts';
-import { clientTypes } from './client-types.ts';
 import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
 import { publishedDocument } from './published.ts';
@@ -13,7 +12,6 @@ export const generatedDocs: readonly (readonly [file: string, make: () => string
   ['config/posthorn.yaml', exampleSettings],
   ['docs/errors.md', errorManual],
   ['docs/openapi.json', async () => `${JSON.stringify(await publishedDocument(), null, 2)}\n`],
-  ['src/client/types.ts', async () => clientTypes(await publishedDocument())],
   ['docs/database.md', databaseManual],
   ['docs/templates.md', conformancePage],
   ['docs/security.md', securityPage],

@@ -1,20 +1,11 @@
-/**
- * The types of the client (src/client/types.ts), written from the OpenAPI document: an interface for each component, and for
- * each operation what it takes and gives. Enumerations in answers stay open, as the contract says they may grow.
- */
+// Writes src/client/types.ts, the types of the client, from docs/openapi.json: an interface for each component, and for each operation
+// its parameters and its answer. Enumerations in answers stay open, since the contract says that they may grow. The file is not in the
+// repository: `npm run build` makes it.
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { format } from 'prettier';
-import type { Json } from '../../../src/api/openapi-schemas.ts';
-
-interface Operation {
-  operationId: string;
-  summary: string;
-  parameters?: { name?: string; in?: string; required?: boolean; description?: string; schema?: Json }[];
-  requestBody?: { content: Record<string, { schema: Json }> };
-  responses: Record<string, { content?: Record<string, { schema: Json }> }>;
-}
-
 const HEAD = `/**
- * Made from the OpenAPI document by \`npm run docs\`: do not edit. An interface for each named schema, and for each operation
+ * Made from the OpenAPI document by \`npm run build\`: do not edit. An interface for each named schema, and for each operation
  * what it takes and gives. Names are those on the wire.
  */
 
@@ -31,17 +22,11 @@ export interface Page<Entry> {
 }
 `;
 const PAGE = 'data has_more next_cursor object previous_cursor';
-
 /** Names that every program has for something else already. */
-const renamed: Readonly<Record<string, string>> = { Error: 'ErrorRecord', Event: 'EventRecord' };
-const nameOf = (component: string): string => renamed[component] ?? component;
-
-export async function clientTypes(document: Json): Promise<string> {
-  const { paths, components, info } = document as {
-    paths: Record<string, Record<string, Operation>>;
-    components: { schemas: Record<string, Json> };
-    info: { version: string };
-  };
+const renamed = { Error: 'ErrorRecord', Event: 'EventRecord' };
+const nameOf = (component) => renamed[component] ?? component;
+async function clientTypes(document) {
+  const { paths, components } = document;
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   const asked = namesIn(
     operations.map(({ requestBody }) => requestBody ?? {}),
@@ -51,10 +36,8 @@ export async function clientTypes(document: Json): Promise<string> {
   const table = operations.map(
     (operation) => `${comment(operation.summary)}${operation.operationId}: {${shape(operation)}};`,
   );
-  const version = `/** Version of the service that this was made with. */\nexport const madeFor = ${JSON.stringify(info.version)};\n`;
   const text = [
     HEAD,
-    version,
     ...schemas,
     '/** What each operation takes and gives. */\nexport interface Operations {',
     ...table,
@@ -62,9 +45,8 @@ export async function clientTypes(document: Json): Promise<string> {
   ];
   return format(text.join('\n'), { parser: 'typescript', printWidth: 120, singleQuote: true });
 }
-
 /** The components that lead somewhere from here, however far. */
-function namesIn(value: unknown, schemas: Readonly<Record<string, Json>>, seen = new Set<string>()): Set<string> {
+function namesIn(value, schemas, seen = new Set()) {
   for (const [, name = ''] of JSON.stringify(value).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
     if (seen.has(name)) continue;
     seen.add(name);
@@ -72,8 +54,7 @@ function namesIn(value: unknown, schemas: Readonly<Record<string, Json>>, seen =
   }
   return seen;
 }
-
-function declared(name: string, schema: Json, isAsked: boolean): string {
+function declared(name, schema, isAsked) {
   const type = typeOf(schema, isAsked);
   const isPlain = schema['properties'] !== undefined && type.startsWith('{');
   const about = comment(schema['description']);
@@ -81,8 +62,7 @@ function declared(name: string, schema: Json, isAsked: boolean): string {
     ? `${about}export interface ${nameOf(name)} ${type}\n`
     : `${about}export type ${nameOf(name)} = ${type};\n`;
 }
-
-function shape({ parameters = [], requestBody, responses }: Operation): string {
+function shape({ parameters = [], requestBody, responses }) {
   const query = parameters.filter((parameter) => parameter.in === 'query');
   const members = query.map(
     ({ name = '', required = false, description, schema = {} }) =>
@@ -100,21 +80,18 @@ function shape({ parameters = [], requestBody, responses }: Operation): string {
     `answer: ${union(good)};`,
   ].join('\n');
 }
-
-const choicesOf = (schema: Json): Json[] => (schema['anyOf'] ?? schema['oneOf'] ?? [schema]) as Json[];
+const choicesOf = (schema) => schema['anyOf'] ?? schema['oneOf'] ?? [schema];
 /** Each once; what may be anything needs no further choice. */
-const union = (types: readonly string[]): string =>
-  types.includes('unknown') ? 'unknown' : [...new Set(types)].join(' | ');
-
+const union = (types) => (types.includes('unknown') ? 'unknown' : [...new Set(types)].join(' | '));
 /** `isAsked`: the type of what a caller gives, which may leave out and may be read-only; else of what he gets. */
-function typeOf(schema: Json, isAsked: boolean): string {
+function typeOf(schema, isAsked) {
   const { $ref, const: only, enum: values, type } = schema;
   if (typeof $ref === 'string') return nameOf($ref.replace('#/components/schemas/', ''));
   if (only !== undefined) return JSON.stringify(only);
   if (Array.isArray(values)) return enumeration(values, isAsked);
   const choices = choicesOf(schema);
   if (choices[0] !== schema) return union(choices.map((choice) => typeOf(choice, isAsked)));
-  if (Array.isArray(type)) return union(type.map((one) => typeOf({ ...schema, type: one as string }, isAsked)));
+  if (Array.isArray(type)) return union(type.map((one) => typeOf({ ...schema, type: one }, isAsked)));
   switch (type) {
     case 'string':
     case 'boolean':
@@ -124,46 +101,46 @@ function typeOf(schema: Json, isAsked: boolean): string {
     case 'number':
       return 'number';
     case 'array':
-      return `${isAsked ? 'readonly ' : ''}(${typeOf((schema['items'] ?? {}) as Json, isAsked)})[]`;
+      return `${isAsked ? 'readonly ' : ''}(${typeOf(schema['items'] ?? {}, isAsked)})[]`;
     case 'object':
       return objectType(schema, isAsked);
     default:
       return 'unknown';
   }
 }
-
-function enumeration(values: readonly unknown[], isAsked: boolean): string {
+function enumeration(values, isAsked) {
   const literals = values.map((value) => JSON.stringify(value)).join(' | ');
   return isAsked || !values.every((value) => typeof value === 'string') ? literals : `Open<${literals}>`;
 }
-
-function objectType(schema: Json, isAsked: boolean): string {
+function objectType(schema, isAsked) {
   const { properties, additionalProperties } = schema;
   if (properties === undefined) {
-    const values = typeof additionalProperties === 'object' ? typeOf(additionalProperties as Json, isAsked) : 'unknown';
+    const values = typeof additionalProperties === 'object' ? typeOf(additionalProperties, isAsked) : 'unknown';
     return isAsked ? `Readonly<Record<string, ${values}>>` : `Record<string, ${values}>`;
   }
-  const { data, ...others } = properties as Record<string, Json>;
+  const { data, ...others } = properties;
   if (
     Object.keys({ data, ...others })
       .sort()
       .join(' ') === PAGE &&
     data !== undefined
   )
-    return `Page<${typeOf((data['items'] ?? {}) as Json, isAsked)}>`;
-  const required = (schema['required'] ?? []) as string[];
-  const members = Object.entries(properties as Record<string, Json>).map(
+    return `Page<${typeOf(data['items'] ?? {}, isAsked)}>`;
+  const required = schema['required'] ?? [];
+  const members = Object.entries(properties).map(
     ([name, property]) =>
       `${comment(property['description'])}${member(name, required.includes(name), typeOf(property, isAsked), isAsked)}`,
   );
   return `{${members.join('')}}`;
 }
-
 /** What a caller leaves out may also be `undefined`: it does not reach the wire. */
-function member(name: string, isRequired: boolean, type: string, isAsked: boolean): string {
+function member(name, isRequired, type, isAsked) {
   const safe = /^[A-Za-z_]\w*$/.test(name) ? name : JSON.stringify(name);
   return `${safe}${isRequired ? '' : '?'}: ${type}${!isRequired && isAsked && type !== 'unknown' ? ' | undefined' : ''};\n`;
 }
-
-const comment = (text: unknown): string =>
+const comment = (text) =>
   typeof text === 'string' ? `\n/** ${text.replaceAll('*/', '* /').replaceAll('\n', '\n * ')} */\n` : '';
+
+const root = path.resolve(import.meta.dirname, '../..');
+const document = JSON.parse(readFileSync(path.join(root, 'docs/openapi.json'), 'utf8'));
+writeFileSync(path.join(root, 'src/client/types.ts'), await clientTypes(document));

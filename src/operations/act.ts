@@ -1,0 +1,103 @@
+/**
+ * One act of a person or of the server while it runs, and its row in the audit: written in the act's own transaction where
+ * that is simple, else directly after it.
+ */
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { AuditRow } from '../storage/tables.ts';
+import { auditRow, type ActWords, type Deed } from './audit-row.ts';
+
+export interface Act {
+  /** Who acts, as the audit names them. */
+  readonly actor: string;
+  readonly requestId: string;
+  /** Names the account that the act is about, once it is known. */
+  concerns(accountId: string): void;
+  /** Says what the act is done to, and how that was before and is after. */
+  on(deed: Deed): void;
+  /** The audit row, for the act to commit with its own rows; it then counts as written. */
+  rows(): Rows;
+  /** The same for an act of many commits: no rows after the first time. */
+  rowsOnce(): Rows;
+}
+
+export interface RunningAct extends Act {
+  /** The row of an act that ends with this status; it then counts as written. */
+  row(status: number): AuditRow;
+  /** Writes the row where the act has not, or has written another ending. */
+  done(status?: number): Promise<void>;
+  /** Writes why it failed, whatever the act has written before. */
+  failed(error: unknown): Promise<void>;
+}
+
+/** Who acts, and by which door: `CLI`, `DASHBOARD`, `SYSTEM`, or the HTTP method. */
+export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'>;
+
+export const commandLine: Acting = { actor: 'operator', ip: null, method: 'CLI', user_agent: null };
+
+/** What the audit has to know of an operation. */
+export interface Audited {
+  name: string;
+  words: ActWords | null;
+  /** What the column `endpoint` shows; the name where it is not given. */
+  endpoint?: string;
+}
+
+export function beginAct(
+  { commit, clock }: { commit: Committer; clock: Clock },
+  { name, words, endpoint = name }: Audited,
+  acting: Acting,
+): RunningAct {
+  const startedAt = clock.monotonic();
+  const requestId = newId('req', clock.now());
+  let accountId: string | null = null;
+  let deed: Deed = {};
+  let written: number | null = null;
+
+  const row = (status: number, code: string | null = null): AuditRow =>
+    auditRow({
+      at: clock.now(),
+      accountId,
+      actor: acting.actor,
+      ip: acting.ip,
+      userAgent: acting.user_agent,
+      method: acting.method,
+      endpoint,
+      operation: name,
+      words,
+      deed,
+      status,
+      code,
+      requestId,
+      ms: clock.monotonic() - startedAt,
+    });
+
+  function taken(status: number): AuditRow {
+    written = status;
+    return row(status);
+  }
+
+  return {
+    actor: acting.actor,
+    requestId,
+    concerns(id) {
+      accountId = id;
+    },
+    on(more) {
+      deed = { ...deed, ...more };
+    },
+    row: taken,
+    rows: () => ({ audit: [taken(200)] }),
+    rowsOnce: () => (written === null ? { audit: [taken(200)] } : {}),
+    async done(status = 200) {
+      if (written !== status) await commit.insert({ audit: [taken(status)] });
+    },
+    async failed(error) {
+      const [status, code] = error instanceof Problem ? [error.status, error.code] : [500, 'internal_error'];
+      await commit.insert({ audit: [row(status, code)] });
+    },
+  };
+}

@@ -1,0 +1,132 @@
+/**
+ * Makes the rows of the audit log. Every door (HTTP, dashboard, command line, SMTP, the server itself) has its rows made here,
+ * so that all of them say in the same way who did what to which object.
+ */
+import { newId } from '../base/id.ts';
+import type { AuditRow } from '../storage/tables.ts';
+
+/** What the audit calls an operation, declared beside the operation. */
+export interface ActWords {
+  /** A sentence without its subject, such as `removed {email} from suppressions`: `{object}` and members of the record are filled in. */
+  says: string;
+  /** The kind of object, such as `suppression`. */
+  type: string;
+  /** The member of the record that names the object (default: `id`); null where the audit must not name it. */
+  named?: string | null;
+  /** Members of the record that the audit keeps. Others, secrets first of all, never reach it. */
+  keeps?: readonly string[];
+}
+
+type JsonRecord = Readonly<Record<string, unknown>>;
+
+/** What an act was done to, and how that was before and after. */
+export interface Deed {
+  /** The object's name where no record has it, such as an id in a path. */
+  object?: string | null;
+  before?: object | null;
+  after?: object | null;
+}
+
+export interface AuditEntry extends Pick<AuditRow, 'at' | 'actor' | 'method' | 'endpoint' | 'status'> {
+  accountId: string | null;
+  keyId?: string | null;
+  ip?: string | null;
+  userAgent?: string | null;
+  requestId: string;
+  /** How long it took, in milliseconds. */
+  ms?: number;
+  /** Where the status alone does not say how it ended. */
+  result?: AuditRow['result'];
+  code?: string | null;
+  isReplay?: boolean;
+  /** The operation's name; null where a request reached none. */
+  operation: string | null;
+  /** Null for what only reads. */
+  words?: ActWords | null;
+  deed?: Deed | undefined;
+}
+
+const LONGEST_NAME = 200;
+const LONGEST_AGENT = 512;
+
+export function auditRow(entry: AuditEntry): AuditRow {
+  const { at, actor, method, endpoint, status, words = null } = entry;
+  const result = entry.result ?? (status >= 500 ? 'failed' : status >= 400 ? 'refused' : 'ok');
+  return {
+    id: newId('aud', at),
+    at,
+    account_id: entry.accountId,
+    key_id: entry.keyId ?? null,
+    actor,
+    ip: entry.ip ?? null,
+    method,
+    endpoint,
+    status,
+    result,
+    error_code: entry.code ?? null,
+    request_id: entry.requestId,
+    ms: Math.round(entry.ms ?? 0),
+    idempotency_replayed: entry.isReplay === true ? 1 : 0,
+    user_agent: entry.userAgent?.slice(0, LONGEST_AGENT).toWellFormed() ?? null,
+    operation: entry.operation,
+    ...(words === null ? noAct : describe(words, entry.deed ?? {}, endingOf(result, entry))),
+  };
+}
+
+type Description = Pick<AuditRow, 'object_type' | 'object_id' | 'before_json' | 'after_json' | 'summary'>;
+
+const noAct: Description = {
+  object_type: null,
+  object_id: null,
+  before_json: null,
+  after_json: null,
+  summary: null,
+};
+
+function endingOf(result: AuditRow['result'], { code, isReplay }: AuditEntry): string {
+  if (result === 'refused' || result === 'failed') return ` (${result}${code == null ? '' : `: ${code}`})`;
+  return isReplay === true ? ' (an earlier answer was given again)' : '';
+}
+
+function describe(words: ActWords, { object, before, after }: Deed, ending: string): Description {
+  const [was, is] = [before as JsonRecord | null | undefined, after as JsonRecord | null | undefined];
+  const { named = 'id' } = words;
+  const name = named === null ? null : (textOf(is?.[named]) ?? textOf(was?.[named]) ?? object ?? null);
+  const kind = is?.['object'];
+  const { keeps = [] } = words;
+  const changed = keeps.filter((member) => JSON.stringify(was?.[member]) !== JSON.stringify(is?.[member]));
+  return {
+    object_type: typeof kind === 'string' && kind !== 'list' && named === 'id' ? kind : words.type,
+    object_id: name?.slice(0, LONGEST_NAME).toWellFormed() ?? null,
+    before_json: keptJson(was, changed),
+    after_json: keptJson(is, changed),
+    summary: filledIn(words.says, (member) => textOf(is?.[member]) ?? textOf(was?.[member]) ?? name) + ending,
+  };
+}
+
+const filledIn = (says: string, valueOf: (member: string) => string | null): string =>
+  says.replaceAll(/\{(\w+)\}/g, (_, member: string) => (valueOf(member) ?? '…').slice(0, LONGEST_NAME).toWellFormed());
+
+function textOf(value: unknown): string | null {
+  if (typeof value === 'string') return value;
+  return typeof value === 'number' ? String(value) : null;
+}
+
+/** The most characters of a record that one row keeps. */
+const LONGEST_RECORD = 2048;
+
+/** The members as JSON; one that does not fit any more is left out. */
+function keptJson(record: JsonRecord | null | undefined, members: readonly string[]): string | null {
+  if (record == null) return null;
+  const parts: string[] = [];
+  let length = 2;
+  for (const member of members) {
+    const value = record[member];
+    if (value == null) continue;
+    const part = `${JSON.stringify(member)}:${JSON.stringify(value)}`;
+    if (length + part.length + 1 > LONGEST_RECORD) continue;
+    length += part.length + 1;
+    parts.push(part);
+  }
+  return parts.length === 0 ? null : `{${parts.join(',')}}`;
+}

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { auditRow, type ActWords, type AuditEntry } from '../../src/operations/audit-row.ts';
+
+const words: ActWords = {
+  says: 'changed the key {name}',
+  type: 'key',
+  keeps: ['name', 'scopes', 'note'],
+};
+const rowOf = (entry: Partial<AuditEntry>) =>
+  auditRow({
+    at: 0,
+    accountId: 'acc_1',
+    actor: 'operator',
+    method: 'CLI',
+    endpoint: '/v1/keys/{id}',
+    operation: 'updateKey',
+    requestId: 'req_1',
+    status: 200,
+    words,
+    ...entry,
+  });
+
+describe('operations/audit-row', () => {
+  it('keeps what changed of the declared members, and says it in a sentence', () => {
+    const before = { object: 'key', id: 'key_1', name: 'shop', scopes: ['send'], key: 'ak_live_secret' };
+    const row = rowOf({ deed: { object: 'key_1', before, after: { ...before, scopes: ['send', 'domain'] } } });
+    assert.deepEqual(
+      [row.object_type, row.object_id, row.before_json, row.after_json, row.summary, row.result],
+      ['key', 'key_1', '{"scopes":["send"]}', '{"scopes":["send","domain"]}', 'changed the key shop', 'ok'],
+    );
+  });
+
+  it('keeps the whole of what was made or removed, and never a member that is not declared', () => {
+    const record = { object: 'key', id: 'key_1', name: 'shop', scopes: [], key: 'ak_live_secret' };
+    const [made, gone] = [rowOf({ deed: { after: record } }), rowOf({ deed: { before: record } })];
+    assert.deepEqual([made.before_json, made.after_json], [null, '{"name":"shop","scopes":[]}']);
+    assert.deepEqual([gone.before_json, gone.after_json], ['{"name":"shop","scopes":[]}', null]);
+    assert.doesNotMatch(JSON.stringify([made, gone]), /secret/);
+  });
+
+  it('says how a refused act ended, of what its path names', () => {
+    const row = rowOf({ status: 404, code: 'not_found', deed: { object: 'key_x' } });
+    assert.deepEqual([row.result, row.object_id], ['refused', 'key_x']);
+    assert.equal(row.summary, 'changed the key key_x (refused: not_found)');
+    assert.equal(rowOf({ status: 503 }).summary, 'changed the key … (failed)');
+  });
+
+  it('keeps at most 2 KB of a record, whole members only', () => {
+    const row = rowOf({ deed: { after: { name: 'a', note: 'n'.repeat(5000), scopes: ['send'] } } });
+    assert.equal(row.after_json, '{"name":"a","scopes":["send"]}');
+  });
+
+  it('does not name an object that must be forgotten, nor describe what only reads', () => {
+    const person = { says: 'erased a person', type: 'recipient', named: null };
+    assert.equal(rowOf({ words: person, deed: { object: 'ana@example.net' } }).object_id, null);
+    const read = rowOf({ words: null, deed: { object: 'key_1' } });
+    assert.deepEqual([read.object_type, read.object_id, read.summary], [null, null, null]);
+  });
+});
