@@ -78,15 +78,15 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const handlers = submissionHandlers({ ...deps, reader }, submission);
   const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
   const held = new HeldMail();
+  const common = { hostname: submission.hostname, certificate };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     new Listener(
       { clock, log },
       {
+        ...common,
         host: submission.host,
         port,
-        hostname: submission.hostname,
         isSecure,
-        certificate,
         size: submission.size,
         keepBytes: submission.size,
         maxRecipients: submission.recipients,
@@ -106,11 +106,10 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const mx = new Listener(
     { clock, log },
     {
+      ...common,
       host: settings.mx.host,
       port: settings.mx.place.port,
-      hostname: submission.hostname,
       isSecure: false,
-      certificate,
       size: LARGEST_REPORT,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,

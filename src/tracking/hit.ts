@@ -85,7 +85,9 @@ export function createHits(deps: HitDeps) {
     }
   }
 
-  function settle(deliveryId: string, watch: Watch): void {
+  function settle(deliveryId: string): void {
+    const watch = watches.get(deliveryId);
+    if (watch === undefined) return;
     watches.delete(deliveryId);
     waiting -= watch.clicks.length;
     const isSweep = watch.clicks.some(({ place }) => watch.seen.size >= place.links);
@@ -96,14 +98,7 @@ export function createHits(deps: HitDeps) {
   function wait(deliveryId: string, click: Click): void {
     let watch = watches.get(deliveryId);
     if (watch === undefined) {
-      const begun: Watch = {
-        clicks: [],
-        seen: new Set(),
-        timer: clock.after(SWEEP_MS, () => {
-          settle(deliveryId, begun);
-        }),
-      };
-      watch = begun;
+      watch = { clicks: [], seen: new Set(), timer: clock.after(SWEEP_MS, () => settle(deliveryId)) };
       watches.set(deliveryId, watch);
     }
     watch.clicks.push(click);
@@ -131,7 +126,7 @@ export function createHits(deps: HitDeps) {
     async close(): Promise<void> {
       for (const [deliveryId, watch] of watches) {
         watch.timer.cancel();
-        settle(deliveryId, watch);
+        settle(deliveryId);
       }
       gathering?.cancel();
       gathering = null;

@@ -85,10 +85,6 @@ export class Feed {
     return this.again.size;
   }
 
-  holds(sequence: number): boolean {
-    return this.fresh.has(sequence) || this.again.has(sequence);
-  }
-
   holdsFresh(sequence: number): boolean {
     return this.fresh.has(sequence);
   }
@@ -145,7 +141,7 @@ export class Feed {
 
   /** True for a call that can be made: it is not in hand, and did not end while it was read. */
   isFree(sequence: number): boolean {
-    return !this.holds(sequence) && !this.ended.has(sequence);
+    return !this.fresh.has(sequence) && !this.again.has(sequence) && !this.ended.has(sequence);
   }
 
   /** Notes when the next of the calls that were read is due. A time that is too early only costs a look. */
