@@ -12,7 +12,7 @@ import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 interface Store {
   name: BudgetName;
   most: number;
-  /** In SQL, as its index has it (migrations/031). */
+  /** In SQL, as its index has it (migrations/001-schema.ts). */
   where: string;
   /** Bytes at the last look, and those that came since. */
   used: number;

@@ -19,7 +19,7 @@ export function createCompiledCache(compile: Compile) {
     sizeCalculation: (parts, source) => Math.max(1, source.length * Object.keys(parts).length),
   });
   return {
-    compile(source: string, part: Part): Compilation {
+    compile: (source: string, part: Part): Compilation => {
       const parts = cache.get(source);
       const before = parts?.[part];
       if (before !== undefined) return before;

@@ -1,6 +1,6 @@
 /** Do the smarthosts of `delivery.routes` take our passwords, and does nobody else get to see them? */
 import { isIP } from 'node:net';
-import { plaintextPasswords } from '../../config/route-warnings.ts';
+import { plaintextPasswords } from '../../config/route.ts';
 import type { Config } from '../../config/schema.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
