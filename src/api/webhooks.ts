@@ -34,7 +34,7 @@ import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
 import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
 
 export interface WebhooksDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
   /** Checks whether a URL may be called. */
@@ -105,7 +105,7 @@ export function webhookRoutes(deps: WebhooksDeps): Route[] {
 }
 
 export interface WebhookReadDeps {
-  db: Pick<Database, 'reader'>;
+  db: Pick<Database, 'prepared' | 'reader'>;
   cursors: Cursors;
 }
 
