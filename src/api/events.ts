@@ -25,11 +25,11 @@ import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { preferredType } from './negotiate.ts';
-import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
+import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
-import { exampleOf, samples } from './record-samples.ts';
+import { samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
+import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { StreamSlots } from './stream-slots.ts';
 import { testFilter } from './test-mode.ts';
 
@@ -90,7 +90,6 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         summary: 'Read the event stream',
         description:
           'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line. A key has 20 open streams at most, an account 100.',
-        tag: 'events',
         scope: ['event:read'],
         query: EventsQuery,
         responses: {
@@ -107,7 +106,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             }),
           },
         },
-        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields', 'too_many_streams'],
+        problems: ['too_many_streams'],
         lasts: true,
       },
       (call) => read(deps, { tail, slots }, call),
@@ -129,9 +128,7 @@ interface Reading {
 
 async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
-  if (query.after !== undefined && query.before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
-  }
+  refuseBothCursors(query);
   const reading: Reading = {
     deps,
     ...shared,
@@ -193,7 +190,6 @@ async function page(reading: Reading): Promise<Reply> {
       ? await pageAfter(reading, limit)
       : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
   const next = deps.cursors.write(list, String(found.position));
-  const path = `${PATH}${withoutCursors(call.search)}`;
   const body = {
     object: 'list',
     data: await mapInSlices(found.events, (event) => eventRecord(event, reading)),
@@ -201,11 +197,7 @@ async function page(reading: Reading): Promise<Reply> {
     next_cursor: next,
     previous_cursor: found.start === null ? null : deps.cursors.write(list, String(found.start)),
   };
-  return {
-    status: 200,
-    body,
-    headers: { Link: `<${path}${path.includes('?') ? '&' : '?'}after=${next}>; rel="next"` },
-  };
+  return { status: 200, body, headers: linkToNext(PATH, call.search, next) };
 }
 
 /** Waits for an event where there is none yet and the caller wants to. */

@@ -12,7 +12,7 @@ import type { Committer } from '../storage/commit.ts';
 import type { AccountRow, MemberRow } from '../storage/tables.ts';
 import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
-import type { Incoming, Reply, Route } from './route.ts';
+import type { Reply, Route, Incoming } from './route.ts';
 
 /** What is asked of an operation. */
 export interface Asked {

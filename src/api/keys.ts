@@ -11,11 +11,10 @@ import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface KeysDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -68,7 +67,6 @@ const allowedIps = () =>
   z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the key.') });
-type Params = z.output<typeof params>;
 
 const sample = {
   object: 'key',
@@ -88,11 +86,7 @@ const sample = {
   created_by: 'key:admin',
   revoked_at: null,
 };
-const answer = (description: string) => ({
-  description,
-  schema: Key,
-  examples: { key: { summary: 'A key', value: sample } },
-});
+const answer = (description: string) => jsonResponse(description, Key, 'A key', sample);
 
 /** What the audit keeps of a key. */
 const keyMembers = ['name', 'mode', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'revoked_at'];
@@ -101,12 +95,7 @@ export function keyRoutes(deps: KeysDeps): Route[] {
   return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
 }
 
-const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
-  accountId: caller.accountId,
-  id,
-});
-
-const withCallers = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
+const storeOf = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
 
 function listRoute({ db, cursors }: KeysDeps): Route {
   return route(
@@ -116,23 +105,15 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       operationId: 'listKeys',
       summary: 'List API keys',
       description: 'Newest first, revoked ones too. The secrets are stored nowhere.',
-      tag: 'keys',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of keys.', schema: listOf(Key), examples: pageOf('One key', sample) } },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of keys.', Key, 'One key', sample),
     },
-    async ({ query, caller, search, now }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { rows, hasMore } = await pageOfKeys({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map((row) => toKeyRecord(row, now)),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfKeys({ db }, wanted);
+        return { data: rows.map((row) => toKeyRecord(row, call.now)), hasMore };
+      }),
   );
 }
 
@@ -145,7 +126,6 @@ function createRoute(deps: KeysDeps): Route {
       summary: 'Make an API key',
       description:
         'The key is shown only in this answer. It never gets more than the key that asks has: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is being brought out.',
-      tag: 'keys',
       scope: ['key'],
       act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
       body: z
@@ -182,18 +162,7 @@ function createRoute(deps: KeysDeps): Route {
           examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
         },
       },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
-        'mutually_exclusive_fields',
-        'domain_not_allowed',
-        'not_found',
-        'invalid_state',
-      ],
+      problems: ['mutually_exclusive_fields', 'domain_not_allowed', 'not_found', 'invalid_state'],
       secretResponse: true,
     },
     async (call) => {
@@ -207,11 +176,8 @@ function createRoute(deps: KeysDeps): Route {
       const { domains: only = [], allowed_ips: ips = [] } = body;
       const wish = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
       const granted = mayGrant(caller, inheriting(caller, wish));
-      const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply => ({
-        status: 201,
-        body: { ...toKeyRecord(row, call.now), key },
-        headers: { Location: `${PATH}/${row.id}` },
-      });
+      const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply =>
+        createdReply(PATH, { ...toKeyRecord(row, call.now), key });
       const request = {
         ...granted,
         accountId: caller.accountId,
@@ -220,7 +186,7 @@ function createRoute(deps: KeysDeps): Route {
       };
       if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);
       else if (replaces !== undefined) await checkReplaced(deps, caller, replaces);
-      return replyOf(await createKey(withCallers(deps), request, (made) => rowsOfAnswer(call, replyOf(made))));
+      return answerChange(call, replyOf, (rowsFor) => createKey(storeOf(deps), request, rowsFor));
     },
   );
 }
@@ -265,7 +231,6 @@ function readRoute({ db }: KeysDeps): Route {
       operationId: 'getKey',
       summary: 'Read an API key',
       description: 'What it may do and when it was used last; never the secret.',
-      tag: 'keys',
       scope: ['key:read'],
       params,
       responses: { 200: answer('The key.') },
@@ -283,7 +248,6 @@ function changeRoute(deps: KeysDeps): Route {
       summary: 'Change an API key',
       description:
         'Name, scopes, domains and addresses, in force at once: what the key holds open is closed. Never more than the key that asks has, and never so that it locks itself out.',
-      tag: 'keys',
       scope: ['key'],
       act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -297,15 +261,7 @@ function changeRoute(deps: KeysDeps): Route {
         .meta({ id: 'KeyChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
       responses: { 200: answer('The key as it is now.') },
-      problems: [
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
-        'domain_not_allowed',
-        'invalid_state',
-      ],
+      problems: ['domain_not_allowed', 'invalid_state'],
     },
     async (call) => {
       const {
@@ -335,9 +291,7 @@ function changeRoute(deps: KeysDeps): Route {
         ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
       };
       const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now), before });
-      return replyOf(
-        await updateKey(withCallers(deps), refOf(call), changes, (changed) => rowsOfAnswer(call, replyOf(changed))),
-      );
+      return answerChange(call, replyOf, (rowsFor) => updateKey(storeOf(deps), refOf(call), changes, rowsFor));
     },
   );
 }
@@ -351,7 +305,6 @@ function revokeRoute(deps: KeysDeps): Route {
       summary: 'Revoke an API key',
       description:
         'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
-      tag: 'keys',
       scope: ['key'],
       act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -359,11 +312,12 @@ function revokeRoute(deps: KeysDeps): Route {
     },
     async (call) => {
       const replyOf = (row: ApiKeyRow): Reply => ({ status: 204, body: null, before: toKeyRecord(row, call.now) });
-      const revoked = await revokeKey(withCallers(deps), refOf(call), (row) => {
-        if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
-        return rowsOfAnswer(call, replyOf(row));
-      });
-      return replyOf(revoked);
+      return answerChange(call, replyOf, (rowsFor) =>
+        revokeKey(storeOf(deps), refOf(call), (row) => {
+          if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
+          return rowsFor(row);
+        }),
+      );
     },
   );
 }

@@ -18,22 +18,21 @@ import type { HoldOf } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { messageRecord } from '../messages/store/message.ts';
-import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/store/message-store.ts';
+import { attachmentsOf, attemptsOf, contentOf } from '../messages/store/message-store.ts';
 import { settersOfWaits, waitReasons, whyWaiting } from '../messages/delivery/why.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
 import { storedDraft } from '../messages/request/stored-draft.ts';
-import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { exampleOf, pageOf, samples } from './record-samples.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { samples } from './record-samples.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
-import { route, type Reply, type Route } from './route.ts';
-import { reachOf } from './test-mode.ts';
-import { answerWith, rowsOfAnswer } from './together.ts';
+import { exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { noMessage, reachOf, requireMessage } from './test-mode.ts';
+import { answerChange } from './answer-change.ts';
 
 export interface MessageActionsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -65,14 +64,6 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
   ];
 }
 
-async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.reader, reachOf(caller), id);
-  if (row === undefined) throw noMessage();
-  return row;
-}
-
-const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
-
 const AttemptList = z
   .object({ object: z.literal('list'), data: z.array(Attempt).describe('The attempts.') })
   .meta({ id: 'AttemptList', description: 'SMTP attempts, oldest first.' });
@@ -85,19 +76,14 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       operationId: 'listMessageAttempts',
       summary: 'List the SMTP attempts of a message',
       description: 'Every attempt with host, TLS, timings and reply; the last thousand.',
-      tag: 'messages',
       scope: ['message:read'],
       params,
       responses: {
-        200: {
-          description: 'The attempts.',
-          schema: AttemptList,
-          examples: exampleOf('One attempt', { object: 'list', data: [samples.attempt] }),
-        },
+        200: jsonResponse('The attempts.', AttemptList, 'One attempt', { object: 'list', data: [samples.attempt] }),
       },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.reader, row.id, MOST_ATTEMPTS) } };
     },
   );
@@ -155,19 +141,14 @@ function whyRoute(deps: MessageActionsDeps): Route {
       operationId: 'explainMessage',
       summary: 'Why has it not arrived yet?',
       description: 'For each recipient, what it waits for and until when.',
-      tag: 'messages',
       scope: ['message:read'],
       params,
       responses: {
-        200: {
-          description: 'The reasons.',
-          schema: Why,
-          examples: exampleOf('It waits for its next attempt', whySample),
-        },
+        200: jsonResponse('The reasons.', Why, 'It waits for its next attempt', whySample),
       },
     },
     async ({ params: { id }, caller, now }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       const recipients = await whyWaiting(deps, row, now);
       return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
     },
@@ -227,15 +208,14 @@ function contentRoute(deps: MessageActionsDeps): Route {
       operationId: 'getMessageContent',
       summary: 'Read the body of a message',
       description: 'As it was accepted; of a template, as it was rendered.',
-      tag: 'messages',
       scope: ['message:content'],
       params,
       responses: {
-        200: { description: 'The body.', schema: Content, examples: exampleOf('A body with a file', contentSample) },
+        200: jsonResponse('The body.', Content, 'A body with a file', contentSample),
       },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(deps, row)) } };
     },
   );
@@ -266,6 +246,10 @@ async function contentRecord({ db, mailViewer }: MessageActionsDeps, row: Messag
   };
 }
 
+const changedFrom =
+  (before: MessageRow) =>
+  (row: MessageRow): Reply => ({ status: 200, body: messageRecord(row), before: messageRecord(before) });
+
 function cancelRoute(deps: MessageActionsDeps): Route {
   return route(
     {
@@ -274,25 +258,18 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       operationId: 'cancelMessage',
       summary: 'Cancel a message',
       description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
-      tag: 'messages',
       scope: ['message:cancel'],
       act: { says: 'canceled the message {object}', type: 'message', keeps: ['status'] },
       touches: 'mail',
       params,
       responses: {
-        200: {
-          description: 'The message.',
-          schema: Message,
-          examples: exampleOf('A canceled message', samples.canceled),
-        },
+        200: jsonResponse('The message.', Message, 'A canceled message', samples.canceled),
       },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
-      const answered = answerWith(call, messageRecord, messageRecord(row));
-      await cancelMessage(deps.change, row.id, answered.together);
-      return answered.reply();
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
+      return answerChange(call, changedFrom(row), (rowsFor) => cancelMessage(deps.change, row.id, rowsFor));
     },
   );
 }
@@ -315,7 +292,6 @@ function moveRoute(deps: MessageActionsDeps): Route {
       operationId: 'updateMessage',
       summary: 'Move the time of sending',
       description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
-      tag: 'messages',
       scope: ['message:cancel'],
       act: { says: 'moved the message {object} to {send_at}', type: 'message', keeps: ['status', 'send_at'] },
       touches: 'mail',
@@ -323,20 +299,14 @@ function moveRoute(deps: MessageActionsDeps): Route {
       body: Move,
       bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
       responses: {
-        200: {
-          description: 'The message.',
-          schema: Message,
-          examples: exampleOf('A message that waits for its time', samples.scheduled),
-        },
+        200: jsonResponse('The message.', Message, 'A message that waits for its time', samples.scheduled),
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
+      problems: ['invalid_send_at', 'invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
       const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
-      const answered = answerWith(call, messageRecord, messageRecord(row));
-      await rescheduleMessage(deps.change, row, sendAt, answered.together);
-      return answered.reply();
+      return answerChange(call, changedFrom(row), (rowsFor) => rescheduleMessage(deps.change, row, sendAt, rowsFor));
     },
   );
 }
@@ -350,7 +320,6 @@ function resendRoute(deps: MessageActionsDeps): Route {
       summary: 'Send it again',
       description:
         'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
-      tag: 'messages',
       scope: ['send'],
       act: { says: 'sent a message again, as {object}', type: 'message' },
       touches: 'mail',
@@ -374,17 +343,16 @@ function resendRoute(deps: MessageActionsDeps): Route {
       ],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
       // As for reading: the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
-      const sent: { reply: Reply | null } = { reply: null };
-      const together = (body: { id: string }): Rows => {
-        sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
-        return rowsOfAnswer(call, sent.reply);
-      };
-      await acceptSingle(deps.accept, senderOf(call), await storedDraft(deps.db, row, call.now), together);
-      if (sent.reply === null) throw new Error('the mail was accepted without an answer');
-      return sent.reply;
+      const replyOf = (body: { id: string }): Reply => ({
+        status: 202,
+        body,
+        headers: { Location: `${PATH}/${body.id}` },
+      });
+      const draft = await storedDraft(deps.db, row, call.now);
+      return answerChange(call, replyOf, (rowsFor) => acceptSingle(deps.accept, senderOf(call), draft, rowsFor));
     },
   );
 }
@@ -431,31 +399,17 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
       operationId: 'listBatches',
       summary: 'List bulk sends',
       description: 'Newest first, without counts.',
-      tag: 'batches',
       scope: ['campaign:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of batches.',
-          schema: listOf(BatchStatus),
-          examples: pageOf('One bulk send', samples.batchLine),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of batches.', BatchStatus, 'One bulk send', samples.batchLine),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${BATCHES} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const asked = db.reader<BatchRow>('batches').where({ account_id: caller.accountId });
-      if (reachOf(caller).onlyTest) asked.andWhere({ test: 1 });
-      const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
-      return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
-        data: rows.map((row) => ({ ...batchHead(row), counts: null })),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, BATCHES, call, async (wanted) => {
+        const asked = db.reader<BatchRow>('batches').where({ account_id: wanted.accountId });
+        if (reachOf(call.caller).onlyTest) asked.andWhere({ test: 1 });
+        const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
+        return { data: rows.map((row) => ({ ...batchHead(row), counts: null })), hasMore };
+      }),
   );
 }
 
@@ -467,15 +421,10 @@ function batchRoute(deps: MessageActionsDeps): Route {
       operationId: 'getBatch',
       summary: 'Read a bulk send',
       description: 'With its messages counted by status.',
-      tag: 'batches',
       scope: ['campaign:read'],
       params: batchParams,
       responses: {
-        200: {
-          description: 'The batch.',
-          schema: BatchStatus,
-          examples: exampleOf('A bulk send', samples.batchStatus),
-        },
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -493,26 +442,22 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       operationId: 'cancelBatch',
       summary: 'Cancel a bulk send',
       description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
-      tag: 'batches',
       scope: ['message:cancel'],
       act: { says: 'canceled the bulk send {object}', type: 'batch', keeps: ['counts'] },
       touches: 'mail',
       params: batchParams,
       responses: {
-        200: {
-          description: 'The batch.',
-          schema: BatchStatus,
-          examples: exampleOf('A bulk send', samples.batchStatus),
-        },
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
       },
       problems: ['invalid_state'],
     },
     async (call) => {
       const row = await batchOf(deps, call.caller, call.params.id);
-      const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
-      if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
-        throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
-      return answered.reply();
+      const replyOf = (counts: StatusCounts): Reply => ({ status: 200, body: batchStatus(row, counts) });
+      return answerChange(call, replyOf, async (rowsFor) => {
+        if ((await cancelBatch(deps.change, row.id, rowsFor)) === 0)
+          throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
+      });
     },
   );
 }

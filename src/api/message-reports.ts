@@ -3,14 +3,12 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { findMessage } from '../messages/store/message-store.ts';
 import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
 import { attachedFiles } from './message-actions.ts';
-import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
-import { route, type Route } from './route.ts';
-import { reachOf } from './test-mode.ts';
+import { exampleOf, jsonResponse, route, type Route } from './route.ts';
+import { requireMessage } from './test-mode.ts';
 
 export interface MessageReportsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -96,11 +94,6 @@ export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps), contentRoute(deps)];
 }
 
-async function requireMessage({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
-  const row = await findMessage(db.reader, reachOf(caller), id);
-  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
-}
-
 function listRoute(deps: MessageReportsDeps): Route {
   return route(
     {
@@ -110,19 +103,14 @@ function listRoute(deps: MessageReportsDeps): Route {
       summary: 'List what came back for a message',
       description:
         'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
-      tag: 'messages',
       scope: ['message:read'],
       params: z.object({ id: messageId() }),
       responses: {
-        200: {
-          description: 'The reports.',
-          schema: ReportList,
-          examples: exampleOf('A bounce', { object: 'list', data: [reportSample] }),
-        },
+        200: jsonResponse('The reports.', ReportList, 'A bounce', { object: 'list', data: [reportSample] }),
       },
     },
     async ({ params: { id }, caller }) => {
-      await requireMessage(deps, caller, id);
+      await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.reader, id) } };
     },
   );
@@ -137,7 +125,6 @@ function rawRoute(deps: MessageReportsDeps): Route {
       summary: 'Read a mail that came back',
       description:
         'As it came, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anybody may have written it.',
-      tag: 'messages',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
@@ -166,11 +153,10 @@ function contentRoute(deps: MessageReportsDeps): Route {
       summary: 'Read what a mail that came back says',
       description:
         'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
-      tag: 'messages',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
-        200: { description: 'The mail.', schema: ReportContent, examples: exampleOf('A bounce', contentSample) },
+        200: jsonResponse('The mail.', ReportContent, 'A bounce', contentSample),
       },
       problems: ['invalid_state'],
     },
@@ -183,7 +169,7 @@ function contentRoute(deps: MessageReportsDeps): Route {
 }
 
 async function requireReport(deps: MessageReportsDeps, caller: Caller, id: string, report: string): Promise<Buffer> {
-  await requireMessage(deps, caller, id);
+  await requireMessage(deps.db, caller, id);
   const bytes = await rawReport(deps.db.prepared, id, report);
   if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
   return bytes;

@@ -9,9 +9,8 @@ import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
 import { webhookSection } from './openapi-webhooks.ts';
-import { openRoute } from './route.ts';
+import { openRoute, type ResponseDeclaration, type Route } from './route.ts';
 import { writesShared } from './test-mode.ts';
-import type { ResponseDeclaration, Route } from './route.ts';
 
 /** The route that publishes the document: it needs no key, since it is there to be imported. */
 export function openapiRoute(routes: readonly Route[], settings: { publicUrl: string; version: string }): Route {
@@ -225,7 +224,7 @@ function problemStatuses(route: Route): number[] {
   // Whether or not it wants one: a body that is sent is read.
   if (takesBody(route.method)) add(408, 413, 415, 504);
   if (route.deprecated !== undefined) add(410);
-  for (const code of route.problems ?? []) add(catalogue[code].status);
+  for (const code of problemCodes(route)) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
 }
 
@@ -326,4 +325,36 @@ function problemResponse(status: number): Json {
 
 function example(code: ProblemCode): Json {
   return { error: { code, message: catalogue[code].cause, field: null, request_id: 'req_01jzabcdefghjkmnpqrstvwxyz' } };
+}
+
+/**
+ * Every code that an operation can refuse a request with because of what it takes: those that follow from the schemas of its query and
+ * its body, and those that it declares.
+ */
+export function problemCodes({
+  query,
+  body,
+  problems = [],
+}: Pick<Route, 'query' | 'body' | 'problems'>): ProblemCode[] {
+  return [...new Set([...queryCodes(query), ...bodyCodes(body), ...problems])];
+}
+
+function queryCodes(query: z.ZodType | undefined): ProblemCode[] {
+  if (!(query instanceof z.ZodObject)) return [];
+  const isList = 'after' in query.shape;
+  return isList ? ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'] : ['invalid_parameter'];
+}
+
+function bodyCodes(body: z.ZodType | undefined): ProblemCode[] {
+  if (body === undefined) return [];
+  const schemas = new Schemas();
+  const schema = JSON.stringify([schemas.of(body, 'input'), schemas.named]);
+  return [
+    ...(schema.includes('"required":') ? (['missing_field'] as const) : []),
+    'unknown_field',
+    'invalid_type',
+    'invalid_field',
+    ...(schema.includes('"maxLength":') ? (['field_too_long'] as const) : []),
+    ...(schema.includes('"maxItems":') ? (['too_many_items'] as const) : []),
+  ];
 }

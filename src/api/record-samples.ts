@@ -173,12 +173,3 @@ export const samples = {
   },
   batchLine: { ...batchHead, counts: null },
 };
-
-/** The examples of an answer that is one of these. */
-export const exampleOf = (summary: string, value: unknown): { example: { summary: string; value: unknown } } => ({
-  example: { summary, value },
-});
-
-/** The example of a page with this one entry. */
-export const pageOf = (summary: string, entry: unknown) =>
-  exampleOf(summary, { object: 'list', data: [entry], has_more: false, next_cursor: null, previous_cursor: null });

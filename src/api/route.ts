@@ -99,7 +99,8 @@ export interface Declaration<Params, Query, Body> {
   operationId: string;
   summary: string;
   description: string;
-  tag: string;
+  /** Its section in the description; by default the part of the path after the version. */
+  tag?: string;
   /** Any one of these scopes opens it; null = it answers without a key. */
   scope: readonly [Scope, ...Scope[]] | null;
   /**
@@ -138,6 +139,19 @@ export interface Declaration<Params, Query, Body> {
   counted?: boolean;
 }
 
+/** Declares the only example of an answer. */
+export const exampleOf = (summary: string, value: unknown): { example: { summary: string; value: unknown } } => ({
+  example: { summary, value },
+});
+
+/** Declares an answer with a JSON body and one example. */
+export const jsonResponse = (
+  description: string,
+  schema: z.ZodType,
+  summary: string,
+  value: unknown,
+): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
+
 /** Whether an operation only reads, by its id: a test holds every endpoint to these verbs. */
 export const isReading = (operationId: string): boolean => /^(?:get|list|explain)[A-Z]/.test(operationId);
 
@@ -149,10 +163,20 @@ export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params'
 }
 
 export interface Route extends Declaration<unknown, unknown, unknown> {
+  tag: string;
   run(incoming: Incoming): Promise<Reply> | Reply;
 }
 
 const nothing = z.strictObject({});
+
+/** The object with the `id` of the path, in the caller's account. */
+export const refOf = ({
+  params: { id },
+  caller,
+}: Pick<Call<{ id: string }, unknown, unknown>, 'params' | 'caller'>) => ({
+  accountId: caller.accountId,
+  id,
+});
 
 /** Declares an endpoint that needs a key. */
 export function route<Params = object, Query = object, Body = undefined>(
@@ -194,7 +218,7 @@ function declare<Params, Query, Body>(
   run: (incoming: Incoming) => Promise<Reply> | Reply,
 ): Route {
   if (declaration.deprecated !== undefined) checkDeprecation(declaration.operationId, declaration.deprecated);
-  return { ...declaration, run };
+  return { tag: declaration.path.split('/')[2] ?? '', ...declaration, run };
 }
 
 /** Path, then query, then body: the order in which faults are told. */

@@ -7,8 +7,8 @@ import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
-import { route, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { type Reply, route, type Route } from './route.ts';
+import { answerChange } from './answer-change.ts';
 import { DAY_MS } from '../base/time.ts';
 
 /** A plan's limits, null meaning none. */
@@ -117,7 +117,6 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         operationId: 'getSettings',
         summary: 'Read the settings of the account',
         description: 'With the limits of its plan and how much of them is used.',
-        tag: 'settings',
         scope: ['settings'],
         responses: { 200: answer },
       },
@@ -133,7 +132,6 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         operationId: 'updateSettings',
         summary: 'Change the settings of the account',
         description: 'Only what is given changes. Limits and plan are the operator’s to change.',
-        tag: 'settings',
         scope: ['settings'],
         act: {
           says: 'changed the settings of the account',
@@ -143,7 +141,6 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         body: Changes,
         bodyExamples: { retention: { summary: 'Keep contents for a week', value: { retention: { content_days: 7 } } } },
         responses: { 200: answer },
-        problems: ['unknown_field', 'invalid_type', 'invalid_field'],
       },
       async (call) => {
         const { caller, body } = call;
@@ -154,11 +151,11 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
           body: toRecord(deps, caller, row, before.usage),
           before,
         });
-        const changed = await changeSettings(deps, caller.accountId, changes, (row) =>
-          rowsOfAnswer(call, replyOf(row)),
+        const reply = await answerChange(call, replyOf, (rowsFor) =>
+          changeSettings(deps, caller.accountId, changes, rowsFor),
         );
         deps.forgetSettings(caller.accountId);
-        return replyOf(changed);
+        return reply;
       },
     ),
   ];

@@ -151,13 +151,12 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         summary: 'Read numbers',
         description:
           'How many recipients were mailed, and with what result, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
-        tag: 'stats',
         scope: ['stats:read'],
         query,
         responses: {
           200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } },
         },
-        problems: ['invalid_parameter', 'mutually_exclusive_fields'],
+        problems: ['mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
         const wanted = wantedStats(caller, asked, now);

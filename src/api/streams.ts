@@ -6,10 +6,9 @@ import { addStream, pageOfStreams, removeStream, updateStream } from '../account
 import type { Database } from '../storage/database.ts';
 import type { StreamRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface StreamsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -49,7 +48,6 @@ const pool = () =>
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
-type Params = z.output<typeof params>;
 
 const sample: z.output<typeof Stream> = {
   object: 'stream',
@@ -62,11 +60,7 @@ const sample: z.output<typeof Stream> = {
   paused: false,
   created_at: '2026-01-30T08:00:00.000Z',
 };
-const answer = (description: string) => ({
-  description,
-  schema: Stream,
-  examples: { stream: { summary: 'A stream', value: sample } },
-});
+const answer = (description: string) => jsonResponse(description, Stream, 'A stream', sample);
 
 /** What the audit keeps of a stream. */
 const streamMembers = ['slug', 'name', 'type', 'pool', 'priority', 'paused'];
@@ -75,12 +69,7 @@ export function streamRoutes(deps: StreamsDeps): Route[] {
   return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
 }
 
-const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
-  accountId: caller.accountId,
-  id,
-});
-
-const telling = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
+const storeOf = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
 
 function listRoute({ db, cursors }: StreamsDeps): Route {
   return route(
@@ -90,25 +79,15 @@ function listRoute({ db, cursors }: StreamsDeps): Route {
       operationId: 'listStreams',
       summary: 'List streams',
       description: 'Oldest first. Two are there from the start: `transactional` and `broadcast`.',
-      tag: 'streams',
       scope: ['stream:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: { description: 'A page of streams.', schema: listOf(Stream), examples: pageOf('One stream', sample) },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of streams.', Stream, 'One stream', sample),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { rows, hasMore } = await pageOfStreams({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map(streamRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfStreams({ db }, wanted);
+        return { data: rows.map(streamRecord), hasMore };
+      }),
   );
 }
 
@@ -120,7 +99,6 @@ function addRoute(deps: StreamsDeps): Route {
       operationId: 'createStream',
       summary: 'Make a stream',
       description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
-      tag: 'streams',
       scope: ['stream'],
       act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       body: z
@@ -139,24 +117,12 @@ function addRoute(deps: StreamsDeps): Route {
         news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } },
       },
       responses: { 201: { ...answer('The new stream.'), headers: { Location: 'Path of the stream.' } } },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'already_exists',
-        'invalid_state',
-      ],
+      problems: ['already_exists', 'invalid_state'],
     },
     async (call) => {
-      const replyOf = (row: StreamRow): Reply => ({
-        status: 201,
-        body: streamRecord(row),
-        headers: { Location: `${PATH}/${row.id}` },
-      });
+      const replyOf = (row: StreamRow): Reply => createdReply(PATH, streamRecord(row));
       const wish = { accountId: call.caller.accountId, ...call.body };
-      return replyOf(await addStream(telling(deps), wish, (row) => rowsOfAnswer(call, replyOf(row))));
+      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), wish, rowsFor));
     },
   );
 }
@@ -170,7 +136,6 @@ function changeRoute(deps: StreamsDeps): Route {
       summary: 'Change or pause a stream',
       description:
         'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
-      tag: 'streams',
       scope: ['stream'],
       act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -184,15 +149,11 @@ function changeRoute(deps: StreamsDeps): Route {
         .meta({ id: 'StreamChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
       responses: { 200: answer('The stream as it is now.') },
-      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
     },
     async (call) => {
       const before = await recordBefore(deps, refOf(call));
       const replyOf = (row: StreamRow): Reply => ({ status: 200, body: streamRecord(row), ...before });
-      const row = await updateStream(telling(deps), refOf(call), call.body, (changed) =>
-        rowsOfAnswer(call, replyOf(changed)),
-      );
-      return replyOf(row);
+      return answerChange(call, replyOf, (rowsFor) => updateStream(storeOf(deps), refOf(call), call.body, rowsFor));
     },
   );
 }
@@ -205,7 +166,6 @@ function removeRoute(deps: StreamsDeps): Route {
       operationId: 'deleteStream',
       summary: 'Remove a stream',
       description: 'Not the two that every account has, and not while mail waits in it. Sent mail keeps its name.',
-      tag: 'streams',
       scope: ['stream'],
       act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -213,9 +173,8 @@ function removeRoute(deps: StreamsDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null, ...(await recordBefore(deps, refOf(call))) };
-      await removeStream(telling(deps), refOf(call), () => rowsOfAnswer(call, reply));
-      return reply;
+      const replyOf = (row: StreamRow): Reply => ({ status: 204, body: null, before: streamRecord(row) });
+      return answerChange(call, replyOf, (rowsFor) => removeStream(storeOf(deps), refOf(call), rowsFor));
     },
   );
 }

@@ -22,11 +22,10 @@ import {
   type TemplateBody,
 } from '../templates/template-store.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
-import { exampleOf, pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
 
 export interface TemplatesDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -158,11 +157,6 @@ const sample = {
 
 const params = z.object({ id: z.string().min(1).max(64).describe('Id or alias.') });
 const faultsOfTemplates = [
-  'unknown_field',
-  'invalid_type',
-  'invalid_field',
-  'field_too_long',
-  'too_many_items',
   'missing_content',
   'invalid_sender',
   'invalid_address',
@@ -187,11 +181,7 @@ export function templateRoutes(deps: TemplatesDeps): Route[] {
   ];
 }
 
-const answers = (description: string) => ({
-  description,
-  schema: TemplateRecord,
-  examples: { template: { summary: 'A template', value: sample } },
-});
+const answers = (description: string) => jsonResponse(description, TemplateRecord, 'A template', sample);
 
 function createRoute(deps: TemplatesDeps): Route {
   return route(
@@ -202,7 +192,6 @@ function createRoute(deps: TemplatesDeps): Route {
       summary: 'Create a template',
       description:
         'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'created the template {name}', type: 'template', keeps: audited },
       body: NewTemplate,
@@ -225,22 +214,11 @@ function createRoute(deps: TemplatesDeps): Route {
       const body = applied(empty, wish);
       await checkSources(deps, body);
       checkBody(body);
-      const answer = oneAnswer();
       const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
-      await createTemplate(
-        deps,
-        { accountId: call.caller.accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false },
-        (template) =>
-          rowsOfAnswer(
-            call,
-            answer.give({
-              status: 201,
-              body: templateRecord(template),
-              headers: { Location: `${PATH}/${template.row.id}` },
-            }),
-          ),
-      );
-      return answer.given();
+      const { accountId } = call.caller;
+      const created = { accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false };
+      const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
+      return answerChange(call, replyOf, (rowsFor) => createTemplate(deps, created, rowsFor));
     },
   );
 }
@@ -326,17 +304,7 @@ function sourcesOf(body: TemplateBody): [name: string, part: Part, source: strin
   return all.flatMap(([name, part, text]): [string, Part, string][] => (text === null ? [] : [[name, part, text]]));
 }
 
-/** The answer that is made inside of the transaction, for after it. */
-function oneAnswer(): { give(reply: Reply): Reply; given(): Reply } {
-  let kept: Reply | null = null;
-  return {
-    give: (reply) => (kept = reply),
-    given() {
-      if (kept === null) throw new Error('a write was committed without its answer');
-      return kept;
-    },
-  };
-}
+const changedReply = (template: Template): Reply => ({ status: 200, body: templateRecord(template) });
 
 function listRoute({ db, cursors }: TemplatesDeps): Route {
   return route(
@@ -346,29 +314,18 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
       operationId: 'listTemplates',
       summary: 'List templates',
       description: 'The latest version of each, newest template first, without `html` and `text` (null here).',
-      tag: 'templates',
       scope: ['template:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of templates.',
-          schema: listOf(TemplateRecord),
-          examples: pageOf('One template', { ...sample, html: null }),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of templates.', TemplateRecord, 'One template', { ...sample, html: null }),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { templates, hasMore } = await pageOfTemplates({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
-        hasMore,
-        first: templates[0]?.row.id ?? null,
-        last: templates.at(-1)?.row.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { templates, hasMore } = await pageOfTemplates({ db }, wanted);
+        return {
+          data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
+          hasMore,
+        };
+      }),
   );
 }
 
@@ -384,12 +341,10 @@ function readRoute({ db }: TemplatesDeps): Route {
       operationId: 'getTemplate',
       summary: 'Read one template',
       description: 'By id or alias: the latest version, or the one asked for.',
-      tag: 'templates',
       scope: ['template:read'],
       params,
       query: versionParameter,
       responses: { 200: answers('The template.') },
-      problems: ['invalid_parameter'],
     },
     async ({ params: { id }, query: { version }, caller }) => {
       const template = await findTemplate({ db }, { accountId: caller.accountId, idOrAlias: id, version });
@@ -407,7 +362,6 @@ function changeRoute(deps: TemplatesDeps): Route {
       summary: 'Change a template',
       description:
         'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,
@@ -428,20 +382,15 @@ function changeRoute(deps: TemplatesDeps): Route {
         checkBody(after);
         return after;
       };
-      const answer = oneAnswer();
-      await changeTemplate(
-        deps,
-        {
-          accountId: call.caller.accountId,
-          idOrAlias: call.params.id,
-          change: changes ? change : null,
-          publish: publish === true,
-          ...(newAlias === undefined ? {} : { alias: newAlias }),
-          ...(name == null ? {} : { name }),
-        },
-        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
-      );
-      return answer.given();
+      const wanted = {
+        accountId: call.caller.accountId,
+        idOrAlias: call.params.id,
+        change: changes ? change : null,
+        publish: publish === true,
+        ...(newAlias === undefined ? {} : { alias: newAlias }),
+        ...(name == null ? {} : { name }),
+      };
+      return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );
 }
@@ -454,7 +403,6 @@ function removeRoute(deps: TemplatesDeps): Route {
       operationId: 'deleteTemplate',
       summary: 'Delete a template',
       description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'deleted the template {object}', type: 'template', keeps: audited },
       params,
@@ -477,20 +425,14 @@ function publishRoute(deps: TemplatesDeps): Route {
       operationId: 'publishTemplate',
       summary: 'Publish the latest version',
       description: 'From now on sends use it, unless they name a version.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'published the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 200: answers('The template.') },
     },
     async (call) => {
-      const answer = oneAnswer();
-      await changeTemplate(
-        deps,
-        { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true },
-        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
-      );
-      return answer.given();
+      const wanted = { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true };
+      return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );
 }
@@ -526,18 +468,13 @@ function versionsRoute({ db }: TemplatesDeps): Route {
       operationId: 'listTemplateVersions',
       summary: 'List the versions of a template',
       description: 'Newest first, the last hundred.',
-      tag: 'templates',
       scope: ['template:read'],
       params,
       responses: {
-        200: {
-          description: 'The versions.',
-          schema: TemplateVersions,
-          examples: exampleOf('Two versions', {
-            object: 'list',
-            data: [versionSample(2, 'draft'), versionSample(1, 'published')],
-          }),
-        },
+        200: jsonResponse('The versions.', TemplateVersions, 'Two versions', {
+          object: 'list',
+          data: [versionSample(2, 'draft'), versionSample(1, 'published')],
+        }),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -612,7 +549,6 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       summary: 'Try a template',
       description:
         'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
-      tag: 'templates',
       scope: ['template:render'],
       touches: 'nothing',
       body: RenderRequest,
@@ -623,17 +559,9 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
         },
       },
       responses: {
-        200: { description: 'The parts.', schema: RenderRecord, examples: exampleOf('Without a fault', renderSample) },
+        200: jsonResponse('The parts.', RenderRecord, 'Without a fault', renderSample),
       },
-      problems: [
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'mutually_exclusive_fields',
-        'missing_content',
-        'unknown_template',
-      ],
+      problems: ['mutually_exclusive_fields', 'missing_content', 'unknown_template'],
     },
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
@@ -647,7 +575,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
           field: 'html',
         });
       if (body.variables != null) checkVariables(body.variables, 'variables');
-      const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);
+      const template = id == null ? null : await requireTemplate({ db }, caller.accountId, id, version ?? undefined);
       const parts = sourcesOf({
         ...(template?.body ?? {
           ...empty,
@@ -674,7 +602,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
   );
 }
 
-async function known(
+async function requireTemplate(
   deps: Pick<TemplatesDeps, 'db'>,
   accountId: string,
   id: string,

@@ -12,7 +12,7 @@ import { readToken, type TrackingKey, type TrackingToken } from '../tracking/tok
 import { trackPaths } from '../tracking/track.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
 import { isUnsubscribed, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
-import { openRoute, type Call, type Reply, type ResponseDeclaration, type Route } from './route.ts';
+import { type Call, openRoute, type Reply, type ResponseDeclaration, type Route } from './route.ts';
 import { askPage, resumedPage, stoppedPage, unknownLinkPage, type PageSubject } from './unsubscribe-page.ts';
 
 export interface TrackDeps extends UnsubscribeDeps {

@@ -15,12 +15,11 @@ import { curlOf } from '../webhooks/curl.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
+import { type Call, type Reply, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
-import { answerWith, rowsOfAnswer } from './together.ts';
+import { answerChange, rowsOfAnswer } from './answer-change.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
 
@@ -111,50 +110,21 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       summary: 'List what a webhook endpoint was told',
       description:
         'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
-      tag: 'webhooks',
       scope: ['webhook:read'],
       params,
       query: z.strictObject({
         ...pageParameters(),
         status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
       }),
-      responses: {
-        200: {
-          description: 'A page of attempts.',
-          schema: listOf(WebhookDelivery),
-          examples: {
-            page: {
-              summary: 'One that failed',
-              value: {
-                object: 'list',
-                data: [samples.delivery],
-                has_more: false,
-                next_cursor: null,
-                previous_cursor: null,
-              },
-            },
-          },
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed', samples.delivery),
     },
     async (call) => {
-      const { query, caller, search } = call;
       const endpoint = await endpointOf(deps, call);
-      const path = `${PATH}/${endpoint.id}/deliveries`;
-      const list = listName(path, query);
-      const wanted = wantedPage(deps.cursors, list, query);
-      const { status } = query;
-      const { rows, hasMore } = await pageOfDeliveries(deps, {
-        webhookId: endpoint.id,
-        ...(status === undefined ? {} : { status }),
-        ...wanted,
-      });
-      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
-        data: await deliveryRecords(deps, caller, endpoint, rows),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
+      const { status } = call.query;
+      return answerPage(deps.cursors, `${PATH}/${endpoint.id}/deliveries`, call, async (wanted) => {
+        const filter = { webhookId: endpoint.id, ...(status === undefined ? {} : { status }), ...wanted };
+        const { rows, hasMore } = await pageOfDeliveries(deps, filter);
+        return { data: await deliveryRecords(deps, call.caller, endpoint, rows), hasMore };
       });
     },
   );
@@ -169,7 +139,6 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       summary: 'Send an event to a webhook endpoint again',
       description:
         'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
-      tag: 'webhooks',
       scope: ['webhook:replay'],
       act: {
         says: 'sent an event again to the webhook endpoint {object}',
@@ -228,7 +197,6 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       summary: 'Try a webhook endpoint',
       description:
         'Calls it once with a sample event (`test` is true), whatever its status, and answers with what came of it within 15 seconds. It is not tried again and does not count as a success or a failure.',
-      tag: 'webhooks',
       scope: ['webhook:replay'],
       act: {
         says: 'tried the webhook endpoint {object}',
@@ -253,15 +221,16 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
           },
         },
       },
-      problems: ['unknown_field', 'invalid_type', 'unknown_event_type', 'invalid_state'],
+      problems: ['unknown_event_type', 'invalid_state'],
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
-      const answered = answerWith(call, (line: WebhookDeliveryRow) =>
-        deliveryRecord(call.caller, endpoint, line, null),
-      );
-      await deps.testWebhook(endpoint, call.body.type ?? 'delivered', answered.together);
-      return answered.reply();
+      const replyOf = (line: WebhookDeliveryRow): Reply => ({
+        status: 200,
+        body: deliveryRecord(call.caller, endpoint, line, null),
+      });
+      const type = call.body.type ?? 'delivered';
+      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, type, rowsFor));
     },
   );
 }
@@ -275,7 +244,6 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       summary: 'Send events of a time to a webhook endpoint again',
       description:
         'In the background. `failed` takes what was not delivered so far, be it still tried or given up; `all` takes everything, also what happened before the endpoint was registered.',
-      tag: 'webhooks',
       scope: ['webhook:replay'],
       act: {
         says: 'replayed events to the webhook endpoint {object}',
@@ -310,15 +278,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
           examples: { replay: { summary: 'Just begun', value: samples.replay } },
         },
       },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'too_many_items',
-        'unknown_event_type',
-        'invalid_state',
-      ],
+      problems: ['unknown_event_type', 'invalid_state'],
     },
     async (call) => {
       const { body, caller, now } = call;
@@ -335,9 +295,9 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         types: body.types ?? [],
       };
       const replyOf = (row: WebhookReplayRow): Reply => ({ status: 202, body: replayRecord(row) });
-      const row = await createReplay(deps, request, (made) => rowsOfAnswer(call, replyOf(made)));
+      const reply = await answerChange(call, replyOf, (rowsFor) => createReplay(deps, request, rowsFor));
       deps.webhookChanged(endpoint.id);
-      return replyOf(row);
+      return reply;
     },
   );
 }
@@ -350,31 +310,16 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       operationId: 'listWebhookReplays',
       summary: 'List replays of a webhook endpoint',
       description: 'Newest first: how far each has come.',
-      tag: 'webhooks',
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of replays.',
-          schema: listOf(WebhookReplay),
-          examples: pageOf('One replay', samples.replay),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay', samples.replay),
     },
     async (call) => {
-      const { query, search } = call;
       const endpoint = await endpointOf(deps, call);
-      const path = `${PATH}/${endpoint.id}/replays`;
-      const list = listName(path, query);
-      const wanted = wantedPage(deps.cursors, list, query);
-      const { rows, hasMore } = await pageOfReplays(deps, { webhookId: endpoint.id, ...wanted });
-      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
-        data: rows.map(replayRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
+      return answerPage(deps.cursors, `${PATH}/${endpoint.id}/replays`, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfReplays(deps, { webhookId: endpoint.id, ...wanted });
+        return { data: rows.map(replayRecord), hasMore };
       });
     },
   );

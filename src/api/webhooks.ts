@@ -28,10 +28,9 @@ import {
 } from '../webhooks/endpoint-store.ts';
 import { writeSecret } from '../webhooks/signature.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
 import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
 
 export interface WebhooksDeps {
@@ -83,25 +82,12 @@ const WebhookChanges = z
   .meta({ id: 'WebhookChanges', description: 'What is to be another; the rest stays.' });
 
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
-type Params = z.output<typeof params>;
 type Wish = z.output<typeof WebhookChanges>;
 
-const answer = (description: string) => ({
-  description,
-  schema: Webhook,
-  examples: { webhook: { summary: 'An endpoint', value: samples.webhook } },
-});
-const secretAnswer = (description: string) => ({
-  description,
-  schema: WebhookSecret,
-  examples: { secret: { summary: 'After a rotation', value: samples.secret } },
-});
+const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint', samples.webhook);
+const secretAnswer = (description: string) =>
+  jsonResponse(description, WebhookSecret, 'After a rotation', samples.secret);
 const faultsOfBody = [
-  'unknown_field',
-  'invalid_type',
-  'invalid_field',
-  'field_too_long',
-  'too_many_items',
   'invalid_webhook_url',
   'webhook_url_forbidden',
   'unknown_event_type',
@@ -125,11 +111,6 @@ export interface WebhookReadDeps {
 
 export const webhookReadRoutes = (deps: WebhookReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
 
-const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
-  accountId: caller.accountId,
-  id,
-});
-
 const storeOf = ({ db, clock, keyring, webhookChanged }: WebhooksDeps): EndpointDeps => ({
   db,
   clock,
@@ -146,7 +127,6 @@ function createRoute(deps: WebhooksDeps): Route {
       summary: 'Register a webhook endpoint',
       description:
         'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
-      tag: 'webhooks',
       scope: ['webhook'],
       act: { says: 'added the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       body: NewWebhook,
@@ -169,16 +149,13 @@ function createRoute(deps: WebhooksDeps): Route {
           examples: { webhook: { summary: 'A new endpoint', value: { ...samples.webhook, secret: 'whsec_…' } } },
         },
       },
-      problems: ['missing_field', 'invalid_state', ...faultsOfBody],
+      problems: ['invalid_state', ...faultsOfBody],
       secretResponse: true,
     },
     async (call) => {
       const { caller, body } = call;
-      const replyOf = ({ row, secrets }: WithSecrets): Reply => ({
-        status: 201,
-        body: { ...webhookRecord(row), secret: newestOf(secrets) },
-        headers: { Location: `${PATH}/${row.id}` },
-      });
+      const replyOf = ({ row, secrets }: WithSecrets): Reply =>
+        createdReply(PATH, { ...webhookRecord(row), secret: newestOf(secrets) });
       const wish = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
       const whole = {
         ...defaults,
@@ -187,7 +164,7 @@ function createRoute(deps: WebhooksDeps): Route {
         accountId: caller.accountId,
         createdBy: actorOf(caller),
       };
-      return replyOf(await createEndpoint(storeOf(deps), whole, (made) => rowsOfAnswer(call, replyOf(made))));
+      return answerChange(call, replyOf, (rowsFor) => createEndpoint(storeOf(deps), whole, rowsFor));
     },
   );
 }
@@ -273,29 +250,15 @@ function listRoute({ db, cursors }: WebhookReadDeps): Route {
       operationId: 'listWebhooks',
       summary: 'List webhook endpoints',
       description: 'Newest first, without their secrets.',
-      tag: 'webhooks',
       scope: ['webhook:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of endpoints.',
-          schema: listOf(Webhook),
-          examples: pageOf('One endpoint', samples.webhook),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of endpoints.', Webhook, 'One endpoint', samples.webhook),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { rows, hasMore } = await pageOfEndpoints({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map(webhookRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfEndpoints({ db }, wanted);
+        return { data: rows.map(webhookRecord), hasMore };
+      }),
   );
 }
 
@@ -307,7 +270,6 @@ function readRoute({ db }: WebhookReadDeps): Route {
       operationId: 'getWebhook',
       summary: 'Read a webhook endpoint',
       description: 'What it is told, whether it is called, and when a call last succeeded and failed.',
-      tag: 'webhooks',
       scope: ['webhook:read'],
       params,
       responses: { 200: answer('The endpoint.') },
@@ -325,7 +287,6 @@ function changeRoute(deps: WebhooksDeps): Route {
       summary: 'Change, pause or resume a webhook endpoint',
       description:
         'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. What happened while it was not called is told then, oldest first.',
-      tag: 'webhooks',
       scope: ['webhook'],
       act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,
@@ -345,9 +306,7 @@ function changeRoute(deps: WebhooksDeps): Route {
         body: webhookRecord(row),
         before: webhookRecord(before),
       });
-      return replyOf(
-        await updateEndpoint(storeOf(deps), refOf(call), changes, (row) => rowsOfAnswer(call, replyOf(row))),
-      );
+      return answerChange(call, replyOf, (rowsFor) => updateEndpoint(storeOf(deps), refOf(call), changes, rowsFor));
     },
   );
 }
@@ -360,7 +319,6 @@ function removeRoute(deps: WebhooksDeps): Route {
       operationId: 'deleteWebhook',
       summary: 'Remove a webhook endpoint',
       description: 'At once: what it was still owed is forgotten. The events themselves stay in `GET /v1/events`.',
-      tag: 'webhooks',
       scope: ['webhook'],
       act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,
@@ -395,7 +353,6 @@ function secretRoute(deps: WebhooksDeps): Route {
       operationId: 'getWebhookSecret',
       summary: 'Show the secret of a webhook endpoint',
       description: 'With it the receiver verifies that a call comes from here.',
-      tag: 'webhooks',
       scope: ['webhook:secret'],
       touches: 'secret',
       params,
@@ -414,7 +371,6 @@ function rotateRoute(deps: WebhooksDeps): Route {
       summary: 'Replace the secret of a webhook endpoint',
       description:
         'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
-      tag: 'webhooks',
       scope: ['webhook:secret'],
       act: { says: 'replaced the secret of the webhook endpoint {object}', type: 'webhook', named: 'webhook_id' },
       params,
@@ -424,7 +380,7 @@ function rotateRoute(deps: WebhooksDeps): Route {
     },
     async (call) => {
       const replyOf = ({ row }: WithSecrets): Reply => ({ status: 200, body: secretRecord(deps, row, call.now) });
-      return replyOf(await rotateSecret(storeOf(deps), refOf(call), (made) => rowsOfAnswer(call, replyOf(made))));
+      return answerChange(call, replyOf, (rowsFor) => rotateSecret(storeOf(deps), refOf(call), rowsFor));
     },
   );
 }

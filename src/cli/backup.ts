@@ -1,7 +1,7 @@
 /** `posthorn backup`: copies of the database and the keys, made beside the running server; verified; restored elsewhere. */
 import { readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
@@ -13,7 +13,6 @@ import { Unavailable } from '../operator/unavailable.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { examples } from './options.ts';
 import { showProgress } from './progress.ts';
 
 interface Options {
@@ -26,7 +25,7 @@ const FAULTY = 1;
 const MOST_PASSPHRASE_BYTES = 4096;
 const SHORTEST_PASSPHRASE = 12;
 
-export function addBackup(program: Command, context: Context): void {
+export function addBackup(program: CommandUnknownOpts, context: Context): void {
   const backup = program.command('backup').description('copies of the database and the keys');
   const passphrase = [
     '--passphrase-file <file>',
@@ -37,25 +36,19 @@ export function addBackup(program: Command, context: Context): void {
     .description('make a backup in this folder (default: backup.dir), beside the running server or without one')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn backup create', 'posthorn backup create /mnt/backups --json'))
-    .action((folder: string | undefined, options: Options) => create(context, folder, options));
+    .action((folder, options) => create(context, folder, options));
   backup
     .command('verify <backup>')
     .description('check every byte, the database and its books; exit code 1 if something is wrong')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'))
-    .action((folder: string, options: Options) => verify(context, folder, options));
+    .action((folder, options) => verify(context, folder, options));
   backup
     .command('restore <backup>')
     .description('put a backup into the data folder, which must have no database; the server must not run')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      examples('posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'),
-    )
-    .action((folder: string, options: Options) => restore(context, folder, options));
+    .action((folder, options) => restore(context, folder, options));
 }
 
 async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {

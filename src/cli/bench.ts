@@ -5,7 +5,7 @@
 import { closeSync, existsSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { CreatedKey } from '../client/types.ts';
@@ -13,7 +13,6 @@ import type { Config } from '../config/schema.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { post, type PostTarget } from './bench-client.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { showProgress, type Progress } from './progress.ts';
 import type { StartApp } from './serve.ts';
 
@@ -48,7 +47,7 @@ const SYNC_BYTES = 4096;
 const DRAIN_MS = 120_000;
 const LOOK_MS = 250;
 
-export function addBench(program: Command, context: Context, startApp: StartApp | undefined): void {
+export function addBench(program: CommandUnknownOpts, context: Context, startApp: StartApp | undefined): void {
   program
     .command('bench')
     .description('measure what this machine can do: how fast mail is taken and worked off, without sending any')
@@ -56,15 +55,7 @@ export function addBench(program: Command, context: Context, startApp: StartApp 
     .option('--connections <n>', 'clients at once', number(1, 200), 16)
     .option('--dir <folder>', 'where to measure (default: the data folder)')
     .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      examples(
-        'posthorn bench',
-        'posthorn bench --seconds 60 --connections 50',
-        'posthorn bench --dir /mnt/fast --json',
-      ),
-    )
-    .action(async ({ json, ...options }: BenchOptions) => {
+    .action(async ({ json, ...options }) => {
       if (startApp === undefined) throw new Error('this program was built without a server');
       const record = await bench(context, startApp, options);
       context.print(json, record, () => lines(record));

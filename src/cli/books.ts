@@ -1,17 +1,17 @@
 /** `posthorn books`: does everything that was accepted stand somewhere, once? */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
 /** The books do not balance. */
 const UNBALANCED = 1;
 
-export function addBooks(program: Command, context: Context): void {
+export function addBooks(program: CommandUnknownOpts, context: Context): void {
   program
     .command('books')
     .description('balance the books: counters against rows; exit code 1 if something is missing')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async ({ json }) => {
       const books = await context.operate((operator) => operator.call('books', {}));
       context.print(json, books, () => [
         ...table(

@@ -1,9 +1,9 @@
 /** `posthorn classify` and `posthorn reclassify`. */
-import { Option, type Command } from 'commander';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import { createLineClassifier, type Classified } from '../operator/classify.ts';
 import type { Context } from './cli.ts';
-import { durationOption, examples } from './options.ts';
+import { durationOption } from './options.ts';
 import { json, table } from './table.ts';
 
 interface ClassifyOptions {
@@ -15,7 +15,7 @@ interface ClassifyOptions {
 /** A day's replies of a busy server; more is cut into parts by whoever sends it. */
 const MOST_INPUT = 16 * 2 ** 20;
 
-export function addClassify(program: Command, context: Context): void {
+export function addClassify(program: CommandUnknownOpts, context: Context): void {
   addReclassify(program, context);
   program
     .command('classify')
@@ -28,15 +28,7 @@ export function addClassify(program: Command, context: Context): void {
       new Option('--phase <phase>', 'what it answered (default: as it says, else rcpt)').choices(refusalPhases),
     )
     .option('--json', 'as JSON: one object, or one a line with -')
-    .addHelpText(
-      'after',
-      examples(
-        "posthorn classify '550 5.1.1 no such user'",
-        "posthorn classify '421 4.7.0 try again later' --mx gmail-smtp-in.l.google.com",
-        'posthorn classify - --json < replies.txt',
-      ),
-    )
-    .action(async (reply: string, options: ClassifyOptions) => {
+    .action(async (reply, options) => {
       const { config } = context.load();
       const classify = createLineClassifier(config.delivery.bounceRules, options.mx ?? null, options.phase ?? null);
       if (reply === '-') await classifyInput(context, classify, options);
@@ -44,7 +36,7 @@ export function addClassify(program: Command, context: Context): void {
     });
 }
 
-function addReclassify(program: Command, context: Context): void {
+function addReclassify(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reclassify')
     .description(
@@ -53,16 +45,12 @@ function addReclassify(program: Command, context: Context): void {
     .option('--past <duration>', 'how far back', durationOption, 24 * 3_600_000)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn reclassify --past 2d --dry-run', 'posthorn reclassify --past 2d'))
-    .action(async ({ past, dryRun, json: asJson }: { past: number; dryRun?: true; json?: true }) => {
-      const done = await context.operate((operator) =>
-        operator.call('bounces.reclassify', { past, dry_run: dryRun ?? false }),
-      );
-      context.print(asJson, done, () => [
+    .action(({ past, dryRun, json: asJson }) =>
+      context.show(asJson, 'bounces.reclassify', { past, dry_run: dryRun ?? false }, (done) => [
         `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} labelled anew`,
         ...(done.dry_run ? [] : [`${String(done.unsuppressed)} addresses left the suppression list`]),
-      ]);
-    });
+      ]),
+    );
 }
 
 async function classifyInput(

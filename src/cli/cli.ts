@@ -2,14 +2,15 @@
  * The command line: which commands there are, and what their failures are to the shell (exit codes of sysexits.h).
  * Each file beside this one adds a command; what takes time to load is loaded by the command that needs it.
  */
-import { CommanderError, Command } from 'commander';
+import { CommanderError, Command } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { KeyFileError } from '../base/keyring.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { ConfigError, environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
-import { reachOperator, type Operator } from '../operator/operator.ts';
+import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
+import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
@@ -58,6 +59,21 @@ export interface Context {
   loadAloud(): Loaded;
   /** Prints the record as JSON, or its lines for people; notes where there are none. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
+  /** Performs an operation of the operator's and prints its result: as JSON, or as lines. */
+  show<Name extends OperationName>(
+    asJson: boolean | undefined,
+    name: Name,
+    args: ArgsOf<Name>,
+    lines: (result: ResultOf<Name>) => readonly string[],
+  ): Promise<void>;
+  /** Does the same with an operation of the API; `lines` names the record that it answers. */
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller names the record, as for `ask`
+  showAnswer<Body>(
+    asJson: boolean | undefined,
+    operationId: string,
+    asked: AskedOf,
+    lines: (body: Body) => readonly string[],
+  ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
   /** All of standard input, `most` bytes at most. Throws `Problem` beyond that. */
@@ -100,11 +116,13 @@ export async function run(
   output = terminal,
   { startApp, openReportParser, input = process.stdin }: Program = {},
 ): Promise<number> {
-  const program = new Command('posthorn').description('Self-hosted transactional e-mail.').exitOverride();
-  program.option(
-    '--config <file>',
-    'settings file (default: POSTHORN_CONFIG, /etc/posthorn/posthorn.yaml, config/posthorn.yaml)',
-  );
+  const program = new Command('posthorn')
+    .description('Self-hosted transactional e-mail.')
+    .exitOverride()
+    .option(
+      '--config <file>',
+      'settings file (default: POSTHORN_CONFIG, /etc/posthorn/posthorn.yaml, config/posthorn.yaml)',
+    );
   program.version(version, '-V, --version', 'print the version');
   program.configureOutput({
     writeOut: (text) => {
@@ -118,7 +136,7 @@ export async function run(
   let loaded: Loaded | null = null;
   const load = ({ again = false } = {}): Loaded => {
     if (loaded !== null && !again) return loaded;
-    const { config: file } = program.opts<{ config?: string }>();
+    const { config: file } = program.opts();
     loaded = loadConfig({ ...readSurroundings(), env, file });
     return loaded;
   };
@@ -150,6 +168,14 @@ export async function run(
       } finally {
         await operator.close();
       }
+    },
+    async show(asJson, name, args, lines) {
+      const result = await context.operate((operator) => operator.call(name, args));
+      context.print(asJson, result, () => lines(result));
+    },
+    async showAnswer(asJson, operationId, asked, lines) {
+      const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
+      context.print(asJson, body, () => lines(body));
     },
     read: (most) => readAll(input, most),
     end(code) {

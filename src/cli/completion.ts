@@ -1,31 +1,23 @@
 /** `posthorn completion bash|zsh|fish`: a script for the shell, made from the commands there are. */
-import { Argument, type Command, type Option } from 'commander';
+import { Argument, type CommandUnknownOpts, type Option } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 import { bash, fish, zsh, type Place } from './completion-scripts.ts';
-import { examples } from './options.ts';
 
-const scripts = { bash, zsh, fish } as const;
+const shells = ['bash', 'zsh', 'fish'] as const;
+const scripts = { bash, zsh, fish };
 
-export function addCompletion(program: Command, context: Context): void {
+export function addCompletion(program: CommandUnknownOpts, context: Context): void {
   program
     .command('completion')
     .description('print a script that completes commands and options in your shell')
-    .addArgument(new Argument('<shell>').choices(Object.keys(scripts)))
-    .addHelpText(
-      'after',
-      examples(
-        'posthorn completion bash > /etc/bash_completion.d/posthorn',
-        'posthorn completion zsh > ~/.zfunc/_posthorn',
-        'posthorn completion fish > ~/.config/fish/completions/posthorn.fish',
-      ),
-    )
-    .action((shell: keyof typeof scripts) => {
+    .addArgument(new Argument('<shell>').choices(shells))
+    .action((shell) => {
       context.out(scripts[shell](placesOf(program)));
     });
 }
 
 /** Every command with what can stand after it; the program itself has the empty path. */
-export function placesOf(command: Command, path: readonly string[] = []): Place[] {
+export function placesOf(command: CommandUnknownOpts, path: readonly string[] = []): Place[] {
   const place: Place = {
     path,
     commands: command.commands.map((one) => ({ word: one.name(), says: firstLine(one.description()) })),

@@ -1,5 +1,5 @@
 /** `posthorn config check` and `posthorn config show`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { valueAt } from '../base/schema-path.ts';
 import { ConfigError, withValue, type Loaded } from '../config/load.ts';
 import { writeDuration, writeSize } from '../config/kind.ts';
@@ -9,13 +9,13 @@ import type { Config, SettingEntry } from '../config/schema.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 
-export function addConfig(program: Command, context: Context): void {
+export function addConfig(program: CommandUnknownOpts, context: Context): void {
   const config = program.command('config').description('check the settings, or show those in effect');
   config
     .command('check')
     .description('read all settings and tell every mistake; exit code 78 if there is one')
     .option('--json', 'as one JSON object')
-    .action(({ json }: { json?: true }) => {
+    .action(({ json }) => {
       if (json === true) {
         const checked = check(context);
         context.print(json, checked, () => []);
@@ -30,7 +30,7 @@ export function addConfig(program: Command, context: Context): void {
     .command('show')
     .description('print the settings in effect and where each came from; secrets are hidden')
     .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
-    .action(({ json }: { json?: true }) => {
+    .action(({ json }) => {
       const loaded = context.loadAloud();
       for (const line of json === true
         ? [JSON.stringify(withoutSecrets(loaded.config), hidePasswords, 2)]

@@ -1,38 +1,24 @@
 /** `posthorn doctor`: is everything right that mail depends on, and what to do where it is not? */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { Problem } from '../base/problem.ts';
 import type { Context } from './cli.ts';
-import { examples, listOption } from './options.ts';
+import { listOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { printable } from './table.ts';
-
-interface DoctorOptions {
-  only?: string[];
-  dnssec?: true;
-  json?: true;
-}
 
 /** Something failed. */
 const SICK = 1;
 
 const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
 
-export function addDoctor(program: Command, context: Context): void {
+export function addDoctor(program: CommandUnknownOpts, context: Context): void {
   program
     .command('doctor')
     .description('look at everything that mail depends on; exit code 1 if something failed')
-    .option('--only <checks>', 'only these checks: name,outbound,...', listOption)
+    .option('--only <checks>', 'only these checks: name,outbound,...', listOption<string>)
     .option('--dnssec', 'try the DNS servers for DNSSEC, though no setting counts on it')
     .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      examples(
-        'posthorn doctor',
-        'posthorn doctor --only name,outbound,blocklists',
-        'posthorn doctor --json | jq \'.data[] | select(.status != "ok")\'',
-      ),
-    )
-    .action(async ({ only, dnssec, json }: DoctorOptions) => {
+    .action(async ({ only, dnssec, json }) => {
       // The store and its packages take longer to load than most commands run.
       const { checkNames, examineFrom } = await import('../operator/doctor/reach.ts');
       const strangers = only?.filter((name) => !checkNames.some((known) => known === name)) ?? [];

@@ -1,40 +1,22 @@
 /** `posthorn domains add|records|verify|show|dkim rotate|list`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Domain } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { printable, table } from './table.ts';
 
 /** The most domains that `list` shows. */
 const MOST_LISTED = 1000;
 
-interface AddOptions {
-  trust?: true;
-  returnPath?: string;
-  account?: string;
-  json?: true;
-}
-
-export function addDomains(program: Command, context: Context): void {
+export function addDomains(program: CommandUnknownOpts, context: Context): void {
   const domains = program.command('domains').description('sending domains and their DNS records');
-  domains.addHelpText(
-    'after',
-    examples(
-      'posthorn domains add example.com',
-      'posthorn domains add intern.example --trust',
-      'posthorn domains records example.com',
-      'posthorn domains verify example.com',
-      'posthorn domains show example.com',
-    ),
-  );
   addAdd(domains, context);
   domains
     .command('records')
     .description('show the DNS records to publish')
     .argument('<name>')
     .option('--json', 'as one JSON object')
-    .action(async (name: string, { json }: { json?: true }) => {
+    .action(async (name, { json }) => {
       const { records } = await context.operate((operator) =>
         operator.ask<Domain>('getDomain', { params: { id: name } }),
       );
@@ -45,21 +27,13 @@ export function addDomains(program: Command, context: Context): void {
     .description('ask DNS for the records now')
     .argument('<name>')
     .option('--json', 'as one JSON object')
-    .action(async (name: string, { json }: { json?: true }) => {
-      const domain = await context.operate((operator) =>
-        operator.ask<Domain>('verifyDomain', { params: { id: name } }),
-      );
-      context.print(json, domain, () => stateLines(domain));
-    });
+    .action((name, { json }) => context.showAnswer(json, 'verifyDomain', { params: { id: name } }, stateLines));
   domains
     .command('show')
     .description('show what the last check found, and until when mail goes')
     .argument('<name>')
     .option('--json', 'as one JSON object')
-    .action(async (name: string, { json }: { json?: true }) => {
-      const domain = await context.operate((operator) => operator.ask<Domain>('getDomain', { params: { id: name } }));
-      context.print(json, domain, () => stateLines(domain));
-    });
+    .action((name, { json }) => context.showAnswer(json, 'getDomain', { params: { id: name } }, stateLines));
   domains
     .command('dkim')
     .description('DKIM keys')
@@ -70,7 +44,7 @@ export function addDomains(program: Command, context: Context): void {
     .argument('<name>')
     .option('--at-once', 'sign with them now, for closed networks whose DNS is not asked')
     .option('--json', 'as one JSON object')
-    .action(async (name: string, { atOnce, json }: { atOnce?: true; json?: true }) => {
+    .action(async (name, { atOnce, json }) => {
       const domain = await context.operate((operator) =>
         operator.ask<Domain>('rotateDomainDkim', { params: { id: name }, body: { at_once: atOnce } }),
       );
@@ -86,7 +60,7 @@ export function addDomains(program: Command, context: Context): void {
     .description('list domains of every status, newest first')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ account, json }: { account?: string; json?: true }) => {
+    .action(async ({ account, json }) => {
       const list = await context.operate((operator) =>
         askList<Domain>(operator, 'listDomains', { account, query: { status: 'any' }, limit: MOST_LISTED }),
       );
@@ -107,7 +81,7 @@ export function addDomains(program: Command, context: Context): void {
     });
 }
 
-function addAdd(domains: Command, context: Context): void {
+function addAdd(domains: CommandUnknownOpts, context: Context): void {
   domains
     .command('add')
     .description('add a domain, and show the DNS records to publish')
@@ -116,7 +90,7 @@ function addAdd(domains: Command, context: Context): void {
     .option('--return-path <name>', 'host that bounces go to (default: rp.<name>)')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async (name: string, { trust, returnPath, account, json }: AddOptions) => {
+    .action(async (name, { trust, returnPath, account, json }) => {
       const domain = await context.operate((operator) =>
         operator.ask<Domain>('createDomain', { account, body: { name, trusted: trust, return_path: returnPath } }),
       );

@@ -1,15 +1,14 @@
 /** `posthorn events tail`: what happens, as it happens. */
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { durationOption, examples, limitOption, listOption } from './options.ts';
+import { durationOption, limitOption, listOption } from './options.ts';
 import { json, printable } from './table.ts';
 
 interface TailOptions {
-  /** Checked by the operation, which names the types there are. */
-  types?: ArgsOf<'events.after'>['types'];
+  types?: EventType[];
   since?: number;
   limit: number;
   account?: string;
@@ -17,11 +16,13 @@ interface TailOptions {
   json?: true;
 }
 
+/** Checked by the operation, which names the types there are. */
+type EventType = NonNullable<ArgsOf<'events.after'>['types']>[number];
 type EventRecord = ResultOf<'events.after'>['data'][number];
 
 const POLL_MS = 500;
 
-export function addEvents(program: Command, context: Context): void {
+export function addEvents(program: CommandUnknownOpts, context: Context): void {
   const events = program.command('events').description('what happened to mail');
   events
     .command('tail')
@@ -29,18 +30,14 @@ export function addEvents(program: Command, context: Context): void {
     .option(
       '--types <types>',
       'only these; deferred, suppressed, failed and unsubscribed are shown only when named',
-      listOption,
+      listOption<EventType>,
     )
     .option('--since <time>', 'from then on: an RFC 3339 time, or a duration such as 1h ago', sinceOption)
     .option('--limit <n>', 'how many of the newest to begin with', limitOption, 10)
     .option('--no-follow', 'end after what there is')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line')
-    .addHelpText(
-      'after',
-      examples('posthorn events tail', 'posthorn events tail --types bounced,deferred --since 1h --no-follow --json'),
-    )
-    .action((options: TailOptions) => context.operate((operator) => tail(context, operator, options)));
+    .action((options) => context.operate((operator) => tail(context, operator, options)));
 }
 
 async function tail(context: Context, operator: Operator, options: TailOptions): Promise<void> {

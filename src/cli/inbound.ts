@@ -2,13 +2,12 @@
 import { existsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import path from 'node:path';
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/inbound.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { examples } from './options.ts';
 import { json, printable, table, type Cell } from './table.ts';
 
 /** What is made of one mail, as `--json` prints it beside the file's name. */
@@ -42,36 +41,30 @@ const WINDOW = 16;
 /** What was tried does not work. */
 const FAILED = 1;
 
-export function addInbound(program: Command, context: Context, openParser: OpenReportParser | undefined): void {
+export function addInbound(
+  program: CommandUnknownOpts,
+  context: Context,
+  openParser: OpenReportParser | undefined,
+): void {
   const inbound = program
     .command('inbound')
     .description('mail that comes back: bounces, complaints, automatic answers');
-  inbound.addHelpText(
-    'after',
-    examples(
-      'posthorn inbound parse bounce.eml',
-      'posthorn inbound parse mails/*.eml --json | jq .kind',
-      'posthorn inbound self-test',
-      'posthorn inbound unverified',
-      'posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2',
-    ),
-  );
   inbound
     .command('self-test')
     .description('send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async ({ json }) => {
       const result = await context.operate((operator) => operator.call('inbound.selfTest', {}));
       context.print(json, result, () => [
         result.ok ? `a bounce was recognised (${String(result.ms)} ms)` : `failed: ${result.why ?? ''}`,
       ]);
       if (!result.ok) context.end(FAILED);
     });
-  const unverified = inbound
+  inbound
     .command('unverified')
     .description('bounces and complaints that name a message of ours but prove nothing, so that nothing was done')
     .option('--json', 'one JSON object a line')
-    .action(async (options: { json?: true }) => {
+    .action(async (options) => {
       const { data } = await context.operate((operator) => operator.call('inbound.unverified', {}));
       if (options.json === true) for (const one of data) context.out(json(one, 0));
       else if (data.length === 0) context.out('there are none');
@@ -82,36 +75,24 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
         ))
           context.out(line);
     });
-  unverified.addHelpText(
-    'after',
-    examples('posthorn inbound unverified', 'posthorn inbound unverified --json | jq .id'),
-  );
   inbound
     .command('show')
     .description('show a mail that came back as a mail program would: addresses, subject, text and files')
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const result = await context.operate((operator) => operator.call('inbound.show', { id }));
-      context.print(json, result, () => linesOfReport(result));
-    })
-    .addHelpText('after', examples('posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2'));
-  const confirm = inbound
+    .action((id, { json }) => context.show(json, 'inbound.show', { id }, linesOfReport));
+  inbound
     .command('confirm')
     .description('believe an unverified report: the recipient is suppressed as if it had come with proof')
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const result = await context.operate((operator) => operator.call('inbound.confirm', { id }));
-      context.print(json, result, () => [`confirmed: ${result.id}`]);
-    });
-  confirm.addHelpText('after', examples('posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'));
+    .action((id, { json }) => context.show(json, 'inbound.confirm', { id }, (result) => [`confirmed: ${result.id}`]));
   inbound
     .command('parse')
     .description('say what the listener would make of mails in files')
     .argument('<file...>')
     .option('--json', 'one JSON object a line')
-    .action(async (files: string[], options: { json?: true }) => {
+    .action(async (files, options) => {
       if (openParser === undefined) throw new Error('this program was built without a listener');
       const parser = await openParser(keyringIn(context));
       try {

@@ -1,21 +1,10 @@
 /** `posthorn keys create|list|revoke`. */
-import { Option, type Command } from 'commander';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { CreatedKey, Key } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
-import { durationOption, examples, listOption } from './options.ts';
+import { durationOption, listOption } from './options.ts';
 import { table } from './table.ts';
-
-interface CreateOptions {
-  name: string;
-  scopes: string[];
-  mode: 'live' | 'test';
-  ttl?: number;
-  allowedIps?: string[];
-  domains?: string[];
-  account?: string;
-  json?: true;
-}
 
 /** The most keys that `list` shows. */
 const MOST_LISTED = 1000;
@@ -35,24 +24,15 @@ const lines = (keys: readonly Key[]): string[] =>
     ]),
   );
 
-export function addKeys(program: Command, context: Context): void {
+export function addKeys(program: CommandUnknownOpts, context: Context): void {
   const keys = program.command('keys').description('API keys');
-  keys.addHelpText(
-    'after',
-    examples(
-      'posthorn keys create --name shop --scopes send,event:read --ttl 90d --allowed-ips 192.0.2.0/24',
-      'posthorn keys create --name trial --scopes send --mode test --json',
-      'posthorn keys list',
-      'posthorn keys revoke key_01jz...',
-    ),
-  );
   addCreate(keys, context);
   keys
     .command('list')
     .description('list keys, newest first; the keys themselves are stored nowhere')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ account, json }: { account?: string; json?: true }) => {
+    .action(async ({ account, json }) => {
       const list = await context.operate((operator) =>
         askList<Key>(operator, 'listKeys', { account, limit: MOST_LISTED }),
       );
@@ -63,25 +43,30 @@ export function addKeys(program: Command, context: Context): void {
     .description('end a key at once')
     .argument('<id>')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const key = await context.operate((operator) => operator.ask<Key>('revokeKey', { params: { id } }));
-      context.print(json, key, () => lines([key]));
-    });
+    .action((id, { json }) => context.showAnswer<Key>(json, 'revokeKey', { params: { id } }, (key) => lines([key])));
 }
 
-function addCreate(keys: Command, context: Context): void {
+function addCreate(keys: CommandUnknownOpts, context: Context): void {
   keys
     .command('create')
     .description('create a key and show it, this once')
     .requiredOption('--name <name>', 'for people')
-    .requiredOption('--scopes <scopes>', 'what it may do: send,event:read,...', listOption)
+    .requiredOption('--scopes <scopes>', 'what it may do: send,event:read,...', listOption<string>)
     .addOption(new Option('--mode <mode>', 'mail of test keys is simulated').choices(['live', 'test']).default('live'))
     .option('--ttl <duration>', 'lifetime, such as 30d (default: no end)', durationOption)
-    .option('--allowed-ips <addresses>', 'addresses and CIDR ranges it may be used from (default: any)', listOption)
-    .option('--domains <domains>', 'sending domains it is restricted to (default: all of the account)', listOption)
+    .option(
+      '--allowed-ips <addresses>',
+      'addresses and CIDR ranges it may be used from (default: any)',
+      listOption<string>,
+    )
+    .option(
+      '--domains <domains>',
+      'sending domains it is restricted to (default: all of the account)',
+      listOption<string>,
+    )
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async (options: CreateOptions) => {
+    .action(async (options) => {
       const { name, scopes, mode, ttl, allowedIps, domains, account, json } = options;
       const seconds = ttl === undefined ? undefined : Math.ceil(ttl / 1000);
       const body = { name, scopes, mode, ttl: seconds, allowed_ips: allowedIps, domains };

@@ -1,52 +1,24 @@
 /** `posthorn messages list|show|why|trace|resend`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message, MessageDetails } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { durationOption, examples, limitOption, listOption } from './options.ts';
+import { durationOption, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
 
-interface ResendOptions {
-  bounced: true;
-  lane?: string;
-  domain?: string;
-  account?: string;
-  reason?: string;
-  since: number;
-  dryRun?: true;
-  json?: true;
-}
-
-interface ListOptions {
-  account?: string;
-  status?: string[];
-  from?: string;
-  to?: string;
-  limit: number;
-  json?: true;
-}
-
-export function addMessages(program: Command, context: Context): void {
+export function addMessages(program: CommandUnknownOpts, context: Context): void {
   const messages = program.command('messages').description('messages and what became of them');
-  messages.addHelpText(
-    'after',
-    examples(
-      'posthorn messages list --status deferred,bounced',
-      'posthorn messages trace msg_01jz...',
-      'posthorn messages show msg_01jz... --json',
-    ),
-  );
   messages
     .command('list')
     .description('list messages, newest first')
-    .option('--status <statuses>', 'only these: queued,deferred,...', listOption)
+    .option('--status <statuses>', 'only these: queued,deferred,...', listOption<string>)
     .option('--from <address>')
     .option('--to <address>', 'an address among the recipients')
     .option('--limit <n>', 'at most so many', limitOption, 50)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ account, status, from, to, limit, json }: ListOptions) => {
+    .action(async ({ account, status, from, to, limit, json }) => {
       const list = await context.operate((operator) =>
         askList<Message>(operator, 'listMessages', { account, query: { status: status?.join(','), from, to }, limit }),
       );
@@ -62,43 +34,36 @@ export function addMessages(program: Command, context: Context): void {
     .description('show a message with its recipients, attempts and events')
     .argument('<id>')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const message = await context.operate((operator) =>
-        operator.ask<MessageDetails>('getMessage', { params: { id } }),
-      );
-      context.print(json, message, () => messageLines(message));
-    });
+    .action((id, { json }) => context.showAnswer(json, 'getMessage', { params: { id } }, messageLines));
   messages
     .command('why')
     .description('tell what a message waits for, since when, set by whom, and until when')
     .argument('<id>')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const why = await context.operate((operator) => operator.call('messages.why', { id }));
-      context.print(json, why, () =>
+    .action((id, { json }) =>
+      context.show(json, 'messages.why', { id }, (why) =>
         table(
           ['RECIPIENT', 'STATUS', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
           why.recipients.map((one) => [one.email, one.status, one.since, one.until, one.set_by, one.message]),
         ),
-      );
-    });
+      ),
+    );
   addResend(messages, context);
   messages
     .command('trace')
     .description('tell what happened to a message, in the order of time, with the SMTP replies')
     .argument('<id>')
     .option('--json', 'as one JSON object')
-    .action(async (id: string, { json }: { json?: true }) => {
-      const lines = await context.operate((operator) => operator.call('messages.trace', { id }));
-      context.print(json, lines, () =>
+    .action((id, { json }) =>
+      context.show(json, 'messages.trace', { id }, (lines) =>
         lines.data.map(({ at, what, recipient, text }) =>
           [at, what.padEnd(8), ...(recipient === null ? [] : [printable(recipient)]), printable(text)].join('  '),
         ),
-      );
-    });
+      ),
+    );
 }
 
-function addResend(messages: Command, context: Context): void {
+function addResend(messages: CommandUnknownOpts, context: Context): void {
   messages
     .command('resend')
     .description('send again, once, what a receiver refused as coming from us: bounces of the class block')
@@ -110,7 +75,7 @@ function addResend(messages: Command, context: Context): void {
     .option('--since <time>', 'what bounced within this time', durationOption, 2 * 3_600_000)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')
-    .action(async ({ lane, domain, account, reason, since: past, dryRun, json }: ResendOptions) => {
+    .action(async ({ lane, domain, account, reason, since: past, dryRun, json }) => {
       const args = { lane, domain, account, reason, past, dry_run: dryRun };
       const result = await context.operate((operator) => operator.call('messages.resend', args));
       context.print(json, result, () => resentLines(result));

@@ -1,18 +1,18 @@
 /** `posthorn migrate`: brings the database up to date without starting anything. */
 import { existsSync } from 'node:fs';
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring } from '../base/keyring.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
 import { showProgress } from './progress.ts';
 
-export function addMigrate(program: Command, context: Context): void {
+export function addMigrate(program: CommandUnknownOpts, context: Context): void {
   program
     .command('migrate')
     .description('bring the database up to date (serve does this too)')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async ({ json }) => {
       const { config } = context.load();
       if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
         throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');

@@ -1,13 +1,13 @@
 /** Parsing of option values that several commands share. */
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { duration } from '../config/kind.ts';
 
-/** `a,b` or `a, b`; given several times, the lists are joined. */
-export function listOption(text: string, before: readonly string[] | undefined): string[] {
+/** Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. */
+export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
   const items = text
     .split(',')
     .map((item) => item.trim())
-    .filter((item) => item !== '');
+    .filter((item) => item !== '') as Item[];
   return [...(before ?? []), ...items];
 }
 
@@ -15,7 +15,7 @@ export function listOption(text: string, before: readonly string[] | undefined):
  * Refuses an option with one value that is given twice, here and in the commands below: the last value would win and the
  * other be lost without a word, such as the first of two `--to`.
  */
-export function refuseTwice(command: Command): void {
+export function refuseTwice(command: CommandUnknownOpts): void {
   for (const option of command.options) {
     if (option.isBoolean() || option.parseArg === listOption) continue;
     let isGiven = false;
@@ -40,9 +40,4 @@ export function durationOption(text: string): number {
 export function limitOption(text: string): number {
   if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= 1000) return Number(text);
   throw new InvalidArgumentError('Expected a whole number from 1 to 1000.');
-}
-
-/** The lines of a `--help` that show how a command is used. */
-export function examples(...lines: readonly string[]): string {
-  return ['', 'Examples:', ...lines.map((line) => `  $ ${line}`)].join('\n');
 }

@@ -1,18 +1,14 @@
 /** What long work shows a person: one line that is written over. Nothing where nobody looks. */
 import type { Context } from './cli.ts';
 
-export interface Progress {
-  at(done: number, total: number | null): void;
-  /** Clears the line. */
-  end(): void;
-}
-
 const WIDTH = 30;
 
+export type Progress = ReturnType<typeof showProgress>;
+
 /** Shows how far `what` is; `total` in the same unit as `done`, null where it is not known. */
-export function showProgress({ status }: Pick<Context, 'status'>, what: string): Progress {
+export function showProgress({ status }: Pick<Context, 'status'>, what: string) {
   return {
-    at(done, total) {
+    at(done: number, total: number | null): void {
       if (total === null || total === 0) {
         status(`${what}: ${String(done)}`);
         return;
@@ -21,7 +17,8 @@ export function showProgress({ status }: Pick<Context, 'status'>, what: string):
       const bar = '#'.repeat(Math.round(part * WIDTH)).padEnd(WIDTH, '.');
       status(`${what} [${bar}] ${String(Math.floor(part * 100))} %`);
     },
-    end() {
+    /** Clears the line. */
+    end(): void {
       status('');
     },
   };

@@ -1,5 +1,5 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption } from './options.ts';
@@ -21,30 +21,19 @@ interface HoldOptions extends Part {
   json?: true;
 }
 
-interface LimitOptions {
-  lane: string;
-  connections?: number;
-  perMinute?: number;
-  for?: number;
-  note?: string;
-  json?: true;
-}
-
-export function addHolds(queue: Command, context: Context): void {
+export function addHolds(queue: CommandUnknownOpts, context: Context): void {
   addHold(queue, context);
   addRelease(queue, context);
   queue
     .command('holds')
     .description('list what is held, paused and limited, and all that keeps mail back')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
-      const holds = await context.operate((operator) => operator.call('queue.holds', {}));
-      context.print(json, holds, () => allLines(holds));
-    });
+    .action(({ json }) => context.show(json, 'queue.holds', {}, allLines));
   addLimit(queue, context);
-  withPart(queue.command('cancel').description('cancel mail that waits; what is on the wire cannot be called back'))
+  addPart(queue, 'cancel')
+    .description('cancel mail that waits; what is on the wire cannot be called back')
     .option('--json', 'as one JSON object')
-    .action(async ({ json, ...part }: Part & { json?: true }) => {
+    .action(async ({ json, ...part }) => {
       const { lane, source, ...others } = partOf(part);
       if (lane !== undefined || source !== undefined)
         queue.error('error: mail of a lane or source is canceled by its domains: --domain');
@@ -53,38 +42,36 @@ export function addHolds(queue: Command, context: Context): void {
     });
 }
 
-function addHold(queue: Command, context: Context): void {
-  const hold = async (options: HoldOptions, catchesNew: boolean): Promise<void> => {
-    const { for: forMs, note, json } = options;
-    const row = await context.operate((operator) =>
-      operator.call('queue.hold', { ...partOf(options), for_ms: forMs, new: catchesNew, note }),
+function addHold(queue: CommandUnknownOpts, context: Context): void {
+  const hold = ({ for: forMs, note, json, ...part }: HoldOptions, catchesNew: boolean): Promise<void> =>
+    context.show(json, 'queue.hold', { ...partOf(part), for_ms: forMs, new: catchesNew, note }, (row) =>
+      holdLines([row]),
     );
-    context.print(json, row, () => holdLines([row]));
-  };
-  withHold(queue.command('hold').description('keep back mail that waits now, until it is released'))
+  addHoldOptions(queue, 'hold')
+    .description('keep back mail that waits now, until it is released')
     .option('--new', 'and what is accepted later')
-    .action((options: HoldOptions) => hold(options, options.new === true));
-  withHold(queue.command('pause').description('keep back mail that waits and mail that comes')).action(
-    (options: HoldOptions) => hold(options, true),
-  );
+    .action((options) => hold(options, options.new === true));
+  addHoldOptions(queue, 'pause')
+    .description('keep back mail that waits and mail that comes')
+    .action((options) => hold(options, true));
 }
 
-function addRelease(queue: Command, context: Context): void {
+function addRelease(queue: CommandUnknownOpts, context: Context): void {
   for (const [name, description] of [
     ['release', 'let held mail go'],
     ['resume', 'end a pause: the same as release'],
   ] as const) {
-    withPart(queue.command(name).description(description))
+    addPart(queue, name)
+      .description(description)
       .argument('[id]', 'of the hold; or say of what')
       .option('--json', 'as one JSON object')
-      .action(async (id: string | undefined, { json, ...part }: Part & { json?: true }) => {
-        const released = await context.operate((operator) => operator.call('queue.release', { id, ...partOf(part) }));
-        context.print(json, released, () => holdLines(released.data));
-      });
+      .action((id, { json, ...part }) =>
+        context.show(json, 'queue.release', { id, ...partOf(part) }, (released) => holdLines(released.data)),
+      );
   }
 }
 
-function addLimit(queue: Command, context: Context): void {
+function addLimit(queue: CommandUnknownOpts, context: Context): void {
   queue
     .command('limit')
     .description('slow a lane down; without --connections and --per-minute the limit ends')
@@ -94,18 +81,16 @@ function addLimit(queue: Command, context: Context): void {
     .option('--for <time>', 'how long, such as 2h (default: until it is ended)', durationOption)
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object')
-    .action(async ({ lane, connections, perMinute, for: forMs, note, json }: LimitOptions) => {
-      const limit = await context.operate((operator) =>
-        operator.call('queue.limit', { lane, connections, per_minute: perMinute, for_ms: forMs, note }),
-      );
-      context.print(json, limit, () =>
+    .action(({ lane, connections, perMinute, for: forMs, note, json }) =>
+      context.show(json, 'queue.limit', { lane, connections, per_minute: perMinute, for_ms: forMs, note }, (limit) =>
         limit.data.length === 0 ? [`the limit of ${lane} has ended`] : holdLines(limit.data),
-      );
-    });
+      ),
+    );
 }
 
-const withPart = (command: Command): Command =>
-  command
+const addPart = (queue: CommandUnknownOpts, name: string) =>
+  queue
+    .command(name)
     .option('--domain <domain>', "of this recipient's domain")
     .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
     .option('--account <account>', 'of this account, name or id')
@@ -113,8 +98,8 @@ const withPart = (command: Command): Command =>
     .option('--message <id>', 'of this message')
     .option('--source <source>', 'of this source of `delivery.sources`');
 
-const withHold = (command: Command): Command =>
-  withPart(command)
+const addHoldOptions = (queue: CommandUnknownOpts, name: string) =>
+  addPart(queue, name)
     .option('--for <time>', 'how long, such as 2h (default: until it is released)', durationOption)
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object');

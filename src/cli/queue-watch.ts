@@ -1,5 +1,5 @@
 /** `posthorn queue sources|unblock|watch`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
@@ -18,24 +18,22 @@ type Line = ResultOf<'queue.watch'>['data'][number];
 
 const WAIT_MS = 20_000;
 
-export function addWatch(queue: Command, context: Context): void {
+export function addWatch(queue: CommandUnknownOpts, context: Context): void {
   queue
     .command('sources')
     .description('show the addresses that mail leaves from: pauses, block lists, warm-up')
     .option('--json', 'as one JSON object')
-    .action(async ({ json: asJson }: { json?: true }) => {
-      const sources = await context.operate((operator) => operator.call('queue.sources', {}));
-      context.print(asJson, sources, () => sourceLines(sources.data));
-    });
+    .action(({ json: asJson }) => context.show(asJson, 'queue.sources', {}, (sources) => sourceLines(sources.data)));
   queue
     .command('unblock')
     .description('use a source again at sites that refused it by a block list')
     .argument('[source]', "its name (default: the system's address)")
     .option('--json', 'as one JSON object')
-    .action(async (source: string | undefined, { json: asJson }: { json?: true }) => {
-      const result = await context.operate((operator) => operator.call('queue.unblock', { source }));
-      context.print(asJson, result, () => [`${String(result.unblocked)} sites get mail from it again`]);
-    });
+    .action((source, { json: asJson }) =>
+      context.show(asJson, 'queue.unblock', { source }, (result) => [
+        `${String(result.unblocked)} sites get mail from it again`,
+      ]),
+    );
   queue
     .command('watch')
     .description('show what is said on the wire, as it is said, until Ctrl-C; never what a mail says')
@@ -43,7 +41,7 @@ export function addWatch(queue: Command, context: Context): void {
     .option('--message <id>', 'about this message')
     .option('--for <time>', 'end after so long, such as 1m', durationOption)
     .option('--json', 'one JSON object a line')
-    .action((options: WatchOptions) => context.operate((operator) => watch(context, operator, options)));
+    .action((options) => context.operate((operator) => watch(context, operator, options)));
 }
 
 async function watch(context: Context, operator: Operator, options: WatchOptions): Promise<void> {

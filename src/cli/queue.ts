@@ -1,41 +1,17 @@
 /** `posthorn queue lanes|list|flush`; what holds mail back is in queue-holds.ts. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { examples, limitOption, listOption } from './options.ts';
+import { limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
 import { table } from './table.ts';
 
-interface ListOptions {
-  domain?: string;
-  account?: string;
-  /** Checked by the operation, which names the statuses there are. */
-  status?: ArgsOf<'queue.list'>['status'];
-  limit: number;
-  json?: true;
-}
+/** Checked by the operation, which names the statuses there are. */
+type Status = NonNullable<ArgsOf<'queue.list'>['status']>[number];
 
-interface FlushOptions {
-  domain?: string;
-  message?: string;
-  all?: true;
-  json?: true;
-}
-
-export function addQueue(program: Command, context: Context): void {
+export function addQueue(program: CommandUnknownOpts, context: Context): void {
   const queue = program.command('queue').description('what waits for delivery, and why');
-  queue.addHelpText(
-    'after',
-    examples(
-      'posthorn queue lanes',
-      'posthorn queue list --domain example.net --status deferred',
-      'posthorn queue flush --domain example.net',
-      'posthorn queue pause --domain example.net --for 2h',
-      'posthorn queue limit --lane mx.example.net --connections 1',
-      'posthorn queue watch --lane mx.example.net',
-    ),
-  );
   addHolds(queue, context);
   addWatch(queue, context);
   queue
@@ -43,7 +19,7 @@ export function addQueue(program: Command, context: Context): void {
     .description('show each lane with its limits and why its mail waits, and what waits by domain')
     .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
     .option('--json', 'as one JSON object')
-    .action(async ({ lane, json }: { lane?: string; json?: true }) => {
+    .action(async ({ lane, json }) => {
       if (lane !== undefined) {
         const one = await context.operate((operator) => operator.call('queue.lane', { lane }));
         context.print(json, one, () => historyLines(one));
@@ -57,12 +33,11 @@ export function addQueue(program: Command, context: Context): void {
     .description('list what waits, soonest due first')
     .option('--domain <domain>', "only this recipient's domain; ~simulator for simulated mail")
     .option('--account <account>', 'only this account, name or id (default: all)')
-    .option('--status <statuses>', 'only these: queued,deferred,...', listOption)
+    .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--json', 'as one JSON object')
-    .action(async ({ domain, account, status, limit, json }: ListOptions) => {
-      const list = await context.operate((operator) => operator.call('queue.list', { domain, account, status, limit }));
-      context.print(json, list, () =>
+    .action(({ domain, account, status, limit, json }) =>
+      context.show(json, 'queue.list', { domain, account, status, limit }, (list) =>
         table(
           ['NEXT TRY', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
           list.data.map((one) => [
@@ -74,8 +49,8 @@ export function addQueue(program: Command, context: Context): void {
             one.smtp?.reply,
           ]),
         ),
-      );
-    });
+      ),
+    );
   queue
     .command('flush')
     .description('try waiting mail now, whatever its schedule says')
@@ -83,12 +58,11 @@ export function addQueue(program: Command, context: Context): void {
     .option('--message <id>', 'of this message')
     .option('--all', 'of everybody')
     .option('--json', 'as one JSON object')
-    .action(async ({ domain, message, all, json }: FlushOptions) => {
-      const result = await context.operate((operator) =>
-        operator.call('queue.flush', { domain, message_id: message, all }),
-      );
-      context.print(json, result, () => [`${String(result.flushed)} deliveries are tried now`]);
-    });
+    .action(({ domain, message, all, json }) =>
+      context.show(json, 'queue.flush', { domain, message_id: message, all }, (result) => [
+        `${String(result.flushed)} deliveries are tried now`,
+      ]),
+    );
 }
 
 function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {

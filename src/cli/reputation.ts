@@ -1,17 +1,10 @@
 /** `posthorn reputation`: what became of mail by day and provider, and what receivers report. */
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { table, type Cell } from './table.ts';
 
-interface ReputationOptions {
-  days?: number;
-  account?: string;
-  json?: true;
-}
-
-export function addReputation(program: Command, context: Context): void {
+export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reputation')
     .description(
@@ -20,8 +13,7 @@ export function addReputation(program: Command, context: Context): void {
     .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn reputation', 'posthorn reputation --days 7 --json'))
-    .action(async ({ days, account, json }: ReputationOptions) => {
+    .action(async ({ days, account, json }) => {
       const [reputation, { data: moments, checks }] = await context.operate((operator) =>
         Promise.all([
           operator.call('reputation', { days, account }),

@@ -1,21 +1,16 @@
 /** `posthorn resolve DOMAIN`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { table, type Cell } from './table.ts';
 
-export function addResolve(program: Command, context: Context): void {
+export function addResolve(program: CommandUnknownOpts, context: Context): void {
   program
     .command('resolve')
     .description('tell where mail for a domain goes: hosts, lane, TLS policy, source and limits')
     .argument('<domain>')
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn resolve example.net', 'posthorn resolve example.net --json'))
-    .action(async (domain: string, { json }: { json?: true }) => {
-      const resolved = await context.operate((operator) => operator.call('resolve', { domain }));
-      context.print(json, resolved, () => lines(resolved));
-    });
+    .action((domain, { json }) => context.show(json, 'resolve', { domain }, lines));
 }
 
 function lines(resolved: ResultOf<'resolve'>): string[] {

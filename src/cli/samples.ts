@@ -1,10 +1,8 @@
-/** Examples for `--help` of commands that have none of their own, by the command's path. */
-import type { Command } from 'commander';
-import { examples } from './options.ts';
+/** Examples for the `--help` of each command. */
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 
 const samples: Readonly<Record<string, readonly string[]>> = {
   serve: ['posthorn serve', 'posthorn --config /etc/posthorn/posthorn.yaml serve'],
-  config: ['posthorn config check', 'posthorn config show'],
   'config check': [
     'posthorn config check',
     'posthorn config check --json',
@@ -12,6 +10,9 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   ],
   'config show': ['posthorn config show', 'posthorn config show --json | jq .smtp'],
   migrate: ['posthorn migrate', 'posthorn migrate --json'],
+  'backup create': ['posthorn backup create', 'posthorn backup create /mnt/backups --json'],
+  'backup verify': ['posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'],
+  'backup restore': ['posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'],
   'admin create': ['posthorn admin create ana@example.net'],
   'admin reset': ['posthorn admin reset ana@example.net', 'posthorn admin reset'],
   'accounts add': ['posthorn accounts add Acme', 'posthorn accounts add Acme --plan pro --json'],
@@ -19,6 +20,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'accounts plan': ['posthorn accounts plan Acme pro'],
   'accounts pause': ['posthorn accounts pause Acme'],
   'accounts resume': ['posthorn accounts resume Acme'],
+  audit: ['posthorn audit --account Acme', 'posthorn audit --server --limit 20'],
   'keys create': [
     'posthorn keys create --name shop --scopes send,message:read',
     'posthorn keys create --name ci --scopes send --mode test --ttl 90d --json',
@@ -33,13 +35,16 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   ],
   'domains records': ['posthorn domains records example.com', 'posthorn domains records example.com --json'],
   'domains verify': ['posthorn domains verify example.com'],
-  'domains dkim': ['posthorn domains dkim rotate example.com'],
+  'domains show': ['posthorn domains show acme.example', 'posthorn domains show acme.example --json'],
   'domains dkim rotate': [
     'posthorn domains dkim rotate example.com',
     'posthorn domains dkim rotate intern.example --at-once',
   ],
-  'domains show': ['posthorn domains show acme.example', 'posthorn domains show acme.example --json'],
   'domains list': ['posthorn domains list', 'posthorn domains list --account Acme --json'],
+  send: [
+    'posthorn send --from ops@example.com --to ana@example.net --subject "Disk full" --text "sda1 is at 98 %"',
+    'df -h | posthorn send --from ops@example.com --to ana@example.net --subject "Disks"',
+  ],
   'messages list': [
     'posthorn messages list --status deferred,bounced --limit 20',
     'posthorn messages list --to ana@example.net --json',
@@ -48,6 +53,25 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'messages why': ['posthorn messages why msg_01jz...'],
   'messages resend': ['posthorn messages resend --bounced --domain example.net --dry-run'],
   'messages trace': ['posthorn messages trace msg_01jz...'],
+  'queue hold': ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
+  'queue pause': ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
+  'queue release': ['posthorn queue release --stream broadcast'],
+  'queue resume': ['posthorn queue resume --domain example.net'],
+  'queue holds': ['posthorn queue holds', 'posthorn queue holds --json'],
+  'queue limit': [
+    'posthorn queue limit --lane mx.example.net --connections 1 --for 6h',
+    'posthorn queue limit --lane mx.example.net',
+  ],
+  'queue cancel': [
+    'posthorn queue cancel --message msg_01jz...',
+    'posthorn queue cancel --stream broadcast --account Acme',
+  ],
+  'queue sources': ['posthorn queue sources', 'posthorn queue sources --json'],
+  'queue unblock': ['posthorn queue unblock'],
+  'queue watch': [
+    'posthorn queue watch --lane mx.example.net --for 1m',
+    'posthorn queue watch --message msg_01jz... --json',
+  ],
   'queue lanes': ['posthorn queue lanes', 'posthorn queue lanes --lane mx.example.net'],
   'queue list': ['posthorn queue list --domain example.net', 'posthorn queue list --status deferred --json'],
   'queue flush': [
@@ -55,35 +79,18 @@ const samples: Readonly<Record<string, readonly string[]>> = {
     'posthorn queue flush --message msg_01jz...',
     'posthorn queue flush --all',
   ],
-  'queue holds': ['posthorn queue holds', 'posthorn queue holds --json'],
-  'queue cancel': [
-    'posthorn queue cancel --message msg_01jz...',
-    'posthorn queue cancel --stream broadcast --account Acme',
-  ],
-  'queue hold': ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
-  'queue pause': ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
-  'queue resume': ['posthorn queue resume --domain example.net'],
-  'queue release': ['posthorn queue release --stream broadcast'],
-  'queue sources': ['posthorn queue sources', 'posthorn queue sources --json'],
-  'queue unblock': ['posthorn queue unblock'],
-  'queue watch': [
-    'posthorn queue watch --lane mx.example.net --for 1m',
-    'posthorn queue watch --message msg_01jz... --json',
-  ],
-  backup: ['posthorn backup create'],
-  'queue limit': [
-    'posthorn queue limit --lane mx.example.net --connections 1 --for 6h',
-    'posthorn queue limit --lane mx.example.net',
-  ],
-  events: ['posthorn events tail --types bounced'],
+  resolve: ['posthorn resolve example.net', 'posthorn resolve example.net --json'],
   'events tail': [
     'posthorn events tail',
     'posthorn events tail --types bounced,deferred --since 1h --no-follow --json',
   ],
+  stats: ['posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'],
+  reputation: ['posthorn reputation', 'posthorn reputation --days 7 --json'],
   'suppressions list': ['posthorn suppressions list --reason hard_bounce', 'posthorn suppressions list --json'],
   'suppressions add': ['posthorn suppressions add old@example.org --note "asked by phone"'],
   'suppressions remove': ['posthorn suppressions remove old@example.org'],
   'suppressions import': [
+    'posthorn suppressions import bounces.csv --reason hard_bounce',
     'posthorn suppressions import list.csv',
     'posthorn suppressions import bounced.txt --reason hard_bounce',
   ],
@@ -91,14 +98,38 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'webhooks list': ['posthorn webhooks list', 'posthorn webhooks list --account Acme --json'],
   'webhooks pause': ['posthorn webhooks pause whk_01jz...'],
   'webhooks enable': ['posthorn webhooks enable whk_01jz...'],
-  'inbound parse': ['posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'],
-  'inbound self-test': ['posthorn inbound self-test'],
   books: ['posthorn books', 'posthorn books --json'],
+  doctor: [
+    'posthorn doctor',
+    'posthorn doctor --only name,outbound,blocklists',
+    'posthorn doctor --json | jq \'.data[] | select(.status != "ok")\'',
+  ],
+  'inbound self-test': ['posthorn inbound self-test'],
+  'inbound unverified': ['posthorn inbound unverified', 'posthorn inbound unverified --json | jq .id'],
+  'inbound show': ['posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2'],
+  'inbound confirm': ['posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'],
+  'inbound parse': ['posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'],
+  reclassify: ['posthorn reclassify --past 2d --dry-run', 'posthorn reclassify --past 2d'],
+  classify: [
+    "posthorn classify '550 5.1.1 no such user'",
+    "posthorn classify '421 4.7.0 try again later' --mx gmail-smtp-in.l.google.com",
+    'posthorn classify - --json < replies.txt',
+  ],
+  bench: ['posthorn bench', 'posthorn bench --seconds 60 --connections 50', 'posthorn bench --dir /mnt/fast --json'],
+  completion: [
+    'posthorn completion bash > /etc/bash_completion.d/posthorn',
+    'posthorn completion zsh > ~/.zfunc/_posthorn',
+    'posthorn completion fish > ~/.config/fish/completions/posthorn.fish',
+  ],
 };
 
-/** Gives them to the commands below this one that show none. */
-export function addSamples(command: Command, path: readonly string[] = []): void {
-  const own = samples[path.join(' ')];
-  if (own !== undefined) command.addHelpText('after', examples(...own));
-  for (const below of command.commands) addSamples(below, [...path, below.name()]);
+/** Adds its examples to each command below this one. A group of commands shows the first example of each. */
+export function addSamples(group: CommandUnknownOpts, path: readonly string[] = []): readonly string[] {
+  const found = group.commands.map((command) => {
+    const name = [...path, command.name()];
+    const lines = command.commands.length > 0 ? addSamples(command, name) : (samples[name.join(' ')] ?? []);
+    command.addHelpText('after', ['', 'Examples:', ...lines.map((line) => `  $ ${line}`)].join('\n'));
+    return lines;
+  });
+  return found.flatMap(([first]) => first ?? []);
 }

@@ -1,20 +1,9 @@
 /** `posthorn send`: one mail from the shell. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 
-interface SendOptions {
-  from: string;
-  to: string;
-  subject: string;
-  text?: string;
-  html?: string;
-  account?: string;
-  json?: true;
-}
-
-export function addSend(program: Command, context: Context): void {
+export function addSend(program: CommandUnknownOpts, context: Context): void {
   program
     .command('send')
     .description('send one mail; without --text and --html, its text is read from standard input')
@@ -25,14 +14,7 @@ export function addSend(program: Command, context: Context): void {
     .option('--html <html>')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      examples(
-        'posthorn send --from ops@example.com --to ana@example.net --subject "Disk full" --text "sda1 is at 98 %"',
-        'df -h | posthorn send --from ops@example.com --to ana@example.net --subject "Disks"',
-      ),
-    )
-    .action(async ({ from, to, subject, text, html, account, json }: SendOptions) => {
+    .action(async ({ from, to, subject, text, html, account, json }) => {
       const fromInput = text === undefined && html === undefined;
       const body = fromInput ? { text: await context.read(context.load().config.limits.textBytes) } : { text, html };
       const message = await context.operate((operator) =>

@@ -1,6 +1,6 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { existsSync } from 'node:fs';
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
@@ -37,7 +37,7 @@ const FIRST_KEY = {
   ttl: 7 * 86_400,
 } as const;
 
-export function addServe(program: Command, context: Context, startApp: StartApp | undefined): void {
+export function addServe(program: CommandUnknownOpts, context: Context, startApp: StartApp | undefined): void {
   program
     .command('serve')
     .description('run the server until SIGTERM or SIGINT')

@@ -1,10 +1,9 @@
 /** `posthorn stats`: how much was sent, and what became of it. */
-import { InvalidArgumentError, Option, type Command } from 'commander';
+import { InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Stats } from '../client/types.ts';
 import type { Operator } from '../operator/operator.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { table } from './table.ts';
 
 interface StatsOptions {
@@ -14,10 +13,9 @@ interface StatsOptions {
   by?: string;
   account?: string;
   test?: true;
-  json?: true;
 }
 
-export function addStats(program: Command, context: Context): void {
+export function addStats(program: CommandUnknownOpts, context: Context): void {
   program
     .command('stats')
     .description('how much was sent, and what became of it')
@@ -29,14 +27,8 @@ export function addStats(program: Command, context: Context): void {
     .option('--test', 'simulated mail instead of real mail')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      examples('posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'),
-    )
-    .action(async ({ days, hours, by, account, test, json }: StatsOptions) => {
-      const stats = await context.operate((operator) =>
-        readStats(operator, context.now(), { days, hours, by, account, test }),
-      );
+    .action(async ({ json, ...options }) => {
+      const stats = await context.operate((operator) => readStats(operator, context.now(), options));
       context.print(json, stats, () => lines(stats));
     });
 }
@@ -55,13 +47,7 @@ interface StatsShown extends Pick<Stats, 'object' | 'bucket' | 'by' | 'since' | 
 async function readStats(
   operator: Operator,
   now: number,
-  {
-    days = 7,
-    hours,
-    by,
-    account,
-    test,
-  }: { [Name in Exclude<keyof StatsOptions, 'json'>]?: StatsOptions[Name] | undefined },
+  { days = 7, hours, by, account, test }: StatsOptions,
 ): Promise<StatsShown> {
   if ((hours ?? 0) > MOST_HOURS || days > MOST_DAYS)
     throw new Problem('invalid_field', `at most ${String(MOST_DAYS)} days, or ${String(MOST_HOURS)} hours`);

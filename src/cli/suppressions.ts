@@ -1,5 +1,5 @@
 /** `posthorn suppressions list|add|remove|import|export`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { CsvFault } from '../base/csv.ts';
@@ -9,29 +9,17 @@ import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { durationOption, examples, limitOption } from './options.ts';
+import { durationOption, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { table } from './table.ts';
 
 type Reason = SuppressionRecord['reason'];
 
-interface Scope {
-  stream?: string;
-  account?: string;
-  json?: true;
-}
+/** The operation checks it, and names the reasons there are. */
+const reasonOption = (text: string): Reason => text as Reason;
 
-export function addSuppressions(program: Command, context: Context): void {
+export function addSuppressions(program: CommandUnknownOpts, context: Context): void {
   const suppressions = program.command('suppressions').description('addresses that are not mailed');
-  suppressions.addHelpText(
-    'after',
-    examples(
-      'posthorn suppressions list --reason hard_bounce',
-      'posthorn suppressions add ana@example.net --note "asked by phone"',
-      'posthorn suppressions import old-provider.csv',
-      'posthorn suppressions export > suppressions.csv',
-    ),
-  );
   addList(suppressions, context);
   addAdd(suppressions, context);
   addRemove(suppressions, context);
@@ -39,16 +27,16 @@ export function addSuppressions(program: Command, context: Context): void {
   addExport(suppressions, context);
 }
 
-function addList(suppressions: Command, context: Context): void {
+function addList(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('list')
     .description('the newest entries')
-    .option('--reason <reason>', 'only this: hard_bounce, complaint, unsubscribe or manual')
+    .option('--reason <reason>', 'only this: hard_bounce, complaint, unsubscribe or manual', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ reason, stream, limit, account, json }: Scope & { reason?: Reason; limit: number }) => {
+    .action(async ({ reason, stream, limit, account, json }) => {
       const list = await context.operate((operator) =>
         askList<SuppressionRecord>(operator, 'listSuppressions', { account, query: { reason, stream }, limit }),
       );
@@ -62,18 +50,18 @@ const rows = (data: readonly SuppressionRecord[]): string[] =>
     data.map((one) => [one.email, one.reason, one.scope, one.created_at, one.expires_at, one.created_by, one.note]),
   );
 
-function addAdd(suppressions: Command, context: Context): void {
+function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('add')
     .description('do not mail an address any more')
     .argument('<email>')
-    .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', 'manual')
+    .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', reasonOption, 'manual')
     .option('--stream <slug>', 'only for this stream')
     .option('--note <text>', 'for whoever looks at it later')
     .option('--for <duration>', 'ends after this, such as 90d (default: never)', durationOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async (email: string, options: Scope & { reason: Reason; note?: string; for?: number }) => {
+    .action(async (email, options) => {
       const { reason, stream, note, account, json } = options;
       const expires_at = options.for === undefined ? null : new Date(context.now() + options.for).toISOString();
       const entry = await context.operate(async (operator) => {
@@ -92,7 +80,7 @@ function addAdd(suppressions: Command, context: Context): void {
     });
 }
 
-function addRemove(suppressions: Command, context: Context): void {
+function addRemove(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('remove')
     .description('mail an address again')
@@ -101,7 +89,7 @@ function addRemove(suppressions: Command, context: Context): void {
     .option('--force', 'also an entry made by a complaint: whoever complained must have asked for mail again')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async (email: string, { stream, force, account, json }: Scope & { force?: true }) => {
+    .action(async (email, { stream, force, account, json }) => {
       const query = { stream, force: force === true ? 'true' : undefined };
       const { entries: data } = await context.operate((operator) =>
         operator.ask<{ entries: SuppressionRecord[] }>('deleteSuppression', { account, params: { email }, query }),
@@ -110,14 +98,16 @@ function addRemove(suppressions: Command, context: Context): void {
     });
 }
 
-interface ImportOptions extends Scope {
+interface ImportOptions {
   reason: Reason;
+  stream?: string;
+  account?: string;
 }
 
 /** How many rejected lines people are shown. */
 const MOST_TOLD = 50;
 
-function addImport(suppressions: Command, context: Context): void {
+function addImport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('import')
     .description('add the addresses of a CSV file; the others stay')
@@ -125,12 +115,11 @@ function addImport(suppressions: Command, context: Context): void {
       '<file>',
       'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone',
     )
-    .option('--reason <reason>', 'where the file has none', 'manual')
+    .option('--reason <reason>', 'where the file has none', reasonOption, 'manual')
     .option('--stream <slug>', 'where the file has none: only for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn suppressions import bounces.csv --reason hard_bounce'))
-    .action(async (file: string, options: ImportOptions) => {
+    .action(async (file, options) => {
       const result = await context.operate((operator) => importFile(context, operator, file, options));
       for (const { line, email, why } of result.rejected.slice(0, MOST_TOLD))
         context.note(`line ${String(line)}: ${JSON.stringify(email)}: ${why}`);
@@ -181,15 +170,15 @@ async function sizeOf(file: string): Promise<number> {
   }
 }
 
-function addExport(suppressions: Command, context: Context): void {
+function addExport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('export')
     .description('write all entries as CSV to standard output, newest first')
-    .option('--reason <reason>', 'only this')
+    .option('--reason <reason>', 'only this', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
-    .action(async ({ reason, stream, account, json }: Scope & { reason?: Reason }) => {
+    .action(async ({ reason, stream, account, json }) => {
       const progress = showProgress(context, 'exporting');
       await context.operate(async (operator) => {
         if (json !== true) context.out(csvHead);

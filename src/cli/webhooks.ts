@@ -1,9 +1,8 @@
 /** `posthorn webhooks list|pause|enable`. */
-import type { Command } from 'commander';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Webhook } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
 import { table } from './table.ts';
 
 /** The most endpoints that `list` shows. */
@@ -23,15 +22,14 @@ const lines = (webhooks: readonly Webhook[]): string[] =>
     ]),
   );
 
-export function addWebhooks(program: Command, context: Context): void {
+export function addWebhooks(program: CommandUnknownOpts, context: Context): void {
   const webhooks = program.command('webhooks').description('endpoints that are told of events');
-  webhooks.addHelpText('after', examples('posthorn webhooks list', 'posthorn webhooks enable whk_01jz...'));
   webhooks
     .command('list')
     .description('list endpoints, newest first')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ account, json }: { account?: string; json?: true }) => {
+    .action(async ({ account, json }) => {
       const list = await context.operate((operator) =>
         askList<Webhook>(operator, 'listWebhooks', { account, limit: MOST_LISTED }),
       );
@@ -46,11 +44,10 @@ export function addWebhooks(program: Command, context: Context): void {
       .description(words)
       .argument('<id>')
       .option('--json', 'as one JSON object')
-      .action(async (id: string, { json }: { json?: true }) => {
-        const changed = await context.operate((operator) =>
-          operator.ask<Webhook>('updateWebhook', { params: { id }, body: { enabled } }),
-        );
-        context.print(json, changed, () => lines([changed]));
-      });
+      .action((id, { json }) =>
+        context.showAnswer<Webhook>(json, 'updateWebhook', { params: { id }, body: { enabled } }, (changed) =>
+          lines([changed]),
+        ),
+      );
   }
 }

@@ -22,7 +22,7 @@ export interface KeptReports {
 interface Store {
   name: BudgetName;
   most: number;
-  /** In SQL, as its index has it (migrations/031). */
+  /** In SQL, as its index has it (migrations/001-schema.ts). */
   where: string;
   /** Bytes at the last look, and those that came since. */
   used: number;

@@ -8,15 +8,6 @@ import type { AccountRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
-export interface AccountRecord {
-  object: 'account';
-  id: string;
-  name: string;
-  plan: string;
-  paused: boolean;
-  created_at: string;
-}
-
 /** Name or id of an account; where none is given, it is the account `default`. */
 export const accountArgument = z.string().min(1).max(200).optional();
 
@@ -86,6 +77,8 @@ function checkPlan({ plans }: Pick<Config, 'plans'>, plan: string): void {
   });
 }
 
-function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow): AccountRecord {
-  return { object: 'account', id, name, plan, paused: paused === 1, created_at: rfc3339(created_at) };
+type AccountRecord = ReturnType<typeof toAccountRecord>;
+
+function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow) {
+  return { object: 'account' as const, id, name, plan, paused: paused === 1, created_at: rfc3339(created_at) };
 }

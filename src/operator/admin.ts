@@ -8,15 +8,6 @@ import { makeSetUpLink } from '../members/setup-link.ts';
 import type { MemberRow } from '../storage/tables.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
-export interface SetUpLinkRecord {
-  object: 'set_up_link';
-  /** Good once, until `expires_at`. */
-  url: string;
-  expires_at: string;
-  /** Whose password it sets; null for the first administrator. */
-  email: string | null;
-}
-
 const emailArgument = z.string().min(1).max(320);
 
 export const adminOperations = {
@@ -65,10 +56,13 @@ async function memberToReset(deps: StoreDeps, email: string | undefined): Promis
   throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
 }
 
-async function linkFor(deps: StoreDeps, member: MemberRow | null): Promise<SetUpLinkRecord> {
+export type SetUpLinkRecord = Awaited<ReturnType<typeof linkFor>>;
+
+/** Makes a link that is good once, until `expires_at`; `email` is null for the first administrator. */
+async function linkFor(deps: StoreDeps, member: MemberRow | null) {
   const { token, expiresAt } = await makeSetUpLink(deps, member?.id ?? null);
   const url = `${dashboardUrl(deps.config)}/setup/${token}`;
-  return { object: 'set_up_link', url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
+  return { object: 'set_up_link' as const, url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
 }
 
 /** Where people reach the dashboard, without a slash at the end. */

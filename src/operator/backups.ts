@@ -4,25 +4,14 @@ import { backupState } from '../backup/newest.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { onStore } from './operation.ts';
 
-export interface BackupStateRecord {
-  object: 'backup_state';
-  /** The setting `backup.dir`. */
-  dir: string;
-  count: number;
-  newest: { name: string; created_at: string; bytes: number; keys: boolean; version: string } | null;
-  /** Why the folder cannot be read; null where it can. */
-  error: string | null;
-}
-
 export const backupOperations = {
   'backup.state': onStore({
     act: null,
     args: z.strictObject({}),
-    async run({ config }): Promise<BackupStateRecord> {
+    async run({ config }) {
       const state = await backupState(config.backup.dir);
-      const { dir } = state;
-      if (state.kind === 'unreadable')
-        return { object: 'backup_state', dir, count: 0, newest: null, error: state.text };
+      const head = { object: 'backup_state' as const, dir: state.dir };
+      if (state.kind === 'unreadable') return { ...head, count: 0, newest: null, error: state.text };
       const { count, newest } = state;
       const record =
         newest === null
@@ -34,7 +23,7 @@ export const backupOperations = {
               keys: newest.hasKeys,
               version: newest.version,
             };
-      return { object: 'backup_state', dir, count, newest: record, error: null };
+      return { ...head, count, newest: record, error: null };
     },
   }),
 };

@@ -34,31 +34,14 @@ function waitingOf({ scope, target, account_id: account }: Parameters<typeof can
   sql: string;
   values: Value[];
 } {
-  const end = 'AND d.claim_epoch IS NULL AND d.id > ? ORDER BY d.id LIMIT ?';
-  switch (scope) {
-    case 'message':
-      return {
-        sql: `SELECT d.id FROM deliveries d WHERE d.message_id = ? AND d.due_at IS NOT NULL ${end}`,
-        values: [target],
-      };
-    case 'domain':
-      return {
-        sql: `SELECT d.id FROM deliveries d WHERE d.domain = ? AND d.due_at IS NOT NULL ${end}`,
-        values: [target],
-      };
-    case 'account':
-      return {
-        sql: `SELECT d.id FROM deliveries d WHERE d.account_id = ? AND d.due_at IS NOT NULL ${end}`,
-        values: [target],
-      };
-    case 'stream':
-      return {
-        sql: `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
-          WHERE d.account_id = ? AND m.stream = ? AND d.due_at IS NOT NULL ${end}`,
-        values: [account, target],
-      };
-    case 'lane':
-    case 'source':
-      throw new Error('which mail a lane or a source takes is known to the engine only');
-  }
+  const rest = 'AND d.due_at IS NOT NULL AND d.claim_epoch IS NULL AND d.id > ? ORDER BY d.id LIMIT ?';
+  if (scope === 'lane' || scope === 'source') throw new Error('only the engine knows the mail of a lane or a source');
+  if (scope === 'stream')
+    return {
+      sql: `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
+        WHERE d.account_id = ? AND m.stream = ? ${rest}`,
+      values: [account, target],
+    };
+  const column = { message: 'message_id', domain: 'domain', account: 'account_id' }[scope];
+  return { sql: `SELECT d.id FROM deliveries d WHERE d.${column} = ? ${rest}`, values: [target] };
 }

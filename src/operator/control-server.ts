@@ -9,13 +9,6 @@ import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.t
 import { perform, type OperatorDeps } from './operations.ts';
 import { Unavailable } from './unavailable.ts';
 
-export interface Control {
-  /** The socket's path. */
-  path: string;
-  /** Lets running operations end, for a while, and removes the socket. Safe to call twice. */
-  close(): Promise<void>;
-}
-
 /** A mail with html and text of the largest size allowed, and every character escaped, is below this. */
 const LARGEST_BODY_BYTES = 32 * 2 ** 20;
 const MOST_CONNECTIONS = 64;
@@ -29,8 +22,10 @@ export async function refuseSecondServer(dataDir: string): Promise<void> {
   if (found === 'live') throw new Unavailable('already_running', `another server is running on ${dataDir}`);
 }
 
+export type Control = Awaited<ReturnType<typeof serveControl>>;
+
 /** Throws as `refuseSecondServer` does. What a dead server left is replaced. */
-export async function serveControl(deps: OperatorDeps, dataDir: string): Promise<Control> {
+export async function serveControl(deps: OperatorDeps, dataDir: string) {
   await refuseSecondServer(dataDir);
   const file = socketPath(dataDir);
   rmSync(file, { force: true });
@@ -43,7 +38,12 @@ export async function serveControl(deps: OperatorDeps, dataDir: string): Promise
   logAcceptErrors(deps, server, 'control');
   await listen(server, file);
   let closed: Promise<void> | null = null;
-  return { path: file, close: () => (closed ??= close(deps, server)) };
+  return {
+    /** The socket's path. */
+    path: file,
+    /** Lets running operations end, for 5 s at most, and removes the socket. Safe to call twice. */
+    close: (): Promise<void> => (closed ??= close(deps, server)),
+  };
 }
 
 /** The socket is made with the rights it is to have: to change them afterwards would leave a moment for others. */

@@ -18,10 +18,20 @@ export interface Family {
 
 export const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** One figure without labels. */
-export function single(name: string, type: 'counter' | 'gauge', help: string, value: number): Family {
-  return { name, type, help, samples: [{ value }] };
-}
+/** Makes a family of samples with labels, or of one figure without. */
+const familyOf =
+  (type: Family['type']) =>
+  (name: string, help: string, value: number | readonly Sample[]): Family => ({
+    name,
+    type,
+    help,
+    samples: typeof value === 'number' ? [{ value }] : value,
+  });
+
+export const counter = familyOf('counter');
+export const gauge = familyOf('gauge');
+export const histogram = familyOf('histogram');
+export const summary = familyOf('summary');
 
 /** The text of all families; those without a sample are left out. */
 export function exposition(families: readonly Family[]): string {

@@ -2,7 +2,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
-import { single, type Family } from './exposition.ts';
+import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { sqliteFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
@@ -41,16 +41,14 @@ export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Famil
   const total = (matches: (row: (typeof rows)[number]) => boolean): number =>
     rows.filter(matches).reduce((sum, { n }) => sum + n, 0);
   return [
-    single(
+    counter(
       'posthorn_accepted_total',
-      'counter',
       'Recipients whose mail was accepted.',
       total(({ from_status }) => from_status === 'none'),
     ),
     ...COUNTED.map(([status, help]) =>
-      single(
+      counter(
         `posthorn_${status}_total`,
-        'counter',
         help,
         total(({ to_status }) => to_status === status),
       ),
@@ -71,8 +69,8 @@ const OTHER_LANES = '~other';
 export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
   const { inFlight, waiting } = resolver.load();
   return [
-    single('posthorn_dns_lookups_running', 'gauge', 'DNS look-ups that ask now.', inFlight),
-    single('posthorn_dns_lookups_waiting', 'gauge', 'DNS look-ups that wait for their turn.', waiting),
+    gauge('posthorn_dns_lookups_running', 'DNS look-ups that ask now.', inFlight),
+    gauge('posthorn_dns_lookups_waiting', 'DNS look-ups that wait for their turn.', waiting),
   ];
 }
 
@@ -88,36 +86,30 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
   const working = mta.lanes().filter(({ name }) => lanes.has(name));
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
-  const of = (name: string, help: string, samples: Family['samples']): Family => ({
-    name,
-    type: 'gauge',
-    help,
-    samples,
-  });
   const total = [...lanes.values()].reduce((sum, { waiting }) => sum + waiting, 0);
   return [
-    single('posthorn_queue_total_depth', 'gauge', 'Recipients that are not finished.', total),
-    of(
+    gauge('posthorn_queue_total_depth', 'Recipients that are not finished.', total),
+    gauge(
       'posthorn_queue_depth',
       'Recipients that are not finished, by lane.',
       each(({ waiting }) => waiting),
     ),
-    of(
+    gauge(
       'posthorn_queue_due',
       'Recipients that could be tried now, by lane.',
       each(({ due }) => due),
     ),
-    of(
+    gauge(
       'posthorn_queue_oldest_due_age_seconds',
       'How long the longest due recipient has been due, by lane; 0 where none is.',
       each(({ oldest }) => Math.max(0, now - oldest) / 1000),
     ),
-    of(
+    gauge(
       'posthorn_lane_connections',
       'Connections in use, by lane.',
       working.map(({ name, slots }) => ({ labels: { lane: name }, value: slots })),
     ),
-    of(
+    gauge(
       'posthorn_lane_connection_limit',
       'Connections that the lane may use now.',
       working.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
@@ -144,17 +136,12 @@ function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
 export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
   const { groups, units, failedUnits } = db.commit.stats;
   return [
-    {
-      name: 'posthorn_commit_batch_size',
-      type: 'summary',
-      help: 'Writes that shared one commit.',
-      samples: [
-        { suffix: '_sum', value: units },
-        { suffix: '_count', value: groups },
-      ],
-    },
-    single('posthorn_commit_failures_total', 'counter', 'Writes that failed.', failedUnits),
-    single('posthorn_commit_waiting', 'gauge', 'Writes that wait for the next commit.', db.commit.waiting),
+    summary('posthorn_commit_batch_size', 'Writes that shared one commit.', [
+      { suffix: '_sum', value: units },
+      { suffix: '_count', value: groups },
+    ]),
+    counter('posthorn_commit_failures_total', 'Writes that failed.', failedUnits),
+    gauge('posthorn_commit_waiting', 'Writes that wait for the next commit.', db.commit.waiting),
   ];
 }
 
@@ -162,16 +149,11 @@ export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'da
   const file = sqliteFile(url);
   const [database, wal, { bavail, bsize }] = await Promise.all([sizeOf(file), sizeOf(`${file}-wal`), statfs(dataDir)]);
   return [
-    {
-      name: 'posthorn_database_bytes',
-      type: 'gauge',
-      help: 'Size of the database and of its write-ahead log.',
-      samples: [
-        { labels: { file: 'database' }, value: database },
-        { labels: { file: 'wal' }, value: wal },
-      ],
-    },
-    single('posthorn_disk_free_bytes', 'gauge', 'Room on the disk of the data folder.', bavail * bsize),
+    gauge('posthorn_database_bytes', 'Size of the database and of its write-ahead log.', [
+      { labels: { file: 'database' }, value: database },
+      { labels: { file: 'wal' }, value: wal },
+    ]),
+    gauge('posthorn_disk_free_bytes', 'Room on the disk of the data folder.', bavail * bsize),
   ];
 }
 
@@ -180,13 +162,12 @@ export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'cloc
   const state = await backupState(backupDir);
   const newest = state.kind === 'read' ? state.newest : null;
   return [
-    single(
+    gauge(
       'posthorn_backup_age_seconds',
-      'gauge',
       'Since the newest backup was made; since 1970 where there is none.',
       (clock.now() - (newest?.at ?? 0)) / 1000,
     ),
-    single('posthorn_backup_bytes', 'gauge', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
+    gauge('posthorn_backup_bytes', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
   ];
 }
 
@@ -201,14 +182,11 @@ async function sizeOf(file: string): Promise<number> {
 export function processFigures({ version, startedAt }: { version: string; startedAt: number }): Family[] {
   const { user, system } = process.cpuUsage();
   return [
-    {
-      name: 'posthorn_build_info',
-      type: 'gauge',
-      help: 'Always 1; the labels say what runs.',
-      samples: [{ labels: { version, node: process.versions.node }, value: 1 }],
-    },
-    single('process_resident_memory_bytes', 'gauge', 'Memory in use.', process.memoryUsage.rss()),
-    single('process_cpu_seconds_total', 'counter', 'CPU time used.', (user + system) / 1e6),
-    single('process_start_time_seconds', 'gauge', 'When the process was started, Unix time.', startedAt / 1000),
+    gauge('posthorn_build_info', 'Always 1; the labels say what runs.', [
+      { labels: { version, node: process.versions.node }, value: 1 },
+    ]),
+    gauge('process_resident_memory_bytes', 'Memory in use.', process.memoryUsage.rss()),
+    counter('process_cpu_seconds_total', 'CPU time used.', (user + system) / 1e6),
+    gauge('process_start_time_seconds', 'When the process was started, Unix time.', startedAt / 1000),
   ];
 }

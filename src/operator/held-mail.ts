@@ -2,7 +2,7 @@
  * What keeps mail back at present, counted: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
-import type { Family } from './exposition.ts';
+import { gauge, type Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
@@ -198,24 +198,22 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
   const held = await heldMail(deps);
   const resting = deps.mta.lanes().flatMap(({ waits }) => [...new Set(waits.map(({ reason }) => restKinds[reason]))]);
   return [
-    {
-      name: 'posthorn_queue_held',
-      type: 'gauge',
-      help: 'Recipients whose mail is kept back, by what keeps it back.',
-      samples: heldBys.map((by) => ({
+    gauge(
+      'posthorn_queue_held',
+      'Recipients whose mail is kept back, by what keeps it back.',
+      heldBys.map((by) => ({
         labels: { by },
         value: held.filter((one) => one.by === by).reduce((sum, one) => sum + one.waiting, 0),
       })),
-    },
-    {
-      name: 'posthorn_lanes_resting',
-      type: 'gauge',
-      help: 'Lanes that rest because of what the receiver answers, or by a shaping rule.',
-      samples: Object.values(restKinds).map((kind) => ({
+    ),
+    gauge(
+      'posthorn_lanes_resting',
+      'Lanes that rest because of what the receiver answers, or by a shaping rule.',
+      Object.values(restKinds).map((kind) => ({
         labels: { kind },
         value: resting.filter((one) => one === kind).length,
       })),
-    },
+    ),
   ];
 }
 

@@ -17,11 +17,6 @@ export interface Moment {
   accept: { p50: number; p95: number; p99: number } | null;
 }
 
-export interface History {
-  moments(): readonly Moment[];
-  stop(): void;
-}
-
 export interface HistoryDeps {
   db: Pick<Database, 'reader'>;
   clock: Clock;
@@ -35,7 +30,9 @@ const EVERY_MS = 60_000;
 const MOST = 24 * 60;
 const ACCEPT = 'posthorn_accept_seconds';
 
-export function createHistory(deps: HistoryDeps): History {
+export type History = ReturnType<typeof createHistory>;
+
+export function createHistory(deps: HistoryDeps) {
   const { clock } = deps;
   const moments: Moment[] = [];
   let before: Bucket[] = [];
@@ -69,8 +66,8 @@ export function createHistory(deps: HistoryDeps): History {
   }
 
   return {
-    moments: () => moments,
-    stop() {
+    moments: (): readonly Moment[] => moments,
+    stop(): void {
       timer.cancel();
     },
   };

@@ -14,24 +14,6 @@ import { heldMail, type HeldMail } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 
-export interface HoldRecord {
-  object: 'hold';
-  id: string;
-  kind: HoldRow['kind'];
-  scope: HoldRow['scope'];
-  target: string;
-  account_id: string | null;
-  /** Whether mail that is accepted later is held as well. */
-  catches_new: boolean;
-  connections: number | null;
-  per_minute: number | null;
-  note: string | null;
-  until: string | null;
-  created_at: string;
-  /** Who set it, as the audit log names them; null where an older version set it. */
-  created_by: string | null;
-}
-
 const YEAR_MS = 366 * 86_400_000;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
@@ -241,18 +223,20 @@ function tell({ log, clock, laneActs }: OperatorDeps, event: ToldEvent, row: Hol
   laneActs.note(target, { at: clock.now(), what: row.kind, to: toldWords[event](row), cause });
 }
 
-const holdRecord = (row: HoldRow): HoldRecord => ({
-  object: 'hold',
+const holdRecord = (row: HoldRow) => ({
+  object: 'hold' as const,
   id: row.id,
   kind: row.kind,
   scope: row.scope,
   target: row.target,
   account_id: row.account_id,
+  /** Whether mail that is accepted later is held as well. */
   catches_new: row.catches_new === 1,
   connections: row.connections,
   per_minute: row.per_minute,
   note: row.note,
   until: rfc3339(row.until),
   created_at: rfc3339(row.created_at),
+  /** Who set it, as the audit log names them; null if an older version set it. */
   created_by: row.created_by,
 });

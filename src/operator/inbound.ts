@@ -8,29 +8,6 @@ import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
 
-export interface SelfTestRecord {
-  object: 'self_test';
-  ok: boolean;
-  /** What is wrong, or null. */
-  why: string | null;
-  ms: number;
-}
-
-/** A report that is about a delivery but proves nothing, so that it has changed nothing. */
-export interface UnverifiedReport {
-  object: 'unverified_report';
-  id: string;
-  /** `bounce` or `complaint`. */
-  kind: string;
-  received_at: string;
-  /** Where it came from. */
-  ip: string;
-  sender: string;
-  account_id: string;
-  message_id: string;
-  recipient: string;
-}
-
 /** A mail that came back, for people. */
 export interface ShownReport {
   object: 'shown_report';
@@ -66,22 +43,22 @@ export const inboundOperations = {
   'inbound.selfTest': onServer({
     act: null,
     args: z.strictObject({}),
-    async run(deps): Promise<SelfTestRecord> {
-      return { object: 'self_test', ...(await deps.selfTest()) };
+    async run(deps) {
+      return { object: 'self_test' as const, ...(await deps.selfTest()) };
     },
   }),
   /** The newest first. */
   'inbound.unverified': onStore({
     act: null,
     args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
-    async run({ db }, { limit = 100 }): Promise<{ data: UnverifiedReport[] }> {
+    async run({ db }, { limit = 100 }) {
       const rows = await db.prepared.all<Unverified>(
         `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
          FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.state = 'unverified' AND (r.delivery_id IS NULL OR r.state = 'unverified')
          ORDER BY r.id DESC LIMIT ?`,
         [limit],
       );
-      return { data: rows.map(recordOf) };
+      return { data: rows.map(unverifiedRecord) };
     },
   }),
   /** A report as a mail program shows it, so that a person can judge whether to believe it. */
@@ -125,8 +102,8 @@ export const inboundOperations = {
   }),
 };
 
-const recordOf = (row: Unverified): UnverifiedReport => ({
-  object: 'unverified_report',
+const unverifiedRecord = (row: Unverified) => ({
+  object: 'unverified_report' as const,
   id: row.id,
   kind: row.kind ?? '',
   received_at: new Date(row.received_at).toISOString(),

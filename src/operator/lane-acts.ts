@@ -12,35 +12,24 @@ export interface LaneAct {
   cause: string;
 }
 
-export interface LaneActs {
-  note(lane: string, act: LaneAct): void;
-  /** Oldest first. */
-  of(lane: string): readonly LaneAct[];
-}
-
 const MOST_ACTS = 100;
 const MOST_LANES = 1000;
 
-export function createLaneActs(): LaneActs {
+export type LaneActs = ReturnType<typeof createLaneActs>;
+
+export function createLaneActs() {
   const lanes = new LRUCache<string, LaneAct[]>({ max: MOST_LANES });
   return {
-    note(lane, act) {
+    note(lane: string, act: LaneAct): void {
       lanes.set(lane, [...(lanes.get(lane) ?? []), act].slice(-MOST_ACTS));
     },
-    of: (lane) => lanes.peek(lane) ?? [],
+    /** Oldest first. */
+    of: (lane: string): readonly LaneAct[] => lanes.peek(lane) ?? [],
   };
 }
 
-/** One change of a lane for people. */
-export interface LaneChangeRecord {
-  at: string;
-  what: string;
-  to: string;
-  cause: string;
-}
-
 /** The engine's changes and the operators' acts in the order of time. */
-export const historyOf = (...lists: (readonly LaneAct[])[]): LaneChangeRecord[] =>
+export const historyOf = (...lists: (readonly LaneAct[])[]) =>
   lists
     .flat()
     .sort((a, b) => a.at - b.at)

@@ -1,71 +1,14 @@
 /** Lanes as operators see them: their limits, why their mail waits, and how much of it there is, in memory or not. */
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
+import type { LaneWait } from '../messages/delivery/why.ts';
 import { siteOf } from './held-mail.ts';
 import type { LaneState, OperatorDeps } from './operation.ts';
-
-export interface LaneRecord {
-  object: 'lane';
-  name: string;
-  /** The source it sends by; null for the system's address. */
-  source: string | null;
-  /** In memory; the rest of a long queue waits on disk, see `waiting_in_all`. */
-  waiting: number;
-  connections: number;
-  limit: number;
-  /** Mails a minute, or null where nothing limits them. */
-  per_minute: number | null;
-  /** Why the limit is what it is, and since when. */
-  cause: string;
-  cause_at: string | null;
-  /** Parked: every host of the site is left alone until then. */
-  parked_until: string | null;
-  last_reply: string | null;
-  last_progress_at: string | null;
-  /** Each limit that is in force, with its own cause. */
-  limits: LaneLimitRecord[];
-  /** Why its mail waits, the most telling first. */
-  waits: LaneWaitRecord[];
-  /** Recipients of the domains that go this way; lanes of one site that differ by their source share them. */
-  waiting_in_all: number;
-  /** Of these, how many something holds back. */
-  held: number;
-}
-
-export interface LaneLimitRecord {
-  what: 'connections' | 'mails_per_minute';
-  to: number;
-  by: 'receiver' | 'operator' | 'start';
-  cause: string;
-  since: string | null;
-}
-
-export interface LaneWaitRecord {
-  reason: WaitReason;
-  message: string;
-  since: string | null;
-  until: string | null;
-  by: SetBy;
-}
-
-export interface WaitingDomain {
-  domain: string;
-  /** The lane it goes through. */
-  lane: string;
-  waiting: number;
-  /** Of these, how many are due now. */
-  due: number;
-  /** How many are kept back here. */
-  held: number;
-  /** When the one that has waited longest fell or falls due. */
-  oldest_due_at: string;
-}
 
 type Deps = Pick<OperatorDeps, 'db' | 'clock' | 'mta'>;
 const MOST_DOMAINS = 1000;
 
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
-export async function waitingDomains({ db, clock, mta }: Deps): Promise<WaitingDomain[]> {
+export async function waitingDomains({ db, clock, mta }: Deps) {
   const rows = await db.reader.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
@@ -73,13 +16,19 @@ export async function waitingDomains({ db, clock, mta }: Deps): Promise<WaitingD
   );
   return rows.map(({ domain, waiting, due, oldest, held }) => ({
     domain,
+    /** The lane its mail goes through. */
     lane: mta.laneOf(domain),
     waiting,
+    /** Of the waiting recipients, how many are due now, and how many are held back. */
     due,
     held,
+    /** When the one that has waited longest fell or falls due. */
     oldest_due_at: rfc3339(oldest),
   }));
 }
+
+type WaitingDomain = Awaited<ReturnType<typeof waitingDomains>>[number];
+type LaneRecord = ReturnType<typeof laneRecord>;
 
 /** Every lane that has work, mail that waits for it, or a limit; first those that the engine knows of. */
 export function laneRecords({ mta }: Pick<Deps, 'mta'>, domains: readonly WaitingDomain[]): LaneRecord[] {
@@ -117,25 +66,29 @@ const unknownLane = (name: string): LaneState => ({
   lastProgressAt: 0,
 });
 
-function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readonly WaitingDomain[]): LaneRecord {
+function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readonly WaitingDomain[]) {
   const site = siteOf(lane.name, lane.source);
   const own = domains.filter((one) => one.lane === site || one.lane === lane.name);
   return {
-    object: 'lane',
+    object: 'lane' as const,
     name: lane.name,
     source: lane.source,
+    /** In memory; the rest of a long queue waits on disk, see `waiting_in_all`. */
     waiting: lane.waiting,
     connections: lane.slots,
     limit: lane.limit,
     per_minute: lane.perMinute,
     cause: lane.cause,
     cause_at: rfc3339(lane.causeAt),
+    /** Until then every host of the site is left alone. */
     parked_until: rfc3339(lane.parkedUntil),
     last_reply: lane.lastReply,
     last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
     limits: lane.limits.map(({ what, to, by, cause, since }) => ({ what, to, by, cause, since: rfc3339(since) })),
     waits: [...aroundLane({ mta }, lane, own), ...lane.waits].map(waitRecord),
+    /** Recipients of the domains that go this way; lanes of one site that differ by their source share them. */
     waiting_in_all: own.reduce((sum, { waiting }) => sum + waiting, 0),
+    /** Of these, how many are held back. */
     held: own.reduce((sum, { held }) => sum + held, 0),
   };
 }
@@ -168,7 +121,7 @@ function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   return first === undefined ? [] : [{ ...first, message: `Where this mail goes is not known. ${first.message}` }];
 }
 
-const waitRecord = ({ reason, message, since, until, by }: LaneWait): LaneWaitRecord => ({
+const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
   reason,
   message,
   since: rfc3339(since),

@@ -10,7 +10,7 @@ import type { Database } from '../storage/database.ts';
 import type { ListCheckRow, ListingRow } from '../storage/tables.ts';
 import { askLists, type Listing } from './doctor/blocklists.ts';
 import { createMachine } from './doctor/machine.ts';
-import type { Machine } from './doctor/probes.ts';
+import type { Probes } from './doctor/probes.ts';
 
 export interface ListingDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -23,7 +23,10 @@ export interface ListingDeps {
 const EVERY_MS = 6 * 60 * 60_000;
 
 /** A rule of housekeeping that deletes nothing. `machine`: this one. */
-export function listingRule(deps: ListingDeps, machine: Pick<Machine, 'addresses'> = createMachine(deps.config)) {
+export function listingRule(
+  deps: ListingDeps,
+  machine: Pick<Probes['machine'], 'addresses'> = createMachine(deps.config),
+) {
   return {
     name: 'block lists',
     everyMs: EVERY_MS,

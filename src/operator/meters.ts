@@ -3,7 +3,7 @@
  * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../base/budgets.ts';
-import { Counts, Histogram, type Family } from './exposition.ts';
+import { counter, histogram, Counts, Histogram, type Family } from './exposition.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Outcome } from '../messages/delivery/delivery.ts';
 
@@ -13,19 +13,6 @@ export interface Answered {
   operation: string | null;
   status: number;
   ms: number;
-}
-
-export interface Meters {
-  attempted(outcome: Outcome): void;
-  answered(request: Answered): void;
-  /** A recipient's mail bounced, with this class. */
-  bounced(bounceClass: string): void;
-  /** A submission by SMTP ended with this code. */
-  submitted(code: number): void;
-  /** A budget of strangers was used up, and a client was refused. */
-  usedUp(budget: BudgetName): void;
-  families(): Family[];
-  stop(): void;
 }
 
 /** The message is on disk before a 202, so this is the time that clients wait for. */
@@ -40,8 +27,10 @@ const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
 /** Ten looks a second show a blocked event loop often enough, and cost nothing. */
 const LAG_EVERY_MS = 100;
 
+export type Meters = ReturnType<typeof createMeters>;
+
 /** `clock` is the system's: the loop that may be late is the real one. */
-export function createMeters({ clock }: { clock: Clock }): Meters {
+export function createMeters({ clock }: { clock: Clock }) {
   const requests = new Counts();
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
   const bounces = new Counts(BOUNCE_CLASSES.map((name) => ({ class: name })));
@@ -65,77 +54,64 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
   }
 
   return {
-    attempted({ kind, facts }) {
+    attempted({ kind, facts }: Outcome): void {
       attempts.add({ outcome: kind });
       for (const [phase, ms] of Object.entries(facts.timings)) {
         // 0 is a phase that was not needed, or not reached.
         if (ms > 0) phases.get(phase)?.observe(ms / 1000);
       }
     },
-    answered({ operation, status, ms }) {
+    answered({ operation, status, ms }: Answered): void {
       requests.add({ operation: operation ?? 'none', code: String(status) });
       if (operation === ACCEPT && status === 202) accept.observe(ms / 1000);
     },
-    bounced(bounceClass) {
+    /** Counts a recipient whose mail bounced. */
+    bounced(bounceClass: string): void {
       bounces.add({ class: bounceClass });
     },
-    submitted(code) {
+    /** Counts a submission by SMTP that ended with this code. */
+    submitted(code: number): void {
       submissions.add({ code: String(code) });
     },
-    usedUp(budget) {
+    /** Counts a client that was refused because a budget of strangers was used up. */
+    usedUp(budget: BudgetName): void {
       usedUp.add({ budget });
     },
-    families: () => [
-      {
-        name: 'posthorn_http_requests_total',
-        type: 'counter',
-        help: 'Requests answered, by operation of the API and status code.',
-        samples: requests.samples(),
-      },
-      {
-        name: 'posthorn_accept_seconds',
-        type: 'histogram',
-        help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.',
-        samples: accept.samples(),
-      },
-      {
-        name: 'posthorn_attempts_total',
-        type: 'counter',
-        help: 'Delivery attempts by outcome, simulated ones included.',
-        samples: attempts.samples(),
-      },
-      {
-        name: 'posthorn_attempt_phase_seconds',
-        type: 'histogram',
-        help: 'Time that each phase of an SMTP attempt took.',
-        samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })),
-      },
-      {
-        name: 'posthorn_bounced_total',
-        type: 'counter',
-        help: 'Recipients whose mail bounced, by class, since the start.',
-        samples: bounces.samples(),
-      },
-      {
-        name: 'posthorn_submissions_total',
-        type: 'counter',
-        help: 'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.',
-        samples: submissions.samples(),
-      },
-      {
-        name: 'posthorn_budget_used_up_total',
-        type: 'counter',
-        help: 'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.',
-        samples: usedUp.samples(),
-      },
-      {
-        name: 'posthorn_event_loop_lag_seconds',
-        type: 'histogram',
-        help: 'How late the event loop was, looked at ten times a second.',
-        samples: lag.samples(),
-      },
+    families: (): Family[] => [
+      counter(
+        'posthorn_http_requests_total',
+        'Requests answered, by operation of the API and status code.',
+        requests.samples(),
+      ),
+      histogram(
+        'posthorn_accept_seconds',
+        'Time from the arrival of a send request to its 202, by which the mail is on disk.',
+        accept.samples(),
+      ),
+      counter('posthorn_attempts_total', 'Delivery attempts by outcome, simulated ones included.', attempts.samples()),
+      histogram(
+        'posthorn_attempt_phase_seconds',
+        'Time that each phase of an SMTP attempt took.',
+        [...phases].flatMap(([phase, times]) => times.samples({ phase })),
+      ),
+      counter('posthorn_bounced_total', 'Recipients whose mail bounced, by class, since the start.', bounces.samples()),
+      counter(
+        'posthorn_submissions_total',
+        'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.',
+        submissions.samples(),
+      ),
+      counter(
+        'posthorn_budget_used_up_total',
+        'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.',
+        usedUp.samples(),
+      ),
+      histogram(
+        'posthorn_event_loop_lag_seconds',
+        'How late the event loop was, looked at ten times a second.',
+        lag.samples(),
+      ),
     ],
-    stop() {
+    stop(): void {
       timer.cancel();
     },
   };

@@ -137,13 +137,9 @@ function send(
   response.end(request.method === 'HEAD' ? undefined : text);
 }
 
-export interface MetricsServer {
-  /** `http://127.0.0.1:9125/metrics`. */
-  url: string;
-  close(): Promise<void>;
-}
-
 const HEAD_MS = 10_000;
+
+export type MetricsServer = Awaited<ReturnType<typeof serveMetrics>>;
 
 /** Listens on the separate port. Rejects where the port is taken. */
 export async function serveMetrics(
@@ -151,7 +147,7 @@ export async function serveMetrics(
   handler: MetricsHandler,
   host: string,
   port: number,
-): Promise<MetricsServer> {
+): Promise<{ url: string; close(): Promise<void> }> {
   const server = http.createServer(
     { requestTimeout: HEAD_MS, headersTimeout: HEAD_MS, maxHeaderSize: 16 * 1024 },
     (request, response) => {

@@ -11,23 +11,6 @@ import { byWhom, historyOf } from './lane-acts.ts';
 import { laneRecords, oneLane, waitingDomains } from './lane-records.ts';
 import { onServer, onStore, type StoreDeps } from './operation.ts';
 
-export interface QueuedDelivery {
-  object: 'delivery';
-  id: string;
-  message_id: string;
-  account_id: string;
-  recipient: string;
-  domain: string;
-  status: DeliveryRow['status'];
-  attempt_count: number;
-  /** When it is tried next; null while it is being tried. */
-  next_attempt_at: string | null;
-  /** Kept back here: `messages why` tells by what. */
-  held: boolean;
-  give_up_at: string;
-  smtp: { code: number | null; reply: string | null; mx: string | null } | null;
-}
-
 const domainArgument = z.string().min(1).max(253).toLowerCase();
 
 export const queueOperations = {
@@ -105,10 +88,10 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
   act.concerns(row.account_id);
 }
 
-function queuedDelivery(row: DeliveryRow): QueuedDelivery {
+function queuedDelivery(row: DeliveryRow) {
   const answered = row.smtp_code !== null || row.smtp_reply !== null;
   return {
-    object: 'delivery',
+    object: 'delivery' as const,
     id: row.id,
     message_id: row.message_id,
     account_id: row.account_id,
@@ -116,7 +99,9 @@ function queuedDelivery(row: DeliveryRow): QueuedDelivery {
     domain: row.domain,
     status: row.status,
     attempt_count: row.attempt_count,
+    /** Null while it is being tried. */
     next_attempt_at: nextAttemptAt(row),
+    /** `messages why` tells what holds it back. */
     held: row.held_by !== null,
     give_up_at: rfc3339(row.give_up_at),
     smtp: answered ? { code: row.smtp_code, reply: row.smtp_reply, mx: row.mx } : null,

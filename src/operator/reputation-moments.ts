@@ -20,13 +20,6 @@ export interface ReputationMoment {
   by: string | null;
 }
 
-export interface ListCheckRecord {
-  ip: string;
-  list: string;
-  state: 'clear' | 'listed' | 'refused' | 'silent';
-  at: string;
-}
-
 export const reputationMomentOperations = {
   'reputation.moments': onStore({
     act: null,
@@ -51,7 +44,7 @@ export const reputationMomentOperations = {
         ...blocks.map(blockMoment),
         ...[...changes, ...ours].map(changeMoment),
       ].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
-      const asked: ListCheckRecord[] = checks.map(({ ip, list, state, at }) => ({ ip, list, state, at: rfc3339(at) }));
+      const asked = checks.map(({ ip, list, state, at }) => ({ ip, list, state, at: rfc3339(at) }));
       return { object: 'reputation_moments' as const, data, checks: asked };
     },
   }),

@@ -39,34 +39,28 @@ const MOST = 10_000;
 /** Attempts are written nearly in the order of their ids: so many may stand before an older one. */
 const DISORDER = 2000;
 
+const resendArguments = z.strictObject({
+  lane: z.string().min(1).max(300).optional(),
+  domain: z.string().min(1).max(253).toLowerCase().optional(),
+  account: z.string().min(1).max(200).optional(),
+  reason: z.string().min(1).max(100).optional(),
+  /** How far back, in ms. */
+  past: z
+    .int()
+    .min(1000)
+    .max(30 * 24 * HOUR_MS)
+    .optional(),
+  dry_run: z.boolean().optional(),
+});
+type ResendFilter = z.output<typeof resendArguments>;
+
 export const resendOperations = {
   'messages.resend': onServer({
     act: { says: 'sent bounced mail again', type: 'queue', keeps: ['recipients', 'messages', 'left_out', 'dry_run'] },
-    args: z.strictObject({
-      lane: z.string().min(1).max(300).optional(),
-      domain: z.string().min(1).max(253).toLowerCase().optional(),
-      account: z.string().min(1).max(200).optional(),
-      reason: z.string().min(1).max(100).optional(),
-      /** How far back, in ms. */
-      past: z
-        .int()
-        .min(1000)
-        .max(30 * 24 * HOUR_MS)
-        .optional(),
-      dry_run: z.boolean().optional(),
-    }),
+    args: resendArguments,
     run: resendBounced,
   }),
 };
-
-interface Wish {
-  lane?: string | undefined;
-  domain?: string | undefined;
-  account?: string | undefined;
-  reason?: string | undefined;
-  past?: number | undefined;
-  dry_run?: boolean | undefined;
-}
 
 interface Bounced {
   message_id: string;
@@ -76,12 +70,12 @@ interface Bounced {
   source: string | null;
 }
 
-async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<Resent> {
-  act.on({ object: wish.lane ?? wish.domain ?? wish.account ?? null });
-  const accountId = wish.account === undefined ? null : (await accountNamed(deps, wish.account)).id;
+async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act): Promise<Resent> {
+  act.on({ object: filter.lane ?? filter.domain ?? filter.account ?? null });
+  const accountId = filter.account === undefined ? null : (await accountNamed(deps, filter.account)).id;
   if (accountId !== null) act.concerns(accountId);
-  const floor = idFloor('att', deps.clock.now() - (wish.past ?? USUAL_PAST_MS));
-  const dryRun = wish.dry_run === true;
+  const floor = idFloor('att', deps.clock.now() - (filter.past ?? USUAL_PAST_MS));
+  const dryRun = filter.dry_run === true;
   const result: Resent = {
     object: 'resend',
     recipients: 0,
@@ -94,14 +88,14 @@ async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<
   const top = await newestPlace(deps);
   for (let from = Math.max(1, (await placeOf(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
     if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
-    const found = await bouncedBetween(deps, { ...wish, accountId, floor }, from, Math.min(top, from + STEP - 1));
+    const found = await bouncedBetween(deps, { ...filter, accountId, floor }, from, Math.min(top, from + STEP - 1));
     const groups = [...byMessage(found)];
     for (let at = 0; at < groups.length; at += AT_ONCE)
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => again(deps, act, result, id, rows)));
   }
   act.on({ after: result });
-  if (wish.lane !== undefined && !dryRun && result.recipients > 0)
-    deps.laneActs.note(wish.lane, {
+  if (filter.lane !== undefined && !dryRun && result.recipients > 0)
+    deps.laneActs.note(filter.lane, {
       at: deps.clock.now(),
       what: 'resend',
       to: `${String(result.recipients)} bounced mails sent again`,
@@ -132,7 +126,7 @@ async function placeOf({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: num
 
 async function bouncedBetween(
   { db, clock, mta }: OperatorDeps,
-  { lane, domain, reason, accountId, floor }: Wish & { accountId: string | null; floor: string },
+  { lane, domain, reason, accountId, floor }: ResendFilter & { accountId: string | null; floor: string },
   first: number,
   last: number,
 ): Promise<Bounced[]> {

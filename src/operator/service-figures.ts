@@ -1,6 +1,6 @@
 /** Figures other than those of mail: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
 import type { Clock } from '../base/clock.ts';
-import { single, type Family } from './exposition.ts';
+import { gauge, type Family } from './exposition.ts';
 import { balance } from '../messages/store/books.ts';
 import type { Database } from '../storage/database.ts';
 
@@ -26,25 +26,22 @@ export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
   );
   const late = calls?.oldest == null ? 0 : Math.max(0, clock.now() - calls.oldest) / 1000;
   return [
-    {
-      name: 'posthorn_webhook_endpoints',
-      type: 'gauge',
-      help: 'Webhook endpoints by status.',
-      samples: ENDPOINT_STATES.map((status) => ({
+    gauge(
+      'posthorn_webhook_endpoints',
+      'Webhook endpoints by status.',
+      ENDPOINT_STATES.map((status) => ({
         labels: { status },
         value: states.find((one) => one.status === status)?.n ?? 0,
       })),
-    },
-    single('posthorn_webhook_calls_waiting', 'gauge', 'Webhook calls that are to be made again.', calls?.n ?? 0),
-    single(
+    ),
+    gauge('posthorn_webhook_calls_waiting', 'Webhook calls that are to be made again.', calls?.n ?? 0),
+    gauge(
       'posthorn_webhook_oldest_due_age_seconds',
-      'gauge',
       'How long the longest due call has been due; 0 where none is.',
       late,
     ),
-    single(
+    gauge(
       'posthorn_webhook_backlog_events',
-      'gauge',
       'Events that the active endpoint furthest behind has not looked at.',
       Math.max(0, behind?.n ?? 0),
     ),
@@ -66,12 +63,11 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
     value: rows.find((row) => row.state === state)?.n ?? 0,
   }));
   return [
-    {
-      name: 'posthorn_domains',
-      type: 'gauge',
-      help: 'Sending domains by whether their DNS records are found and mail from them goes.',
+    gauge(
+      'posthorn_domains',
+      'Sending domains by whether their DNS records are found and mail from them goes.',
       samples,
-    },
+    ),
   ];
 }
 
@@ -90,12 +86,11 @@ export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
     sums.set(key, { labels, value: (sums.get(key)?.value ?? 0) + n });
   }
   return [
-    {
-      name: 'posthorn_reports',
-      type: 'gauge',
-      help: 'Mails to our own addresses that are kept, by what they were taken for and what became of them.',
-      samples: [...sums.values()],
-    },
+    gauge(
+      'posthorn_reports',
+      'Mails to our own addresses that are kept, by what they were taken for and what became of them.',
+      [...sums.values()],
+    ),
   ];
 }
 
@@ -103,11 +98,6 @@ export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
 export async function balanceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const { balanced } = await balance(db.reader);
   return [
-    single(
-      'posthorn_books_balanced',
-      'gauge',
-      'Whether counters and rows agree, looked at once an hour.',
-      balanced ? 1 : 0,
-    ),
+    gauge('posthorn_books_balanced', 'Whether counters and rows agree, looked at once an hour.', balanced ? 1 : 0),
   ];
 }

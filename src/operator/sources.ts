@@ -4,21 +4,6 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { onServer, type SourceState } from './operation.ts';
 
-export interface SourceRecord {
-  object: 'source';
-  /** Null for the address that the system chooses. */
-  name: string | null;
-  pool: string;
-  ipv4: string | null;
-  ipv6: string | null;
-  ehlo: string;
-  paused: boolean;
-  /** Sites that refused it by a block list, and until when they get nothing from it. */
-  blocks: { site: string; since: string; until: string; reply: string }[];
-  /** Sites it has sent to today while it is warmed up; no cap where it is warm. */
-  warm_up: { site: string; sent: number; cap: number | null }[];
-}
-
 export const sourceOperations = {
   'queue.sources': onServer({
     act: null,
@@ -44,21 +29,24 @@ export const sourceOperations = {
   }),
 };
 
-function sourceRecord({ name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState): SourceRecord {
+function sourceRecord({ name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState) {
   return {
-    object: 'source',
+    object: 'source' as const,
+    /** Null for the address that the system chooses. */
     name,
     pool,
     ipv4,
     ipv6,
     ehlo,
     paused,
+    /** Sites that refused it by a block list, and until when they get nothing from it. */
     blocks: blocks.map(({ site, since, until, reply }) => ({
       site,
       since: rfc3339(since),
       until: rfc3339(until),
       reply,
     })),
+    /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
     warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
   };
 }

@@ -7,26 +7,6 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { onServer } from './operation.ts';
 
-export interface WatchRecord {
-  object: 'transcript';
-  /** To be named in the next call. */
-  watch: number;
-  position: number;
-  /** Lines that came and went before they were fetched. */
-  lost: number;
-  data: {
-    at: string;
-    /** Connections are numbered: several may speak at once. */
-    connection: number;
-    lane: string;
-    host: string;
-    message_id: string;
-    /** `>` is us. */
-    side: '<' | '>';
-    text: string;
-  }[];
-}
-
 const LONGEST_WAIT_MS = 30_000;
 
 export const watchOperations = {
@@ -39,10 +19,7 @@ export const watchOperations = {
       after: z.int().min(0).optional(),
       wait_ms: z.int().min(0).max(LONGEST_WAIT_MS).optional(),
     }),
-    async run(
-      { mta },
-      { lane, message_id: messageId, watch: known, after = 0, wait_ms: waitMs = 0 },
-    ): Promise<WatchRecord> {
+    async run({ mta }, { lane, message_id: messageId, watch: known, after = 0, wait_ms: waitMs = 0 }) {
       if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
         throw new Problem('invalid_field', 'say what to watch: a lane or a message, or go on with a watch');
       const watch = known ?? mta.transcripts.watch(lane === undefined ? { messageId: messageId ?? '' } : { lane });
@@ -50,7 +27,7 @@ export const watchOperations = {
       const found = await mta.transcripts.read(watch, after, waitMs);
       if (found === null) throw new Problem('not_found', 'the watch has ended: nobody asked for a minute');
       const data = found.lines.map(({ at, messageId: id, ...line }) => ({ at: rfc3339(at), ...line, message_id: id }));
-      return { object: 'transcript', watch, position: found.position, lost: found.lost, data };
+      return { object: 'transcript' as const, watch, position: found.position, lost: found.lost, data };
     },
   }),
 };

@@ -7,7 +7,7 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { createLanes, type Lane } from '../scheduling/lanes.ts';
+import { type Lane, Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
@@ -74,7 +74,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
   const tested = new Set<string>();
   let stopping = false;
 
-  const lanes = createLanes<CallJob>({
+  const lanes = new Lanes<CallJob>({
     work,
     slots: (id) => fanOut.slots(id),
     maxSlots: () => MOST_CALLS,

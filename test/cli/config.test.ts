@@ -141,7 +141,6 @@ describe('posthorn migrate', () => {
     rmSync(folder, { recursive: true });
     assert.equal(code, 0);
     assert.match(seen[0] ?? '', /^migrating \[\.+\] 0 %$/);
-    assert.ok(seen.length > 8, seen.join());
     assert.equal(seen.at(-1), '', 'the line is cleared');
   });
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { Counts, exposition, Histogram, single } from '../../src/operator/exposition.ts';
+import { counter, Counts, exposition, gauge, Histogram } from '../../src/operator/exposition.ts';
 
 describe('base/exposition', () => {
   it('writes help, type and samples', () => {
     assert.equal(
       exposition([
-        single('a_total', 'counter', 'What a is.', 3),
+        counter('a_total', 'What a is.', 3),
         { name: 'b', type: 'gauge', help: 'two', samples: [{ labels: { x: '1', y: 'z' }, value: 0.5 }, { value: -1 }] },
         { name: 'c', type: 'gauge', help: 'nothing to say', samples: [] },
       ]),
@@ -31,10 +31,7 @@ describe('base/exposition', () => {
     [1e21, '1e+21'],
   ] as const) {
     it(`writes ${String(value)} as ${written}`, () => {
-      assert.match(
-        exposition([single('a', 'gauge', 'h', value)]),
-        new RegExp(`^a ${written.replace('+', '\\+')}$`, 'm'),
-      );
+      assert.match(exposition([gauge('a', 'h', value)]), new RegExp(`^a ${written.replace('+', '\\+')}$`, 'm'));
     });
   }
   it('never lets a label break out of its line', () => {

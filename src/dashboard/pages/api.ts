@@ -1,5 +1,5 @@
 /** The API reference, read from the OpenAPI document: endpoints with parameters, bodies and examples; downloads; the use of the rate limit. */
-import { openapiDocument } from '../../api/openapi.ts';
+import { openapiDocument, problemCodes } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue, Problem } from '../../base/problem.ts';
 import { MINUTE_MS } from '../../base/time.ts';
@@ -172,7 +172,7 @@ function details({ routes, config }: Deps, { operations, schemas, parameters }: 
     answers: Object.entries(operation.responses)
       .filter(([status]) => Number(status) < 400)
       .map(([status, answer]) => answerOf(status, answer, schemas)),
-    codes: (route?.problems ?? []).map((code) => ({ code, ...catalogue[code] })),
+    codes: (route === undefined ? [] : problemCodes(route)).map((code) => ({ code, ...catalogue[code] })),
   });
 }
 

@@ -1,8 +1,10 @@
 /** Is mail kept back, or thrown away, by something that somebody may have forgotten? */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
+import type { HoldRow } from '../../storage/tables.ts';
 import { counted, ok, warning, type Verdict } from './finding.ts';
-import type { Probes, WaitingIn } from './probes.ts';
+import type { Probes } from './probes.ts';
+import type { WaitingIn } from './store.ts';
 
 /** More are summed up in one line. */
 const MOST = 10;
@@ -43,17 +45,8 @@ function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly Waitin
   });
 }
 
-function ofHold({
-  id,
-  scope,
-  target,
-  note,
-  created_at: at,
-  created_by: by,
-}: Awaited<ReturnType<EndlessHolds>>[number]): Verdict {
+function ofHold({ id, scope, target, note, created_at: at, created_by: by }: HoldRow): Verdict {
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
   const why = `the ${scope} ${target} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
   return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`);
 }
-
-type EndlessHolds = Extract<Probes['store'], { kind: 'store' }>['endlessHolds'];

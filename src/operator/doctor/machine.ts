@@ -10,18 +10,21 @@ import { readCertificate } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
 import type { Config } from '../../config/schema.ts';
 import { sqliteVersion } from '../../storage/database.ts';
-import type { CertificateFacts, Machine } from './probes.ts';
+import type { CertificateFacts } from './probes.ts';
 
-export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'dataDir' | 'backup'>): Machine {
+export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'dataDir' | 'backup'>) {
   return {
     nodeVersion: process.version,
+    /** Of the library that this program brings. */
     sqliteVersion,
-    addresses: () =>
+    /** Returns the addresses of this machine's interfaces. */
+    addresses: (): readonly string[] =>
       Object.values(networkInterfaces()).flatMap((found = []) =>
         found.filter(({ internal }) => !internal).map(({ address }) => address),
       ),
     freeBytes,
-    async file(file) {
+    /** Returns the nine bits of the mode, the owner and the size of a file; null if there is none. */
+    async file(file: string): Promise<{ mode: number; uid: number; bytes: number } | null> {
       try {
         const { mode, uid, size } = await stat(file);
         return { mode: mode & 0o777, uid, bytes: size };
@@ -30,8 +33,9 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
         throw error;
       }
     },
-    keyIds: () => keyIdsIn(dataDir),
-    certificate: () => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
+    /** Returns the ids of the keys in `<dataDir>/secret.key`; null if there is no such file. Throws if it cannot be used. */
+    keyIds: (): readonly string[] | null => keyIdsIn(dataDir),
+    certificate: (): CertificateFacts => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
     backups: () => backupState(backup.dir),
   };
 }

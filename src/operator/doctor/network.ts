@@ -3,7 +3,7 @@ import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { createTransport } from 'nodemailer';
-import type { Greeting, Network, SignIn, SmarthostAccess } from './probes.ts';
+import type { Greeting, SignIn, SmarthostAccess } from './probes.ts';
 
 const GREET_MS = 8_000;
 const TIME_MS = 3_000;
@@ -14,11 +14,17 @@ const NTP_EPOCH = 2_208_988_800;
 const NTP_BYTES = 48;
 const NTP_PORT = 123;
 
-export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT } = {}): Network {
+/** The answer of a time server; `offsetMs` is how far ahead it is of our clock. */
+type Time = { kind: 'answered'; offsetMs: number } | { kind: 'silent'; why: string };
+
+export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT } = {}) {
   return {
-    greet: (place) => greet(clock, place),
+    /** Connects and reads the greeting of a mail host. */
+    greet: (place: { ip: string; port: number }) => greet(clock, place),
+    /** Signs in at a smarthost as the delivery does, and sends nothing. */
     signIn,
-    askTime: (ip) => askTime(clock, { ip, port: ntpPort }),
+    /** Asks a time server (RFC 4330). */
+    askTime: (ip: string) => askTime(clock, { ip, port: ntpPort }),
   };
 }
 
@@ -89,14 +95,14 @@ const printableLine = (line: string): string =>
     .trimEnd();
 
 /** One question (RFC 4330 section 5); half the way there and back is taken off. */
-function askTime(clock: Clock, { ip, port }: { ip: string; port: number }): ReturnType<Network['askTime']> {
+function askTime(clock: Clock, { ip, port }: { ip: string; port: number }): Promise<Time> {
   return new Promise((resolve) => {
     const socket = dgram.createSocket(net.isIPv6(ip) ? 'udp6' : 'udp4');
     const asked = clock.monotonic();
     const question = Buffer.alloc(NTP_BYTES);
     question[0] = 0x23; // version 4, client
     let isOver = false;
-    const end = (result: Awaited<ReturnType<Network['askTime']>>): void => {
+    const end = (result: Time): void => {
       if (isOver) return;
       isOver = true;
       timer.cancel();

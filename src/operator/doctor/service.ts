@@ -36,10 +36,9 @@ export async function bounce({ server }: Needs): Promise<Verdict> {
   if (server.ports().mx === null)
     return failed('there is no listener that could hear a bounce', 'See the line of `listeners`.');
   const test = await server.selfTest();
-  if (test.kind === 'recognised')
-    return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
+  if (test.ok) return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
   return failed(
-    `a bounce sent to ourselves was not recognised: ${test.why}`,
+    `a bounce sent to ourselves was not recognised: ${test.why ?? 'no reason is given'}`,
     'The log says more (event `report_failed` or `smtp_failed`); a restart starts the reader of reports anew.',
   );
 }

@@ -1,36 +1,48 @@
 /** The doctor's looks at the database: reading only. */
+import type { DomainWithKeys } from '../../domains/domain-record.ts';
 import { listDomains } from '../../domains/domain-store.ts';
-import { balance } from '../../messages/store/books.ts';
+import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
 import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
 import { sealedSecrets } from '../sealed-secrets.ts';
-import type { Store, WaitingIn } from './probes.ts';
 
 const MOST_ENDPOINTS = 100;
 const MOST_STREAMS = 20;
 /** A failure now and then is tried again and needs nobody. */
 const FAILURES_THAT_COUNT = 3;
 
-export function storeProbes(db: Pick<Database, 'reader'>): Store {
+export interface WaitingIn {
+  domain: string;
+  waiting: number;
+}
+
+export function storeProbes(db: Pick<Database, 'reader'>) {
   const { reader: read } = db;
   return {
-    kind: 'store',
-    books: () => balance(read),
-    domains: (most) => listDomains({ db }, { accountId: null, limit: most }),
-    sickEndpoints: () =>
-      read<WebhookRow>('webhooks')
+    kind: 'store' as const,
+    books: (): Promise<Books> => balance(read),
+    /** Returns at most `most`, of all accounts. */
+    domains: (most: number): Promise<readonly DomainWithKeys[]> =>
+      listDomains({ db }, { accountId: null, limit: most }),
+    /** Returns the endpoints that are disabled or failing. */
+    async sickEndpoints(): Promise<
+      readonly Pick<WebhookRow, 'id' | 'url' | 'status' | 'disabled_reason' | 'failing_since'>[]
+    > {
+      return await read<WebhookRow>('webhooks')
         .select('id', 'url', 'status', 'disabled_reason', 'failing_since')
         .where({ status: 'disabled' })
         .orWhere((query) => {
           void query.where({ status: 'active' }).andWhere('failures', '>=', FAILURES_THAT_COUNT);
         })
         .orderBy('id')
-        .limit(MOST_ENDPOINTS),
-    async endpointCount() {
+        .limit(MOST_ENDPOINTS);
+    },
+    async endpointCount(): Promise<number> {
       const row = (await read('webhooks').count({ n: '*' }).first()) as { n: number } | undefined;
       return row?.n ?? 0;
     },
-    async broadcastsSince(at) {
+    /** Returns slugs of broadcast streams that sent mail after this time. */
+    async broadcastsSince(at: number): Promise<readonly string[]> {
       const rows = (await read('streams')
         .join('event_counts as c', (on) =>
           on.on('c.account_id', 'streams.account_id').andOn('c.stream', 'streams.slug'),
@@ -41,17 +53,23 @@ export function storeProbes(db: Pick<Database, 'reader'>): Store {
         .limit(MOST_STREAMS)) as { slug: string }[];
       return rows.map(({ slug }) => slug);
     },
-    waiting: (most) =>
+    /** Returns recipient domains with mail that waits, those with the most first. */
+    waiting: (most: number): Promise<readonly WaitingIn[]> =>
       read.raw<WaitingIn[]>(
         `SELECT domain, COUNT(*) AS waiting FROM deliveries WHERE due_at IS NOT NULL
          GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
         [most],
       ),
-    endlessHolds: (most) => read<HoldRow>('holds').where({ kind: 'hold', until: null }).orderBy('id').limit(most),
-    async sealKeyIds() {
+    /** Returns holds that end only when an operator releases them, oldest first. */
+    async endlessHolds(most: number): Promise<readonly HoldRow[]> {
+      return await read<HoldRow>('holds').where({ kind: 'hold', until: null }).orderBy('id').limit(most);
+    },
+    /** Returns ids of the keys under which secrets in the database are sealed. */
+    async sealKeyIds(): Promise<readonly string[]> {
       return (await sealedSecrets(read)).map(({ keyId }) => keyId);
     },
-    async newestAt() {
+    /** Returns when the newest event was written, or null. */
+    async newestAt(): Promise<number | null> {
       const row = (await read('events').select('at').orderBy('sequence', 'desc').first()) as { at: number } | undefined;
       return row?.at ?? null;
     },

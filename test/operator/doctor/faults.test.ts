@@ -308,7 +308,7 @@ const faults: Fault[] = [
   [
     'a bounce is not heard',
     (p) => {
-      p.selfTest = { kind: 'failed', why: 'not recognised within 5 s' };
+      p.selfTest = { ok: false, why: 'not recognised within 5 s', ms: 5000 };
     },
     'bounce',
     'failed',
