@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
-import type { Connection } from '../storage/connection.ts';
+import type { Connection, Value } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { AccountRow } from '../storage/tables.ts';
@@ -60,31 +60,28 @@ export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: str
 }
 
 /** Changes the plan, within a second. Throws `not_found`. */
-export async function setPlan(
+export const setPlan = (
   deps: AccountDeps,
   { accountId, plan }: { accountId: string; plan: string },
-): Promise<AccountRow> {
-  const [row] = await deps.db.commit.transact((tx) =>
-    tx.all<AccountRow>('UPDATE accounts SET plan = ? WHERE id = ? RETURNING *', [plan, accountId]),
-  );
-  if (row === undefined) throw new Problem('not_found', 'There is no such account.');
-  return row;
-}
+): Promise<AccountRow> => setColumn(deps, accountId, 'plan', plan);
 
 /** Pauses or resumes all sending of an account, within a second. Throws `not_found`. */
-export async function setPaused(
+export const setPaused = (
   deps: AccountDeps,
   { accountId, paused }: { accountId: string; paused: boolean },
+): Promise<AccountRow> => setColumn(deps, accountId, 'paused', Number(paused));
+
+async function setColumn(
+  { db }: AccountDeps,
+  accountId: string,
+  column: 'plan' | 'paused',
+  value: Value,
 ): Promise<AccountRow> {
-  const [row] = await deps.db.commit.transact((tx) =>
-    tx.all<AccountRow>('UPDATE accounts SET paused = ? WHERE id = ? RETURNING *', [Number(paused), accountId]),
+  const [row] = await db.commit.transact((tx) =>
+    tx.all<AccountRow>(`UPDATE accounts SET ${column} = ? WHERE id = ? RETURNING *`, [value, accountId]),
   );
   if (row === undefined) throw new Problem('not_found', 'There is no such account.');
   return row;
-}
-
-export interface AccountPauses {
-  isPaused(accountId: string): Promise<boolean>;
 }
 
 const MOST_CACHED = 10_000;
@@ -92,13 +89,15 @@ const MOST_CACHED = 10_000;
 const PAUSE_FRESH_MS = 1000;
 
 /** Answers from a cache, because every mail asks. */
-export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountPauses {
+export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
     const [row] = await deps.db.prepared.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
     return row?.paused === 1;
   });
-  return { isPaused: (accountId) => cache.get(accountId) };
+  return { isPaused: (accountId: string): Promise<boolean> => cache.get(accountId) };
 }
+
+export type AccountPauses = ReturnType<typeof createAccountPauses>;
 
 async function withName(tx: Connection, name: string): Promise<AccountRow | undefined> {
   const [row] = await tx.all<AccountRow>('SELECT * FROM accounts WHERE name = ?', [name]);

@@ -12,15 +12,11 @@ import { firstStreams } from './stream-store.ts';
 export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const NAME = "(Posthorn's own mail)";
 
-export interface OwnAccount {
-  /** Makes sure that the account exists; called before rows of it are written. */
-  ensure(): Promise<void>;
-}
-
-export function createOwnAccount({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): OwnAccount {
+export function createOwnAccount({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }) {
   let isThere = false;
   return {
-    async ensure() {
+    /** Makes sure that the account exists; called before rows of it are written. */
+    async ensure(): Promise<void> {
       if (isThere) return;
       await db.commit.transact(async (tx) => {
         const found = await tx.all('SELECT 1 FROM accounts WHERE id = ?', [OWN_ACCOUNT]);

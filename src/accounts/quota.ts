@@ -18,13 +18,6 @@ export interface QuotaLimits {
   mailsPerMonth: number | null;
 }
 
-export interface Quotas {
-  /** Takes so many mails from the quota; the returned function gives them back. Throws `quota_exceeded` with the time to wait. */
-  take(accountId: string, limits: QuotaLimits, mails: number): Promise<() => void>;
-  /** Returns the mails accepted today and this month. */
-  used: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-}
-
 interface Count {
   day: string;
   /** Mails of `day`, and of its month until then. */
@@ -35,7 +28,7 @@ interface Count {
 const MOST_ACCOUNTS = 10_000;
 const noop = (): void => undefined;
 
-export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }): Quotas {
+export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const counts = new LRUCache<string, Promise<Count>>({ max: MOST_ACCOUNTS });
 
   function countOf(accountId: string, day: string): Promise<Count> {
@@ -50,7 +43,8 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
   }
 
   return {
-    async take(accountId, limits, mails) {
+    /** Takes so many mails from the quota; the returned function gives them back. Throws `quota_exceeded` with the time to wait. */
+    async take(accountId: string, limits: QuotaLimits, mails: number): Promise<() => void> {
       if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
         // If the plan gets a quota later, the books are read again.
         counts.delete(accountId);
@@ -68,7 +62,8 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
         if (sameMonth(count.day, day)) count.thisMonth -= mails;
       };
     },
-    async used(accountId) {
+    /** Returns the mails accepted today and this month. */
+    async used(accountId: string): Promise<{ today: number; thisMonth: number }> {
       const { today, thisMonth } = await readCount(db, accountId, dayOf(clock.now()));
       return { today, thisMonth };
     },

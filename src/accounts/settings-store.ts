@@ -23,19 +23,12 @@ export async function accountSettings(
   return row ?? noSettings(accountId);
 }
 
-/** The tracking settings of accounts, used by domains without their own. */
-export interface AccountTracking {
-  of(accountId: string): Promise<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>;
-  /** Must be called when the settings change. */
-  forget: (accountId: string) => void;
-}
-
 const MOST_CACHED = 10_000;
 /** Delay until a change by another process is seen, in milliseconds. */
 const FRESH_MS = 5000;
 
 /** Answers from a cache, because every message asks. */
-export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountTracking {
+export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS },
@@ -48,12 +41,16 @@ export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; cl
     },
   );
   return {
-    of: (accountId) => cache.get(accountId),
-    forget: (accountId) => {
+    of: (accountId: string): Promise<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>> => cache.get(accountId),
+    /** Must be called when the settings change. */
+    forget: (accountId: string): void => {
       cache.forget(accountId);
     },
   };
 }
+
+/** The tracking settings of accounts, used by domains without their own. */
+export type AccountTracking = ReturnType<typeof createAccountTracking>;
 
 /** Writes the changes and returns the settings. */
 export function changeSettings(

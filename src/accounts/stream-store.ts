@@ -8,13 +8,6 @@ import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { StreamRow } from '../storage/tables.ts';
 
-export interface Streams {
-  /** Returns this account's stream with this slug, or null. */
-  find(accountId: string, slug: string): Promise<StreamRow | null>;
-  /** Must be called when the stream changes. */
-  forget: (accountId: string, slug: string) => void;
-}
-
 export interface StreamDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
@@ -49,7 +42,7 @@ const MOST_CACHED = 10_000;
 const FRESH_MS = 5000;
 
 /** Answers from a cache, because every message asks. */
-export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): Streams {
+export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<StreamRow | null>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (row) => row !== null },
@@ -63,13 +56,17 @@ export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clo
     },
   );
   return {
-    // Ids and slugs have no spaces; a text with one is not a slug.
-    find: (accountId, slug) => (slug.includes(' ') ? Promise.resolve(null) : cache.get(`${accountId} ${slug}`)),
-    forget(accountId, slug) {
+    /** Returns this account's stream with this slug, or null. Ids and slugs have no spaces; a text with one is not a slug. */
+    find: async (accountId: string, slug: string): Promise<StreamRow | null> =>
+      slug.includes(' ') ? null : await cache.get(`${accountId} ${slug}`),
+    /** Must be called when the stream changes. */
+    forget: (accountId: string, slug: string): void => {
       cache.forget(`${accountId} ${slug}`);
     },
   };
 }
+
+export type Streams = ReturnType<typeof createStreams>;
 
 /** Adds a stream. Throws `already_exists` for a slug in use and `invalid_state` if there are too many. */
 export async function addStream(

@@ -5,7 +5,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter, timeParameter } from './query.ts';
 import { route, type Route } from './route.ts';
 
@@ -111,43 +111,21 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         summary: 'Read the audit log',
         description:
           'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms.',
-        tag: 'audit',
         scope: ['audit:read'],
         query: listQuery,
-        responses: {
-          200: {
-            description: 'A page of entries.',
-            schema: listOf(AuditEntry),
-            examples: {
-              page: {
-                summary: 'One entry',
-                value: { object: 'list', data: [sample], has_more: false, next_cursor: null, previous_cursor: null },
-              },
-            },
-          },
-        },
-        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+        responses: pageResponse('A page of entries.', AuditEntry, 'One entry', sample),
       },
-      async ({ query, caller, search }) => {
-        const { limit: _, after: __, before: ___, method, ...filters } = query;
-        const list = listName(`${PATH} ${caller.accountId}`, query);
-        const wanted = wantedPage(cursors, list, query);
-        const { rows, hasMore } = await pageOfAudit(
-          { db },
-          {
-            accountId: caller.accountId,
+      (call) =>
+        answerPage(cursors, PATH, call, async (wanted) => {
+          const { limit: _, after: __, before: ___, method, ...filters } = call.query;
+          const filter = {
+            accountId: wanted.accountId,
             ...filters,
             ...(method === undefined ? {} : { method: method.toUpperCase() }),
-          },
-          wanted,
-        );
-        return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-          data: rows.map(auditRecord),
-          hasMore,
-          first: rows[0]?.id ?? null,
-          last: rows.at(-1)?.id ?? null,
-        });
-      },
+          };
+          const { rows, hasMore } = await pageOfAudit({ db }, filter, wanted);
+          return { data: rows.map(auditRecord), hasMore };
+        }),
     ),
   ];
 }

@@ -4,8 +4,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Problem } from '../base/problem.ts';
 import { isCurrent } from './etag.ts';
-import { exampleOf } from './record-samples.ts';
-import { openRoute, type Route } from './route.ts';
+import { exampleOf, openRoute, type Route } from './route.ts';
 
 /** Where the build leaves it, seen from `dist/src/api` and from `src/api`. */
 export const clientPackageFiles = (version: string): string[] =>

@@ -10,12 +10,10 @@ import { notesOn } from '../domains/lost-records.ts';
 import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
-import type { RowsFor } from '../storage/rows.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { answerWith, rowsOfAnswer } from './together.ts';
+import { answerPage, pageParameters, pageResponse, type PageWanted } from './page.ts';
+import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface DomainsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -23,14 +21,14 @@ export interface DomainsDeps {
   keyring: Keyring;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
   cursors: Cursors;
-  /** Our name in the mail world: the records point to it. */
+  /** Name of this mail server: the DNS records point to it. */
   hostname: string;
-  /** Our name in the web, for tracking hosts of domains; null where they have none. */
+  /** Host that tracking hosts of domains point to; null where tracking hosts are off. */
   trackingTarget: string | null;
   /** How long a domain keeps sending after it lost a record. */
   domainGraceMs: number;
   log: Pick<Log, 'info' | 'warn'>;
-  /** Tells whoever keeps answers about the domain with this name. */
+  /** Clears cached answers about the domain with this name. */
   forgetDomain: (name: string) => void;
 }
 
@@ -46,11 +44,11 @@ export const Domain = z
     name: z.string().describe('The domain behind the `@` of the senders.'),
     status: z
       .enum(['pending', 'verified', 'failed'])
-      .describe('Mail is taken from a `verified` domain alone, also while `failing_since` is set.'),
+      .describe('Mail is accepted only from a `verified` domain, also while `failing_since` is set.'),
     taken: z
       .boolean()
       .describe(
-        'Another account of this server has verified this name. This claim can only be verified when that one is gone.',
+        'Another account of this server has verified this name. This one can be verified only after the other is removed.',
       ),
     records: z
       .array(
@@ -64,7 +62,7 @@ export const Domain = z
           required: z.boolean().describe('Whether the domain can be verified without it.'),
           status: z.enum(['ok', 'missing', 'wrong']).describe('What the last check found.'),
           found: z.string().nullable().describe('What DNS answered at the last check.'),
-          checked_at: nullableTime().describe('When it was looked up last.'),
+          checked_at: nullableTime().describe('When it was last looked up.'),
         }),
       )
       .describe('The DNS records to publish, ready to paste.'),
@@ -78,17 +76,23 @@ export const Domain = z
           algorithm: z.string().describe('How it signs.'),
           state: z
             .enum(['active', 'pending', 'retiring'])
-            .describe('`pending` until DNS shows it; `retiring` when another has taken its place.'),
+            .describe('`pending` until DNS shows it; `retiring` after another has replaced it.'),
         }),
       )
       .describe('Keys that sign mail from it, the oldest first.'),
     return_path: z.string().describe('Host that bounces go to.'),
-    track_opens: z.boolean().nullable().describe('Whether opens are counted; null: as the account says.'),
-    track_clicks: z.boolean().nullable().describe('Whether clicks are counted; null: as the account says.'),
+    track_opens: z
+      .boolean()
+      .nullable()
+      .describe('Whether opens are counted; null: the setting of the account applies.'),
+    track_clicks: z
+      .boolean()
+      .nullable()
+      .describe('Whether clicks are counted; null: the setting of the account applies.'),
     created_at: z.iso.datetime().describe('When it was added.'),
-    verified_at: nullableTime().describe('When it was verified first; null for never.'),
+    verified_at: nullableTime().describe('When it was first verified; null for never.'),
     checked_at: nullableTime().describe(
-      'When DNS was asked last. A record with an older `checked_at` got no answer then.',
+      'When DNS was last asked. A record with an older `checked_at` got no answer then.',
     ),
     failing_since: nullableTime().describe(
       'Since when a required record has been missing or wrong; null where none is, or where the domain was never verified.',
@@ -96,7 +100,7 @@ export const Domain = z
     refused_at: nullableTime().describe(
       'From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`.',
     ),
-    notes: z.array(z.string()).describe('What there is to say of its state, in whole sentences.'),
+    notes: z.array(z.string()).describe('Remarks on its state, in whole sentences.'),
   })
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
@@ -140,16 +144,12 @@ const sample: z.output<typeof Domain> = {
   refused_at: null,
   notes: [],
 };
-const answer = (description: string) => ({
-  description,
-  schema: Domain,
-  examples: { domain: { summary: 'A domain', value: sample } },
-});
+const answer = (description: string) => jsonResponse(description, Domain, 'A domain', sample);
 
 const params = z.object({ id: z.string().max(LONGEST_NAME).describe('Id of the domain, or its name.') });
 type Params = z.output<typeof params>;
 
-/** What the audit keeps of a domain. */
+/** The members of a domain that the audit keeps. */
 const domainMembers = ['status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'refused_at'];
 
 export function domainRoutes(deps: DomainsDeps): Route[] {
@@ -164,10 +164,7 @@ export function domainRoutes(deps: DomainsDeps): Route[] {
   ];
 }
 
-const refOf = ({
-  params: { id },
-  caller,
-}: Call<Params, unknown, unknown>): { accountId: string; nameOrId: string } => ({
+const domainOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>) => ({
   accountId: caller.accountId,
   nameOrId: id,
 });
@@ -177,18 +174,7 @@ function recordOf({ hostname, trackingTarget, clock }: DomainsDeps, domain: Doma
   return { ...record, notes: notesOn(record, clock.now()) };
 }
 
-const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => void } => ({
-  ...deps,
-  changed: (name) => {
-    deps.forgetDomain(name);
-  },
-});
-
-/** The rows of the answer that shows the domain as it is after the change. */
-const withAnswer =
-  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): RowsFor<DomainWithKeys> =>
-  (domain) =>
-    rowsOfAnswer(call, replyOf(domain));
+const storeOf = (deps: DomainsDeps) => ({ ...deps, changed: deps.forgetDomain });
 
 function listRoute(deps: DomainsDeps): Route {
   const { db, cursors } = deps;
@@ -199,31 +185,23 @@ function listRoute(deps: DomainsDeps): Route {
       operationId: 'listDomains',
       summary: 'List sending domains',
       description: 'The verified domains of the account, newest first; `status=any` lists all.',
-      tag: 'domains',
       scope: ['domain:read'],
       query: z.strictObject({
         ...pageParameters(),
         status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
       }),
-      responses: {
-        200: { description: 'A page of domains.', schema: listOf(Domain), examples: pageOf('One domain', sample) },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of domains.', Domain, 'One domain', sample),
     },
-    async ({ query, caller, search }) => {
-      const { status = 'verified' } = query;
-      const list = listName(`${PATH} ${caller.accountId}`, { status });
-      const wanted = wantedPage(cursors, list, query);
-      const { domains, hasMore } = await pageOfDomains(
-        { db },
-        { accountId: caller.accountId, ...(status === 'any' ? {} : { status }), ...wanted },
-      );
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: domains.map((domain) => recordOf(deps, domain)),
-        hasMore,
-        first: domains[0]?.row.id ?? null,
-        last: domains.at(-1)?.row.id ?? null,
-      });
+    (call) => {
+      const { status = 'verified' } = call.query;
+      const read = async (wanted: PageWanted) => {
+        const { domains, hasMore } = await pageOfDomains(
+          { db },
+          { ...wanted, ...(status === 'any' ? {} : { status }) },
+        );
+        return { data: domains.map((domain) => recordOf(deps, domain)), hasMore };
+      };
+      return answerPage(cursors, PATH, call, read, { status });
     },
   );
 }
@@ -236,8 +214,8 @@ const NewDomain = z.strictObject({
     .max(LONGEST_NAME)
     .optional()
     .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
-  track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
-  track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+  track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
+  track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
 });
 
 function addRoute(deps: DomainsDeps): Route {
@@ -249,14 +227,13 @@ function addRoute(deps: DomainsDeps): Route {
       summary: 'Add a sending domain',
       description:
         'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`.',
-      tag: 'domains',
       scope: ['domain'],
       act: { says: 'added the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       operatorBody: NewDomain.extend({ trusted: z.boolean().optional() }),
       body: NewDomain.meta({ id: 'NewDomain', description: 'A domain to send from.' }),
       bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
       responses: { 201: { ...answer('The new domain.'), headers: { Location: 'Path of the domain.' } } },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists'],
+      problems: ['already_exists'],
     },
     async (call: Call<object, object, z.output<typeof NewDomain> & { trusted?: boolean | undefined }>) => {
       const {
@@ -266,12 +243,8 @@ function addRoute(deps: DomainsDeps): Route {
         track_opens: trackOpens,
         track_clicks: trackClicks,
       } = call.body;
-      const replyOf = (domain: DomainWithKeys): Reply => ({
-        status: 201,
-        body: recordOf(deps, domain),
-        headers: { Location: `${PATH}/${domain.row.id}` },
-      });
-      const wish = {
+      const replyOf = (domain: DomainWithKeys): Reply => createdReply(PATH, recordOf(deps, domain));
+      const added = {
         accountId: call.caller.accountId,
         name,
         trusted,
@@ -279,7 +252,7 @@ function addRoute(deps: DomainsDeps): Route {
         trackClicks,
         ...(returnPath === undefined ? {} : { returnPath }),
       };
-      return replyOf(await addDomain(telling(deps), wish, withAnswer(call, replyOf)));
+      return answerChange(call, replyOf, (rowsFor) => addDomain(storeOf(deps), added, rowsFor));
     },
   );
 }
@@ -292,12 +265,11 @@ function readRoute(deps: DomainsDeps): Route {
       operationId: 'getDomain',
       summary: 'Read a domain',
       description: 'With its DNS records and what the last check found for each.',
-      tag: 'domains',
       scope: ['domain:read'],
       params,
       responses: { 200: answer('The domain.') },
     },
-    async (call) => ({ status: 200, body: recordOf(deps, await findDomain(deps, refOf(call))) }),
+    async (call) => ({ status: 200, body: recordOf(deps, await findDomain(deps, domainOf(call))) }),
   );
 }
 
@@ -309,28 +281,26 @@ function changeRoute(deps: DomainsDeps): Route {
       operationId: 'updateDomain',
       summary: 'Change a domain',
       description:
-        'Tracking and the return path. Another return path has other DNS records: publish them first, the next check looks for them.',
-      tag: 'domains',
+        'Changes tracking and the return path. A new return path needs new DNS records: publish them first, since the next check looks for them.',
       scope: ['domain'],
       act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       body: z
         .strictObject({
-          track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
-          track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+          track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
+          track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
           return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
         })
-        .meta({ id: 'DomainChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'DomainChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { tracking: { summary: 'Track clicks', value: { track_clicks: true } } },
       responses: { 200: answer('The domain as it is now.') },
-      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
     },
     async (call) => {
       const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
-      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const before = recordOf(deps, await findDomain(deps, domainOf(call)));
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
       const changes = { trackOpens, trackClicks, returnPath };
-      return replyOf(await updateDomain(telling(deps), refOf(call), changes, withAnswer(call, replyOf)));
+      return answerChange(call, replyOf, (rowsFor) => updateDomain(storeOf(deps), domainOf(call), changes, rowsFor));
     },
   );
 }
@@ -342,8 +312,8 @@ function removeRoute(deps: DomainsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'deleteDomain',
       summary: 'Remove a domain',
-      description: 'With its DKIM keys. Not while mail from it waits: that mail could not be signed any more.',
-      tag: 'domains',
+      description:
+        'Removes it with its DKIM keys. Refused while mail from it waits, since that mail could no longer be signed.',
       scope: ['domain'],
       act: { says: 'removed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
@@ -351,14 +321,8 @@ function removeRoute(deps: DomainsDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const before = recordOf(deps, await findDomain(deps, refOf(call)));
-      const reply: Reply = { status: 204, body: null, before };
-      await removeDomain(
-        telling(deps),
-        refOf(call),
-        withAnswer(call, () => reply),
-      );
-      return reply;
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 204, body: null, before: recordOf(deps, domain) });
+      return answerChange(call, replyOf, (rowsFor) => removeDomain(storeOf(deps), domainOf(call), rowsFor));
     },
   );
 }
@@ -371,18 +335,17 @@ function verifyRoute(deps: DomainsDeps): Route {
       operationId: 'verifyDomain',
       summary: 'Ask DNS for the records now',
       description:
-        'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. What DNS does not answer changes nothing.',
-      tag: 'domains',
+        'Looks up every record again. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. A record for which DNS gives no answer keeps its last status.',
       scope: ['domain:verify'],
       act: { says: 'checked the DNS records of {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       responses: { 200: answer('The domain with what was found.') },
     },
     async (call) => {
-      const before = recordOf(deps, await findDomain(deps, refOf(call)));
-      const answered = answerWith(call, (domain: DomainWithKeys) => recordOf(deps, domain), before);
-      await verifyDomain({ ...telling(deps), graceMs: deps.domainGraceMs }, refOf(call), answered.together);
-      return answered.reply();
+      const before = recordOf(deps, await findDomain(deps, domainOf(call)));
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
+      const store = { ...storeOf(deps), graceMs: deps.domainGraceMs };
+      return answerChange(call, replyOf, (rowsFor) => verifyDomain(store, domainOf(call), rowsFor));
     },
   );
 }
@@ -396,7 +359,6 @@ function rotateRoute(deps: DomainsDeps): Route {
       summary: 'Make the next DKIM keys',
       description:
         'The new keys are `pending` until DNS shows their records; then they sign and the old ones are `retiring`: leave their records for 7 days, after which the keys are removed.',
-      tag: 'domains',
       scope: ['domain:dkim'],
       act: { says: 'made new DKIM keys for {name}', type: 'domain', named: 'name', keeps: ['dkim'] },
       params,
@@ -405,11 +367,12 @@ function rotateRoute(deps: DomainsDeps): Route {
       problems: ['invalid_state'],
     },
     async (call: Call<Params, object, { at_once?: boolean | undefined } | undefined>) => {
-      const before = recordOf(deps, await findDomain(deps, refOf(call)));
+      const before = recordOf(deps, await findDomain(deps, domainOf(call)));
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
-      const options = { atOnce: call.body?.at_once === true, alsoInTransaction: withAnswer(call, replyOf) };
-      const rotated = await rotateDkim(telling(deps), refOf(call), options);
-      return replyOf(rotated);
+      const atOnce = call.body?.at_once === true;
+      return answerChange(call, replyOf, (alsoInTransaction) =>
+        rotateDkim(storeOf(deps), domainOf(call), { atOnce, alsoInTransaction }),
+      );
     },
   );
 }

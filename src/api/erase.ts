@@ -1,18 +1,14 @@
-/** The exact bytes of a mail, and making them, or a person, be forgotten. */
+/** Shows the exact bytes of a mail; erases the content of a message, or a person. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { Caller } from '../keys/caller.ts';
 import { eraseContent, erasePerson, type EraseDeps } from '../messages/store/erase.ts';
-import { findMessage } from '../messages/store/message-store.ts';
 import type { Database } from '../storage/database.ts';
-import type { MessageRow } from '../storage/tables.ts';
-import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
-import { route, type Reply, type Route } from './route.ts';
-import { reachOf } from './test-mode.ts';
-import { rowsOfAnswer } from './together.ts';
+import { exampleOf, type Reply, route, type Route } from './route.ts';
+import { reachOf, requireMessage } from './test-mode.ts';
+import { rowsOfAnswer } from './answer-change.ts';
 
-/** A mail as it goes on the wire, or why it cannot be shown. */
+/** The mail as it is sent, or the reason why it cannot be shown. */
 export type WireBytes = { kind: 'bytes'; data: readonly Buffer[] } | { kind: 'none'; why: string };
 
 export interface EraseRoutesDeps extends Omit<EraseDeps, 'db'> {
@@ -28,12 +24,6 @@ export function eraseRoutes(deps: EraseRoutesDeps): Route[] {
   return [rawRoute(deps), eraseContentRoute(deps), erasePersonRoute(deps)];
 }
 
-async function known({ db }: EraseRoutesDeps, caller: Caller, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.reader, reachOf(caller), id);
-  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
-  return row;
-}
-
 function rawRoute(deps: EraseRoutesDeps): Route {
   return route(
     {
@@ -43,7 +33,6 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       summary: 'Read the source of a message',
       description:
         'The exact bytes that go to the `to` recipient, header, signatures and body, as `message/rfc822`: they are the same at every attempt. Signed with the keys of now: after a rotation of DKIM keys the signatures of an old message differ from those it was sent with.',
-      tag: 'messages',
       scope: ['message:content'],
       params,
       responses: {
@@ -59,7 +48,7 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       problems: ['invalid_state'],
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       const [delivery] = await deps.db.prepared.all<{ id: string }>(
         "SELECT id FROM deliveries WHERE message_id = ? AND type = 'to'",
         [row.id],
@@ -82,7 +71,6 @@ function eraseContentRoute(deps: EraseRoutesDeps): Route {
       operationId: 'deleteMessageContent',
       summary: 'Erase the body of a message',
       description: 'Its html, text and attachments. The record of its delivery is kept. 409 while it still waits.',
-      tag: 'messages',
       scope: ['message:delete'],
       act: { says: 'erased the body of the message {object}', type: 'message' },
       touches: 'mail',
@@ -91,7 +79,7 @@ function eraseContentRoute(deps: EraseRoutesDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
       const reply: Reply = { status: 204, body: null };
       await eraseContent(deps, row, () => rowsOfAnswer(call, reply));
       return reply;

@@ -25,11 +25,11 @@ import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { preferredType } from './negotiate.ts';
-import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
+import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
-import { exampleOf, samples } from './record-samples.ts';
+import { samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
+import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { StreamSlots } from './stream-slots.ts';
 import { testFilter } from './test-mode.ts';
 
@@ -41,7 +41,7 @@ export interface EventsDeps {
 }
 
 const PATH = '/v1/events';
-/** Position before the first event, and the one behind the last. */
+/** The position before the first event, and the one after the last. */
 const START = 'start';
 const END = 'end';
 const COMMENT_MS = 15_000;
@@ -90,7 +90,6 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         summary: 'Read the event stream',
         description:
           'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line. A key has 20 open streams at most, an account 100.',
-        tag: 'events',
         scope: ['event:read'],
         query: EventsQuery,
         responses: {
@@ -107,7 +106,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             }),
           },
         },
-        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields', 'too_many_streams'],
+        problems: ['too_many_streams'],
         lasts: true,
       },
       (call) => read(deps, { tail, slots }, call),
@@ -115,7 +114,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
   ];
 }
 
-/** What one call reads, however it is answered. */
+/** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsDeps;
   tail: EventTail;
@@ -129,9 +128,7 @@ interface Reading {
 
 async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
-  if (query.after !== undefined && query.before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
-  }
+  refuseBothCursors(query);
   const reading: Reading = {
     deps,
     ...shared,
@@ -154,7 +151,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
   }
 }
 
-/** A stream is sent only to who asks for it by name. */
+/** A stream is sent only to a client that asks for its media type by name. */
 const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
@@ -172,7 +169,7 @@ function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFil
   };
 }
 
-/** A cursor or an event id as a position. Throws `invalid_cursor`. */
+/** Returns the position of a cursor or an event id. Throws `invalid_cursor`. */
 async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
   if (cursor === START) return 0;
   if (cursor === END) return (await lastSequence(deps.db.reader)) + 1;
@@ -193,7 +190,6 @@ async function page(reading: Reading): Promise<Reply> {
       ? await pageAfter(reading, limit)
       : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
   const next = deps.cursors.write(list, String(found.position));
-  const path = `${PATH}${withoutCursors(call.search)}`;
   const body = {
     object: 'list',
     data: await mapInSlices(found.events, (event) => eventRecord(event, reading)),
@@ -201,11 +197,7 @@ async function page(reading: Reading): Promise<Reply> {
     next_cursor: next,
     previous_cursor: found.start === null ? null : deps.cursors.write(list, String(found.start)),
   };
-  return {
-    status: 200,
-    body,
-    headers: { Link: `<${path}${path.includes('?') ? '&' : '?'}after=${next}>; rel="next"` },
-  };
+  return { status: 200, body, headers: linkToNext(PATH, call.search, next) };
 }
 
 /** Waits for an event where there is none yet and the caller wants to. */
@@ -236,7 +228,7 @@ function attend({ tail, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** All events up to now, one JSON object a line. */
+/** Streams all events up to now, one JSON object a line. */
 async function lines(reading: Reading): Promise<Reply> {
   const { deps, call, filter } = reading;
   // Checked before the stream begins: afterwards there is no way to answer 400.
@@ -259,7 +251,7 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
   call.whenOver(reading.slots.take(call.caller));
   const from = call.header('last-event-id') ?? call.query.after;
-  // As for NDJSON: a cursor that is wrong has to be told now.
+  // As for NDJSON: a wrong cursor must be refused before the stream begins.
   const start = from === undefined ? await lastSequence(deps.db.reader) : await positionOf(reading, from, 'after');
   return {
     status: 200,
@@ -274,7 +266,7 @@ async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGe
   try {
     let position = start;
     yield ': welcome\n\n';
-    // Who resumes may be behind what memory holds, and is told what the log says now: some of it may have been erased.
+    // A client that resumes may be behind what memory holds, and gets what the log has now: some of it may have been erased.
     let rang = isNew && (await follower.next(FIRST_MS));
     while (!follower.over()) {
       const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
@@ -289,7 +281,7 @@ async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGe
   }
 }
 
-/** What followers of the same account are told of an event that they share is written once. */
+/** Events are serialized once for all followers of an account. */
 const written = new WeakMap<EventSource, Map<string, string>>();
 
 function message(reading: Reading, event: EventSource): string {

@@ -1,7 +1,6 @@
 /** For load balancers and process managers; not part of the versioned API. */
 import { z } from 'zod';
-import { openRoute } from './route.ts';
-import type { Route } from './route.ts';
+import { openRoute, type Route } from './route.ts';
 import type { ApiDeps } from './request-state.ts';
 
 const Health = z.strictObject({

@@ -11,24 +11,23 @@ import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface KeysDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Tells whoever keeps answers about the key with this public id. */
+  /** Clears cached answers about the key with this public id. */
   forgetKey: (publicId: string) => void;
 }
 
 const PATH = '/v1/keys';
 /** Ten years. */
 const LONGEST_TTL_S = 3650 * 86_400;
-/** A week is enough to bring a new key everywhere; a month for those who do not hurry. */
+/** A week is enough to distribute a new key; a month leaves a margin. */
 const LONGEST_OVERLAP_S = 30 * 86_400;
 
 const nullableTime = () => z.iso.datetime().nullable();
@@ -68,7 +67,6 @@ const allowedIps = () =>
   z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the key.') });
-type Params = z.output<typeof params>;
 
 const sample = {
   object: 'key',
@@ -88,25 +86,16 @@ const sample = {
   created_by: 'key:admin',
   revoked_at: null,
 };
-const answer = (description: string) => ({
-  description,
-  schema: Key,
-  examples: { key: { summary: 'A key', value: sample } },
-});
+const answer = (description: string) => jsonResponse(description, Key, 'A key', sample);
 
-/** What the audit keeps of a key. */
+/** The members of a key that the audit keeps. */
 const keyMembers = ['name', 'mode', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'revoked_at'];
 
 export function keyRoutes(deps: KeysDeps): Route[] {
   return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
 }
 
-const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
-  accountId: caller.accountId,
-  id,
-});
-
-const withCallers = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
+const storeOf = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
 
 function listRoute({ db, cursors }: KeysDeps): Route {
   return route(
@@ -115,24 +104,16 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       path: PATH,
       operationId: 'listKeys',
       summary: 'List API keys',
-      description: 'Newest first, revoked ones too. The secrets are stored nowhere.',
-      tag: 'keys',
+      description: 'Newest first, with revoked keys. The secrets are not stored.',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of keys.', schema: listOf(Key), examples: pageOf('One key', sample) } },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of keys.', Key, 'One key', sample),
     },
-    async ({ query, caller, search, now }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { rows, hasMore } = await pageOfKeys({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map((row) => toKeyRecord(row, now)),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfKeys({ db }, wanted);
+        return { data: rows.map((row) => toKeyRecord(row, call.now)), hasMore };
+      }),
   );
 }
 
@@ -142,17 +123,16 @@ function createRoute(deps: KeysDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createKey',
-      summary: 'Make an API key',
+      summary: 'Create an API key',
       description:
-        'The key is shown only in this answer. It never gets more than the key that asks has: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is being brought out.',
-      tag: 'keys',
+        'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed.',
       scope: ['key'],
       act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
       body: z
         .strictObject({
           name: name(),
           scopes: scopes(),
-          mode: z.enum(['live', 'test']).optional().describe('That of the asking key where not given.'),
+          mode: z.enum(['live', 'test']).optional().describe('Defaults to the mode of the key that makes the request.'),
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
           ttl: z
@@ -162,7 +142,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Lifetime in seconds. Not together with `expires_at`.'),
           expires_at: timeMember().optional().describe('When it ends; never where not given.'),
-          replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
+          replaces: z.string().max(64).optional().describe('Id of the key that it replaces.'),
           revoke_after: z
             .int()
             .min(0)
@@ -170,7 +150,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Seconds until the replaced key ends; at once where not given.'),
         })
-        .meta({ id: 'NewKey', description: 'A key that is to be made.' }),
+        .meta({ id: 'NewKey', description: 'A key to create.' }),
       bodyExamples: {
         minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
       },
@@ -182,18 +162,7 @@ function createRoute(deps: KeysDeps): Route {
           examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
         },
       },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
-        'mutually_exclusive_fields',
-        'domain_not_allowed',
-        'not_found',
-        'invalid_state',
-      ],
+      problems: ['mutually_exclusive_fields', 'domain_not_allowed', 'not_found', 'invalid_state'],
       secretResponse: true,
     },
     async (call) => {
@@ -205,13 +174,10 @@ function createRoute(deps: KeysDeps): Route {
           field: 'replaces',
         });
       const { domains: only = [], allowed_ips: ips = [] } = body;
-      const wish = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
-      const granted = mayGrant(caller, inheriting(caller, wish));
-      const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply => ({
-        status: 201,
-        body: { ...toKeyRecord(row, call.now), key },
-        headers: { Location: `${PATH}/${row.id}` },
-      });
+      const wanted = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
+      const granted = mayGrant(caller, inheriting(caller, wanted));
+      const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply =>
+        createdReply(PATH, { ...toKeyRecord(row, call.now), key });
       const request = {
         ...granted,
         accountId: caller.accountId,
@@ -220,18 +186,18 @@ function createRoute(deps: KeysDeps): Route {
       };
       if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);
       else if (replaces !== undefined) await checkReplaced(deps, caller, replaces);
-      return replyOf(await createKey(withCallers(deps), request, (made) => rowsOfAnswer(call, replyOf(made))));
+      return answerChange(call, replyOf, (rowsFor) => createKey(storeOf(deps), request, rowsFor));
     },
   );
 }
 
-/** A key that may do more than the one that asks is not replaced, since that ends it. One that is not there is told of later. */
+/** Refuses to replace a key that may do more than the caller's, since replacing ends it. A missing key is refused later. */
 async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Promise<void> {
   const [row] = await db.reader<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
   if (row !== undefined) mayManage(caller, requestOf(row), 'replaces');
 }
 
-/** What a key may do, as if it were asked for now. */
+/** The permissions of a key in the form of a request for a new one. */
 const requestOf = (row: ApiKeyRow): KeyRequest => ({
   name: row.name,
   mode: row.mode,
@@ -264,8 +230,7 @@ function readRoute({ db }: KeysDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'getKey',
       summary: 'Read an API key',
-      description: 'What it may do and when it was used last; never the secret.',
-      tag: 'keys',
+      description: 'Its permissions and its last use; never the secret.',
       scope: ['key:read'],
       params,
       responses: { 200: answer('The key.') },
@@ -282,8 +247,7 @@ function changeRoute(deps: KeysDeps): Route {
       operationId: 'updateKey',
       summary: 'Change an API key',
       description:
-        'Name, scopes, domains and addresses, in force at once: what the key holds open is closed. Never more than the key that asks has, and never so that it locks itself out.',
-      tag: 'keys',
+        'Name, scopes, domains and addresses, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
       scope: ['key'],
       act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -294,18 +258,10 @@ function changeRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
         })
-        .meta({ id: 'KeyChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'KeyChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
       responses: { 200: answer('The key as it is now.') },
-      problems: [
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
-        'domain_not_allowed',
-        'invalid_state',
-      ],
+      problems: ['domain_not_allowed', 'invalid_state'],
     },
     async (call) => {
       const {
@@ -318,7 +274,7 @@ function changeRoute(deps: KeysDeps): Route {
         throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');
       const { scopes: wanted, domains: only, allowed_ips: ips } = body;
       const before = toKeyRecord(row, call.now);
-      // The key as it would be: one that may do more than the caller is not the caller's to change.
+      // The key after the change: the caller cannot change a key that may do more than its own.
       const granted = mayGrant(caller, {
         name: body.name ?? before.name,
         mode: row.mode,
@@ -335,9 +291,7 @@ function changeRoute(deps: KeysDeps): Route {
         ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
       };
       const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now), before });
-      return replyOf(
-        await updateKey(withCallers(deps), refOf(call), changes, (changed) => rowsOfAnswer(call, replyOf(changed))),
-      );
+      return answerChange(call, replyOf, (rowsFor) => updateKey(storeOf(deps), refOf(call), changes, rowsFor));
     },
   );
 }
@@ -350,8 +304,7 @@ function revokeRoute(deps: KeysDeps): Route {
       operationId: 'revokeKey',
       summary: 'Revoke an API key',
       description:
-        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
-      tag: 'keys',
+        'Takes effect at once: requests that begin after this answer are refused, and open streams of the key are closed. A key may revoke itself and keys that may do no more than itself; a key that is already revoked stays unchanged.',
       scope: ['key'],
       act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -359,11 +312,12 @@ function revokeRoute(deps: KeysDeps): Route {
     },
     async (call) => {
       const replyOf = (row: ApiKeyRow): Reply => ({ status: 204, body: null, before: toKeyRecord(row, call.now) });
-      const revoked = await revokeKey(withCallers(deps), refOf(call), (row) => {
-        if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
-        return rowsOfAnswer(call, replyOf(row));
-      });
-      return replyOf(revoked);
+      return answerChange(call, replyOf, (rowsFor) =>
+        revokeKey(storeOf(deps), refOf(call), (row) => {
+          if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
+          return rowsFor(row);
+        }),
+      );
     },
   );
 }

@@ -1,4 +1,4 @@
-/** What can be asked of, and done to, one message or batch beyond sending and reading. */
+/** Further operations on one message or batch: attempts, why, content, cancel, move, resend. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -18,22 +18,21 @@ import type { HoldOf } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { messageRecord } from '../messages/store/message.ts';
-import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/store/message-store.ts';
+import { attachmentsOf, attemptsOf, contentOf } from '../messages/store/message-store.ts';
 import { settersOfWaits, waitReasons, whyWaiting } from '../messages/delivery/why.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
 import { storedDraft } from '../messages/request/stored-draft.ts';
-import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { exampleOf, pageOf, samples } from './record-samples.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { samples } from './record-samples.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
-import { route, type Reply, type Route } from './route.ts';
-import { reachOf } from './test-mode.ts';
-import { answerWith, rowsOfAnswer } from './together.ts';
+import { exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { noMessage, reachOf, requireMessage } from './test-mode.ts';
+import { answerChange } from './answer-change.ts';
 
 export interface MessageActionsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -42,7 +41,7 @@ export interface MessageActionsDeps {
   accept: AcceptDeps;
   change: ChangeDeps;
   holdOf: HoldOf;
-  /** Of the lane of a recipient's domain. */
+  /** Returns the state of the lane of a recipient's domain. */
   laneFacts: LaneFactsOf;
   mailViewer: MailViewer;
 }
@@ -65,14 +64,6 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
   ];
 }
 
-async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.reader, reachOf(caller), id);
-  if (row === undefined) throw noMessage();
-  return row;
-}
-
-const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
-
 const AttemptList = z
   .object({ object: z.literal('list'), data: z.array(Attempt).describe('The attempts.') })
   .meta({ id: 'AttemptList', description: 'SMTP attempts, oldest first.' });
@@ -85,19 +76,14 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       operationId: 'listMessageAttempts',
       summary: 'List the SMTP attempts of a message',
       description: 'Every attempt with host, TLS, timings and reply; the last thousand.',
-      tag: 'messages',
       scope: ['message:read'],
       params,
       responses: {
-        200: {
-          description: 'The attempts.',
-          schema: AttemptList,
-          examples: exampleOf('One attempt', { object: 'list', data: [samples.attempt] }),
-        },
+        200: jsonResponse('The attempts.', AttemptList, 'One attempt', { object: 'list', data: [samples.attempt] }),
       },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.reader, row.id, MOST_ATTEMPTS) } };
     },
   );
@@ -114,11 +100,11 @@ const Why = z
           status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
           reason: z.enum(waitReasons).describe('What the recipient waits for.'),
           message: z.string().describe('The same for people.'),
-          since: z.iso.datetime().nullable().describe('Since when that keeps it back; null where nobody knows.'),
+          since: z.iso.datetime().nullable().describe('Since when it has waited for that; null where unknown.'),
           until: z.iso
             .datetime()
             .nullable()
-            .describe('When it is looked at again; null where that depends on something else.'),
+            .describe('When it is next considered; null where that depends on something else.'),
           set_by: z
             .enum(settersOfWaits)
             .nullable()
@@ -129,7 +115,7 @@ const Why = z
       )
       .describe('One line for each recipient.'),
   })
-  .meta({ id: 'Why', description: 'What holds a message, and until when.' });
+  .meta({ id: 'Why', description: 'The reason why a message waits, and until when.' });
 
 const whySample: z.output<typeof Why> = {
   object: 'why',
@@ -155,19 +141,14 @@ function whyRoute(deps: MessageActionsDeps): Route {
       operationId: 'explainMessage',
       summary: 'Why has it not arrived yet?',
       description: 'For each recipient, what it waits for and until when.',
-      tag: 'messages',
       scope: ['message:read'],
       params,
       responses: {
-        200: {
-          description: 'The reasons.',
-          schema: Why,
-          examples: exampleOf('It waits for its next attempt', whySample),
-        },
+        200: jsonResponse('The reasons.', Why, 'It waits for its next attempt', whySample),
       },
     },
     async ({ params: { id }, caller, now }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       const recipients = await whyWaiting(deps, row, now);
       return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
     },
@@ -226,16 +207,15 @@ function contentRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/content`,
       operationId: 'getMessageContent',
       summary: 'Read the body of a message',
-      description: 'As it was accepted; of a template, as it was rendered.',
-      tag: 'messages',
+      description: 'The body as it was accepted or, with a template, rendered.',
       scope: ['message:content'],
       params,
       responses: {
-        200: { description: 'The body.', schema: Content, examples: exampleOf('A body with a file', contentSample) },
+        200: jsonResponse('The body.', Content, 'A body with a file', contentSample),
       },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller, id);
+      const row = await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(deps, row)) } };
     },
   );
@@ -243,7 +223,7 @@ function contentRoute(deps: MessageActionsDeps): Route {
 
 type ContentRecord = Omit<z.output<typeof Content>, 'object' | 'message_id'>;
 
-/** A mail that was submitted whole is taken apart for the answer; a person who looks at a message asks for it, nothing else does. */
+/** A mail submitted by SMTP is parsed for each answer: only people who look at a message ask for it. */
 async function contentRecord({ db, mailViewer }: MessageActionsDeps, row: MessageRow): Promise<ContentRecord> {
   const content = await contentOf(db.reader, row.content_id);
   if (content?.raw != null) {
@@ -266,6 +246,10 @@ async function contentRecord({ db, mailViewer }: MessageActionsDeps, row: Messag
   };
 }
 
+const changedFrom =
+  (before: MessageRow) =>
+  (row: MessageRow): Reply => ({ status: 200, body: messageRecord(row), before: messageRecord(before) });
+
 function cancelRoute(deps: MessageActionsDeps): Route {
   return route(
     {
@@ -273,26 +257,19 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/cancel`,
       operationId: 'cancelMessage',
       summary: 'Cancel a message',
-      description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
-      tag: 'messages',
+      description: 'Cancels the recipients that have not been sent to and are not being sent to right now.',
       scope: ['message:cancel'],
       act: { says: 'canceled the message {object}', type: 'message', keeps: ['status'] },
       touches: 'mail',
       params,
       responses: {
-        200: {
-          description: 'The message.',
-          schema: Message,
-          examples: exampleOf('A canceled message', samples.canceled),
-        },
+        200: jsonResponse('The message.', Message, 'A canceled message', samples.canceled),
       },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
-      const answered = answerWith(call, messageRecord, messageRecord(row));
-      await cancelMessage(deps.change, row.id, answered.together);
-      return answered.reply();
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
+      return answerChange(call, changedFrom(row), (rowsFor) => cancelMessage(deps.change, row.id, rowsFor));
     },
   );
 }
@@ -314,8 +291,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateMessage',
       summary: 'Move the time of sending',
-      description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
-      tag: 'messages',
+      description: 'For a message without an attempt so far. A time up to five minutes in the past means now.',
       scope: ['message:cancel'],
       act: { says: 'moved the message {object} to {send_at}', type: 'message', keeps: ['status', 'send_at'] },
       touches: 'mail',
@@ -323,20 +299,14 @@ function moveRoute(deps: MessageActionsDeps): Route {
       body: Move,
       bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
       responses: {
-        200: {
-          description: 'The message.',
-          schema: Message,
-          examples: exampleOf('A message that waits for its time', samples.scheduled),
-        },
+        200: jsonResponse('The message.', Message, 'A message that waits for its time', samples.scheduled),
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
+      problems: ['invalid_send_at', 'invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
       const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
-      const answered = answerWith(call, messageRecord, messageRecord(row));
-      await rescheduleMessage(deps.change, row, sendAt, answered.together);
-      return answered.reply();
+      return answerChange(call, changedFrom(row), (rowsFor) => rescheduleMessage(deps.change, row, sendAt, rowsFor));
     },
   );
 }
@@ -349,8 +319,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       operationId: 'resendMessage',
       summary: 'Send it again',
       description:
-        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
-      tag: 'messages',
+        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP is sent unchanged, with a new Date and Message-ID. A key without `message:read` can resend only what it sent itself.',
       scope: ['send'],
       act: { says: 'sent a message again, as {object}', type: 'message' },
       touches: 'mail',
@@ -374,17 +343,16 @@ function resendRoute(deps: MessageActionsDeps): Route {
       ],
     },
     async (call) => {
-      const row = await known(deps, call.caller, call.params.id);
-      // As for reading: the answer shows the message.
+      const row = await requireMessage(deps.db, call.caller, call.params.id);
+      // The same rule as for reading, since the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
-      const sent: { reply: Reply | null } = { reply: null };
-      const together = (body: { id: string }): Rows => {
-        sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
-        return rowsOfAnswer(call, sent.reply);
-      };
-      await acceptSingle(deps.accept, senderOf(call), await storedDraft(deps.db, row, call.now), together);
-      if (sent.reply === null) throw new Error('the mail was accepted without an answer');
-      return sent.reply;
+      const replyOf = (body: { id: string }): Reply => ({
+        status: 202,
+        body,
+        headers: { Location: `${PATH}/${body.id}` },
+      });
+      const draft = await storedDraft(deps.db, row, call.now);
+      return answerChange(call, replyOf, (rowsFor) => acceptSingle(deps.accept, senderOf(call), draft, rowsFor));
     },
   );
 }
@@ -431,31 +399,17 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
       operationId: 'listBatches',
       summary: 'List bulk sends',
       description: 'Newest first, without counts.',
-      tag: 'batches',
       scope: ['campaign:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of batches.',
-          schema: listOf(BatchStatus),
-          examples: pageOf('One bulk send', samples.batchLine),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of batches.', BatchStatus, 'One bulk send', samples.batchLine),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${BATCHES} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const asked = db.reader<BatchRow>('batches').where({ account_id: caller.accountId });
-      if (reachOf(caller).onlyTest) asked.andWhere({ test: 1 });
-      const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
-      return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
-        data: rows.map((row) => ({ ...batchHead(row), counts: null })),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, BATCHES, call, async (wanted) => {
+        const asked = db.reader<BatchRow>('batches').where({ account_id: wanted.accountId });
+        if (reachOf(call.caller).onlyTest) asked.andWhere({ test: 1 });
+        const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
+        return { data: rows.map((row) => ({ ...batchHead(row), counts: null })), hasMore };
+      }),
   );
 }
 
@@ -467,15 +421,10 @@ function batchRoute(deps: MessageActionsDeps): Route {
       operationId: 'getBatch',
       summary: 'Read a bulk send',
       description: 'With its messages counted by status.',
-      tag: 'batches',
       scope: ['campaign:read'],
       params: batchParams,
       responses: {
-        200: {
-          description: 'The batch.',
-          schema: BatchStatus,
-          examples: exampleOf('A bulk send', samples.batchStatus),
-        },
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -492,27 +441,24 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       path: `${BATCHES}/{id}/cancel`,
       operationId: 'cancelBatch',
       summary: 'Cancel a bulk send',
-      description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
-      tag: 'batches',
+      description:
+        'Cancels its messages that have not been sent yet. Messages being sent right now and finished ones are unchanged.',
       scope: ['message:cancel'],
       act: { says: 'canceled the bulk send {object}', type: 'batch', keeps: ['counts'] },
       touches: 'mail',
       params: batchParams,
       responses: {
-        200: {
-          description: 'The batch.',
-          schema: BatchStatus,
-          examples: exampleOf('A bulk send', samples.batchStatus),
-        },
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
       },
       problems: ['invalid_state'],
     },
     async (call) => {
       const row = await batchOf(deps, call.caller, call.params.id);
-      const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
-      if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
-        throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
-      return answered.reply();
+      const replyOf = (counts: StatusCounts): Reply => ({ status: 200, body: batchStatus(row, counts) });
+      return answerChange(call, replyOf, async (rowsFor) => {
+        if ((await cancelBatch(deps.change, row.id, rowsFor)) === 0)
+          throw new Problem('invalid_state', 'No message of this batch can be canceled any more.');
+      });
     },
   );
 }

@@ -1,16 +1,14 @@
-/** What came back for a message, by mail: the list of it, and each as it came. */
+/** The reports of a message: mails that came back for it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { findMessage } from '../messages/store/message-store.ts';
 import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
 import { attachedFiles } from './message-actions.ts';
-import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
-import { route, type Route } from './route.ts';
-import { reachOf } from './test-mode.ts';
+import { exampleOf, jsonResponse, route, type Route } from './route.ts';
+import { requireMessage } from './test-mode.ts';
 
 export interface MessageReportsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -31,17 +29,17 @@ const Report = z
     kind: z
       .enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other'])
       .nullable()
-      .describe('What it was taken for; null while it has not been read.'),
-    received_at: z.iso.datetime().describe('When it came.'),
+      .describe('Kind that it was classified as; null before it has been read.'),
+    received_at: z.iso.datetime().describe('When it was received.'),
     recipient: z.string().describe('The recipient of the message that it is about.'),
     sender: z.string().describe('Its envelope sender; empty for the null sender.'),
     size: z
       .int()
-      .describe('Bytes that came. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
+      .describe('Bytes received. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
     verified: z
       .boolean()
       .describe(
-        'False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it.',
+        'False: it names this message but proves nothing, so it changed no status and suppressed no address. The operator can confirm it.',
       ),
   })
   .meta({ id: 'Report', description: 'A mail that came back for a message.' });
@@ -66,7 +64,7 @@ const ReportContent = z
     object: z.literal('report_content'),
     report_id: z.string().describe('Id of the report.'),
     subject: z.string().describe('Its subject.'),
-    from: z.string().describe('Its From field, which anybody can have written.'),
+    from: z.string().describe('Its From field, which anyone can have written.'),
     to: z.string().describe('Its To field.'),
     cc: z.string().describe('Its Cc field.'),
     date: z.iso.datetime().nullable().describe('Its Date field; null where it has none that can be read.'),
@@ -96,33 +94,23 @@ export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps), contentRoute(deps)];
 }
 
-async function requireMessage({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
-  const row = await findMessage(db.reader, reachOf(caller), id);
-  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
-}
-
 function listRoute(deps: MessageReportsDeps): Route {
   return route(
     {
       method: 'GET',
       path: PATH,
       operationId: 'listMessageReports',
-      summary: 'List what came back for a message',
+      summary: 'List the reports of a message',
       description:
         'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
-      tag: 'messages',
       scope: ['message:read'],
       params: z.object({ id: messageId() }),
       responses: {
-        200: {
-          description: 'The reports.',
-          schema: ReportList,
-          examples: exampleOf('A bounce', { object: 'list', data: [reportSample] }),
-        },
+        200: jsonResponse('The reports.', ReportList, 'A bounce', { object: 'list', data: [reportSample] }),
       },
     },
     async ({ params: { id }, caller }) => {
-      await requireMessage(deps, caller, id);
+      await requireMessage(deps.db, caller, id);
       return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.reader, id) } };
     },
   );
@@ -136,8 +124,7 @@ function rawRoute(deps: MessageReportsDeps): Route {
       operationId: 'getMessageReport',
       summary: 'Read a mail that came back',
       description:
-        'As it came, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anybody may have written it.',
-      tag: 'messages',
+        'The unchanged mail, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anyone may have written it.',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
@@ -163,14 +150,13 @@ function contentRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: `${PATH}/{report_id}/content`,
       operationId: 'getMessageReportContent',
-      summary: 'Read what a mail that came back says',
+      summary: 'Read the content of a mail that came back',
       description:
         'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
-      tag: 'messages',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
-        200: { description: 'The mail.', schema: ReportContent, examples: exampleOf('A bounce', contentSample) },
+        200: jsonResponse('The mail.', ReportContent, 'A bounce', contentSample),
       },
       problems: ['invalid_state'],
     },
@@ -183,7 +169,7 @@ function contentRoute(deps: MessageReportsDeps): Route {
 }
 
 async function requireReport(deps: MessageReportsDeps, caller: Caller, id: string, report: string): Promise<Buffer> {
-  await requireMessage(deps, caller, id);
+  await requireMessage(deps.db, caller, id);
   const bytes = await rawReport(deps.db.prepared, id, report);
   if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
   return bytes;

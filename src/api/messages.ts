@@ -9,7 +9,7 @@ import type { Sender } from '../messages/accept/may-send.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import type { MessageFilter } from '../messages/list/message-filter.ts';
 import { listMessages } from '../messages/list/message-list.ts';
-import { attemptsOf, contentOf, findMessage, recipientsOf } from '../messages/store/message-store.ts';
+import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import type { SendDraft } from '../messages/request/send-draft.ts';
 import { isTemplated } from '../messages/request/template-members.ts';
@@ -22,18 +22,17 @@ import { eventRecord } from '../events/event.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
-import type { Rows } from '../storage/rows.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { roundedProblem } from './json-numbers.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
-import { exampleOf, pageOf, samples } from './record-samples.ts';
+import { samples } from './record-samples.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
-import { rowsOfAnswer } from './together.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
+import { answerChange } from './answer-change.ts';
+import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
-import { reachOf, testFilter } from './test-mode.ts';
+import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 
 export interface MessagesDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -71,7 +70,6 @@ function sendRoute(deps: MessagesDeps): Route {
       summary: 'Send one mail, or many',
       description:
         'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
-      tag: 'messages',
       scope: ['send', 'campaign'],
       act: { says: 'sent {object}', type: 'message' },
       touches: 'mail',
@@ -117,12 +115,6 @@ function sendRoute(deps: MessagesDeps): Route {
         },
       },
       problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
         'mutually_exclusive_fields',
         'invalid_recipient',
         'too_many_recipients',
@@ -158,16 +150,15 @@ const rulesOf = ({ smtputf8, limits }: MessagesDeps, now: number): SendRules => 
 async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<Reply> {
   const draft = await draftOf(deps, call);
   const sender = senderOf(call);
-  const sent: { reply: Reply | null } = { reply: null };
-  const together = (body: { id: string; object: string }): Rows => {
+  const replyOf = (body: { id: string; object: string }): Reply => {
     const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
-    sent.reply = { status: 202, body, ...(headers === undefined ? {} : { headers }) };
-    return rowsOfAnswer(call, sent.reply);
+    return { status: 202, body, ...(headers === undefined ? {} : { headers }) };
   };
-  if (draft.kind === 'bulk') await acceptBulk(deps.accept, sender, draft, together);
-  else await acceptSingle(deps.accept, sender, draft.draft, together);
-  if (sent.reply === null) throw new Error('the mail was accepted without an answer');
-  return sent.reply;
+  return answerChange(call, replyOf, (rowsFor) =>
+    draft.kind === 'bulk'
+      ? acceptBulk(deps.accept, sender, draft, rowsFor)
+      : acceptSingle(deps.accept, sender, draft.draft, rowsFor),
+  );
 }
 
 async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
@@ -238,9 +229,9 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
-/** Messages are dated when their request came or little later: so long after it they are looked for. */
+/** A message is dated at most this long after its request arrived. */
 const LONGEST_REQUEST_MS = 60_000;
-/** How far back a search in subjects looks by itself. */
+/** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
 function listRoute({ db, cursors }: MessageReadDeps): Route {
@@ -251,31 +242,17 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
       operationId: 'listMessages',
       summary: 'List messages',
       description: 'Newest first, without bodies. All filters must hold together.',
-      tag: 'messages',
       scope: ['message:read'],
       query: listQuery,
-      responses: {
-        200: {
-          description: 'A page of messages.',
-          schema: listOf(Message),
-          examples: pageOf('One message', samples.delivered),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of messages.', Message, 'One message', samples.delivered),
     },
-    async (call) => {
-      const { query, caller } = call;
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { messages, ...page } = await listMessages(db.reader, filterOf(call.now, caller, query), {
-        newestFirst: query.sort !== 'created_at',
-        ...wanted,
-      });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(call.search)}`, wanted, {
-        ...page,
-        data: messages.map(messageRecord),
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const newestFirst = call.query.sort !== 'created_at';
+        const filter = filterOf(call.now, call.caller, call.query);
+        const { messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
+        return { ...page, data: messages.map(messageRecord) };
+      }),
   );
 }
 
@@ -297,7 +274,7 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>
     batchId: query.batch_id,
     stream: query.stream,
     domain: query.domain === undefined ? undefined : soughtDomain(query.domain),
-    // Mail programs show it with its brackets or without.
+    // Mail programs show it with or without its angle brackets.
     rfcMessageId: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
     createdAfter,
     createdBefore,
@@ -322,7 +299,6 @@ function readRoute({ db }: MessageReadDeps): Route {
       summary: 'Read the status of one message',
       description:
         'With its recipients, last attempts and last events. A key with only `send` or `campaign` reads what it sent itself.',
-      tag: 'messages',
       scope: ['message:read', 'send', 'campaign'],
       params: z.object({ id: messageId() }),
       query: z.strictObject({
@@ -332,20 +308,13 @@ function readRoute({ db }: MessageReadDeps): Route {
           .describe('`content` adds the stored body; needs the scope `message:content`.'),
       }),
       responses: {
-        200: {
-          description: 'The message.',
-          schema: MessageDetails,
-          examples: exampleOf('A delivered message', samples.details),
-        },
+        200: jsonResponse('The message.', MessageDetails, 'A delivered message', samples.details),
       },
-      problems: ['invalid_parameter'],
     },
     async ({ params, query, caller }) => {
-      const row = await findMessage(db.reader, reachOf(caller), params.id);
-      const mayReadAll = scopeAllows(caller.scopes, 'message:read');
-      // What another key sent looks like nothing at all, as does another account's message.
-      if (row === undefined || (!mayReadAll && row.key_id !== caller.keyId))
-        throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+      const row = await requireMessage(db, caller, params.id);
+      // A message of another key or account is answered as if it did not exist.
+      if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
       const [recipients, attempts, events] = await Promise.all([
         recipientsOf(db.reader, row.id),
         attemptsOf(db.reader, row.id),

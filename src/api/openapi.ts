@@ -9,9 +9,8 @@ import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
 import { webhookSection } from './openapi-webhooks.ts';
-import { openRoute } from './route.ts';
+import { openRoute, type ResponseDeclaration, type Route } from './route.ts';
 import { writesShared } from './test-mode.ts';
-import type { ResponseDeclaration, Route } from './route.ts';
 
 /** The route that publishes the document: it needs no key, since it is there to be imported. */
 export function openapiRoute(routes: readonly Route[], settings: { publicUrl: string; version: string }): Route {
@@ -57,7 +56,7 @@ function written(document: Json): { bytes: Buffer; etag: string } {
   return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
 }
 
-/** The whole document. Routes outside of /v1 are no part of the API. */
+/** Returns the whole document. Routes outside of /v1 do not belong to the API. */
 export function openapiDocument(routes: readonly Route[], settings: { publicUrl: string; version: string }): Json {
   const schemas = new Schemas();
   const published = routes.filter((route) => route.path.startsWith('/v1/'));
@@ -117,7 +116,7 @@ function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
   };
 }
 
-/** Forms of a request that have a name exclude each other: each is closed, and lacks a member that another requires. */
+/** Named forms of a request exclude each other: each is closed, and lacks a member that another requires. */
 function eitherForm(schema: Json): Json {
   const { anyOf, ...rest } = schema;
   const isNamed = Array.isArray(anyOf) && (anyOf as Json[]).every(({ $ref }) => $ref !== undefined);
@@ -156,7 +155,7 @@ interface Property {
   required: boolean;
 }
 
-/** What comes out of a parameter's schema describes it best (an integer, a list); where that is nothing, what goes in. */
+/** The output of a parameter's schema describes it best (an integer, a list); where it has no type, the input does. */
 function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property[] {
   if (!(object instanceof z.ZodObject)) return [];
   const shape = object.shape as Record<string, z.ZodType>;
@@ -183,7 +182,7 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     const examples = declared.examples === undefined ? {} : { examples: declared.examples };
     content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
   }
-  // Generators of clients type an answer that may be JSON or a text as a text, so streams beside it are told of apart.
+  // Generators of clients type an answer that may be JSON or text as text, so streams are declared separately.
   const isStream = declared.schema !== undefined && declared.types !== undefined;
   const streams = isStream ? { 'x-streams': declared.types } : {};
   const plain = declared.examples === undefined ? {} : { examples: declared.examples };
@@ -210,26 +209,26 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
 
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-/** What an endpoint can refuse follows from what it takes. */
+/** Returns the statuses of the refusals that follow from what an endpoint takes. */
 function problemStatuses(route: Route): number[] {
-  // 400: a parameter that nobody knows is refused everywhere.
+  // 400: an unknown parameter is refused everywhere.
   const statuses = new Set([400, 406, 429, 500, 503]);
   const add = (...more: number[]): void => {
     for (const status of more) statuses.add(status);
   };
-  // Node answers it below the router, whatever the method.
+  // Node answers it before the router, for every method.
   add(417);
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  // Whether or not it wants one: a body that is sent is read.
+  // A body that is sent is read even where none is expected.
   if (takesBody(route.method)) add(408, 413, 415, 504);
   if (route.deprecated !== undefined) add(410);
-  for (const code of route.problems ?? []) add(catalogue[code].status);
+  for (const code of problemCodes(route)) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
 }
 
-/** On a refusal that is given again. */
+/** Headers of a refusal that is repeated for the same key. */
 const replayHeaders = [
   'Idempotency-Replayed',
   'Idempotency-First-Answer',
@@ -250,7 +249,7 @@ const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/heade
 const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;
 const commonHeaders = (): Json => headerRefs(commonHeaderNames);
 
-/** Those that tell of a repeated request are there only then; the others wherever they are named. */
+/** Headers about a repeated request are present only then; the others always. */
 function headers(): Json {
   return Object.fromEntries(
     Object.entries(openapiText.headers).map(([name, [type, description]]) => [
@@ -296,7 +295,7 @@ const envelopeSchema = {
 
 const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
 
-/** Those that an operation names: others (405, say) can be met only where no operation is. */
+/** Returns the refusals that an operation names: others, such as 405, occur only where there is no operation. */
 function problemResponses(used: string): Json {
   const all = [...new Set(codes.map((code) => catalogue[code].status as number))];
   const statuses = all.filter((status) => used.includes(`"#/components/responses/${responseName(status)}"`));
@@ -326,4 +325,36 @@ function problemResponse(status: number): Json {
 
 function example(code: ProblemCode): Json {
   return { error: { code, message: catalogue[code].cause, field: null, request_id: 'req_01jzabcdefghjkmnpqrstvwxyz' } };
+}
+
+/**
+ * Returns the codes that an operation can refuse a request with: those that follow from the schemas of its query and its body, and
+ * those that it declares.
+ */
+export function problemCodes({
+  query,
+  body,
+  problems = [],
+}: Pick<Route, 'query' | 'body' | 'problems'>): ProblemCode[] {
+  return [...new Set([...queryCodes(query), ...bodyCodes(body), ...problems])];
+}
+
+function queryCodes(query: z.ZodType | undefined): ProblemCode[] {
+  if (!(query instanceof z.ZodObject)) return [];
+  const isList = 'after' in query.shape;
+  return isList ? ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'] : ['invalid_parameter'];
+}
+
+function bodyCodes(body: z.ZodType | undefined): ProblemCode[] {
+  if (body === undefined) return [];
+  const schemas = new Schemas();
+  const schema = JSON.stringify([schemas.of(body, 'input'), schemas.named]);
+  return [
+    ...(schema.includes('"required":') ? (['missing_field'] as const) : []),
+    'unknown_field',
+    'invalid_type',
+    'invalid_field',
+    ...(schema.includes('"maxLength":') ? (['field_too_long'] as const) : []),
+    ...(schema.includes('"maxItems":') ? (['too_many_items'] as const) : []),
+  ];
 }

@@ -1,9 +1,10 @@
 /** Lists in pages: the common query parameters, the list record and its `Link` header. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
 import type { Cursors } from './cursor.ts';
 import { integerParameter } from './query.ts';
-import type { Reply } from './route.ts';
+import { jsonResponse, type Reply } from './route.ts';
 
 export const DEFAULT_LIMIT = 25;
 
@@ -22,24 +23,12 @@ export interface PageQuery {
   before?: string | undefined;
 }
 
-/** The part of the list that is asked for. */
+/** The requested part of a list. */
 export interface PageWanted {
+  accountId: string;
   limit: number;
   after?: string;
   before?: string;
-}
-
-/** Reads the cursors of a query. Throws `mutually_exclusive_fields` and `invalid_cursor`. */
-export function wantedPage(cursors: Cursors, list: string, query: PageQuery): PageWanted {
-  const { after, before, limit = DEFAULT_LIMIT } = query;
-  if (after !== undefined && before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
-  }
-  return {
-    limit,
-    ...(after === undefined ? {} : { after: cursors.read(list, after, 'after') }),
-    ...(before === undefined ? {} : { before: cursors.read(list, before, 'before') }),
-  };
 }
 
 /** The schema of a page of `item`. */
@@ -49,52 +38,94 @@ export const listOf = (item: z.ZodType) =>
     data: z
       .array(item)
       .describe(
-        'The entries of this page. A page may have fewer than `limit`, even none, where much had to be looked at: `has_more` says whether the list goes on.',
+        'The entries of this page. A page may have fewer than `limit`, even none, where many entries had to be examined: `has_more` says whether the list continues.',
       ),
-    has_more: z.boolean().describe('Whether there is more in the direction that was asked for.'),
+    has_more: z.boolean().describe('Whether the list continues in the requested direction.'),
     next_cursor: z.string().nullable().describe('For `after` of the next request; null at the end of the list.'),
     previous_cursor: z
       .string()
       .nullable()
-      .describe('For `before` of a request for the page before; null at the beginning.'),
+      .describe('For `before` of the request for the previous page; null at the beginning.'),
   });
 
+/** The 200 response of a list, with an example of one entry. */
+export const pageResponse = (description: string, item: z.ZodType, summary: string, entry: unknown) => ({
+  200: jsonResponse(description, listOf(item), summary, {
+    object: 'list',
+    data: [entry],
+    has_more: false,
+    next_cursor: null,
+    previous_cursor: null,
+  }),
+});
+
 export interface Page {
-  data: readonly unknown[];
-  /** More in the direction that was asked for. */
+  data: readonly { id: string }[];
+  /** True where the list continues in the requested direction. */
   hasMore: boolean;
   /**
-   * Positions of the first and the last entry, or null in an empty page. Where reading stopped before the page was full, the one
-   * that lies in its direction is where it stopped, so that the next request goes on from there: also in an empty page.
+   * Positions of the first and the last entry; their ids where not given, null in an empty page. Where reading stopped before the
+   * page was full, the one in its direction is where it stopped, so that the next request continues there, also after an empty page.
    */
-  first: string | null;
-  last: string | null;
+  first?: string | null;
+  last?: string | null;
 }
 
-/** The answer with a page. `path` is the list's path with its filters but without cursors, for the `Link` header. */
-export function pageReply(cursors: Cursors, list: string, path: string, wanted: PageWanted, page: Page): Reply {
-  const { data, hasMore, first, last } = page;
-  const backwards = wanted.before !== undefined;
+/**
+ * Answers a request for a page of the list at `path`. Cursors are bound to the account and to `filters`. Throws
+ * `mutually_exclusive_fields` and `invalid_cursor`.
+ */
+export async function answerPage(
+  cursors: Cursors,
+  path: string,
+  { query, caller: { accountId }, search }: PageCall,
+  read: (wanted: PageWanted) => Promise<Page>,
+  filters: object = query,
+): Promise<Reply> {
+  const { after, before, limit = DEFAULT_LIMIT } = query;
+  refuseBothCursors(query);
+  const list = listName(`${path} ${accountId}`, filters);
+  const page = await read({
+    accountId,
+    limit,
+    ...(after === undefined ? {} : { after: cursors.read(list, after, 'after') }),
+    ...(before === undefined ? {} : { before: cursors.read(list, before, 'before') }),
+  });
+  const { data, hasMore } = page;
+  const { first = data[0]?.id ?? null, last = data.at(-1)?.id ?? null } = page;
+  const backwards = before !== undefined;
   const next = last !== null && (backwards || hasMore) ? cursors.write(list, last) : null;
-  const cameFromSomewhere = wanted.after !== undefined;
-  const previous = first !== null && (backwards ? hasMore : cameFromSomewhere) ? cursors.write(list, first) : null;
-  const link = next === null ? {} : { Link: `<${path}${path.includes('?') ? '&' : '?'}after=${next}>; rel="next"` };
+  const hasPrevious = backwards ? hasMore : after !== undefined;
+  const previous = first !== null && hasPrevious ? cursors.write(list, first) : null;
   const body = { object: 'list', data, has_more: hasMore, next_cursor: next, previous_cursor: previous };
-  return { status: 200, body, headers: link };
+  return { status: 200, body, headers: next === null ? {} : linkToNext(path, search, next) };
 }
 
-/** The filters of a query as one text, the same however they were ordered: what a cursor is bound to. */
-export function listName(path: string, query: object): string {
+interface PageCall {
+  query: PageQuery;
+  caller: Pick<Caller, 'accountId'>;
+  search: string;
+}
+
+/** Throws `mutually_exclusive_fields` where a query has both cursors. */
+export function refuseBothCursors({ after, before }: PageQuery): void {
+  if (after !== undefined && before !== undefined)
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
+}
+
+/** The filters of a query as one text, the same in whatever order they were given: cursors are bound to it. */
+function listName(path: string, query: object): string {
   const filters = Object.entries(query)
-    .filter(([name, value]) => value !== undefined && !['limit', 'after', 'before', 'expand', 'wait'].includes(name))
+    .filter(([name, value]) => value !== undefined && !['limit', 'after', 'before'].includes(name))
     .sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([path, filters]);
 }
 
-/** The query string without its cursors. */
-export function withoutCursors(search: string): string {
+/** The `Link` header to the next page: the path of the list with its filters and another cursor. */
+export function linkToNext(path: string, search: string, cursor: string): { Link: string } {
   const parameters = new URLSearchParams(search);
-  for (const name of ['after', 'before']) parameters.delete(name);
-  const rest = parameters.toString();
-  return rest === '' ? '' : `?${rest}`;
+  parameters.delete('before');
+  parameters.delete('after');
+  parameters.append('after', cursor);
+  return { Link: `<${path}?${parameters.toString()}>; rel="next"` };
 }

@@ -1,4 +1,4 @@
-/** `/v1/streams`: kinds of mail that are kept apart. */
+/** `/v1/streams`: kinds of mail that are handled separately. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -6,16 +6,15 @@ import { addStream, pageOfStreams, removeStream, updateStream } from '../account
 import type { Database } from '../storage/database.ts';
 import type { StreamRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface StreamsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Tells whoever keeps this stream in memory. */
+  /** Clears the cached stream. */
   forgetStream: (accountId: string, slug: string) => void;
 }
 
@@ -30,7 +29,7 @@ const Stream = z
   .object({
     object: z.literal('stream'),
     id: z.string().describe('Id of the stream.'),
-    slug: z.string().describe('What mails call it.'),
+    slug: z.string().describe('Name of the stream in a send request.'),
     name: z.string().describe('For people.'),
     type: type(),
     pool: z.string().describe('Name of the sources it is sent from.'),
@@ -38,7 +37,7 @@ const Stream = z
     paused: z.boolean().describe('While it is, nothing is accepted for it and what waits is held.'),
     created_at: z.iso.datetime().describe('When it was made.'),
   })
-  .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
+  .meta({ id: 'Stream', description: 'A kind of mail that is handled separately.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
 const pool = () =>
@@ -49,7 +48,6 @@ const pool = () =>
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
-type Params = z.output<typeof params>;
 
 const sample: z.output<typeof Stream> = {
   object: 'stream',
@@ -62,25 +60,16 @@ const sample: z.output<typeof Stream> = {
   paused: false,
   created_at: '2026-01-30T08:00:00.000Z',
 };
-const answer = (description: string) => ({
-  description,
-  schema: Stream,
-  examples: { stream: { summary: 'A stream', value: sample } },
-});
+const answer = (description: string) => jsonResponse(description, Stream, 'A stream', sample);
 
-/** What the audit keeps of a stream. */
+/** The members of a stream that the audit keeps. */
 const streamMembers = ['slug', 'name', 'type', 'pool', 'priority', 'paused'];
 
 export function streamRoutes(deps: StreamsDeps): Route[] {
   return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
 }
 
-const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
-  accountId: caller.accountId,
-  id,
-});
-
-const telling = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
+const storeOf = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
 
 function listRoute({ db, cursors }: StreamsDeps): Route {
   return route(
@@ -90,25 +79,15 @@ function listRoute({ db, cursors }: StreamsDeps): Route {
       operationId: 'listStreams',
       summary: 'List streams',
       description: 'Oldest first. Two are there from the start: `transactional` and `broadcast`.',
-      tag: 'streams',
       scope: ['stream:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: { description: 'A page of streams.', schema: listOf(Stream), examples: pageOf('One stream', sample) },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of streams.', Stream, 'One stream', sample),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { rows, hasMore } = await pageOfStreams({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map(streamRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfStreams({ db }, wanted);
+        return { data: rows.map(streamRecord), hasMore };
+      }),
   );
 }
 
@@ -118,9 +97,8 @@ function addRoute(deps: StreamsDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createStream',
-      summary: 'Make a stream',
+      summary: 'Create a stream',
       description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
-      tag: 'streams',
       scope: ['stream'],
       act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       body: z
@@ -128,35 +106,23 @@ function addRoute(deps: StreamsDeps): Route {
           slug: z
             .string()
             .regex(slugForm, SLUG_SAYS)
-            .describe('What mails call it: lower-case letters, digits and hyphens.'),
+            .describe('Name of the stream in a send request: lower-case letters, digits and hyphens.'),
           name: name(),
           type: type(),
           pool: pool().optional(),
           priority: priority().optional(),
         })
-        .meta({ id: 'NewStream', description: 'A stream that is to be made.' }),
+        .meta({ id: 'NewStream', description: 'A stream to create.' }),
       bodyExamples: {
         news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } },
       },
       responses: { 201: { ...answer('The new stream.'), headers: { Location: 'Path of the stream.' } } },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'already_exists',
-        'invalid_state',
-      ],
+      problems: ['already_exists', 'invalid_state'],
     },
     async (call) => {
-      const replyOf = (row: StreamRow): Reply => ({
-        status: 201,
-        body: streamRecord(row),
-        headers: { Location: `${PATH}/${row.id}` },
-      });
-      const wish = { accountId: call.caller.accountId, ...call.body };
-      return replyOf(await addStream(telling(deps), wish, (row) => rowsOfAnswer(call, replyOf(row))));
+      const replyOf = (row: StreamRow): Reply => createdReply(PATH, streamRecord(row));
+      const added = { accountId: call.caller.accountId, ...call.body };
+      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), added, rowsFor));
     },
   );
 }
@@ -169,8 +135,7 @@ function changeRoute(deps: StreamsDeps): Route {
       operationId: 'updateStream',
       summary: 'Change or pause a stream',
       description:
-        'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
-      tag: 'streams',
+        'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time until it is given up is not extended.',
       scope: ['stream'],
       act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -181,18 +146,14 @@ function changeRoute(deps: StreamsDeps): Route {
           priority: priority().optional(),
           paused: z.boolean().optional().describe('While it is, nothing is accepted for it and what waits is held.'),
         })
-        .meta({ id: 'StreamChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'StreamChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
       responses: { 200: answer('The stream as it is now.') },
-      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
     },
     async (call) => {
       const before = await recordBefore(deps, refOf(call));
       const replyOf = (row: StreamRow): Reply => ({ status: 200, body: streamRecord(row), ...before });
-      const row = await updateStream(telling(deps), refOf(call), call.body, (changed) =>
-        rowsOfAnswer(call, replyOf(changed)),
-      );
-      return replyOf(row);
+      return answerChange(call, replyOf, (rowsFor) => updateStream(storeOf(deps), refOf(call), call.body, rowsFor));
     },
   );
 }
@@ -204,8 +165,7 @@ function removeRoute(deps: StreamsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'deleteStream',
       summary: 'Remove a stream',
-      description: 'Not the two that every account has, and not while mail waits in it. Sent mail keeps its name.',
-      tag: 'streams',
+      description: 'Refused for the two that every account has, and while mail waits in it. Sent mail keeps its name.',
       scope: ['stream'],
       act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -213,14 +173,13 @@ function removeRoute(deps: StreamsDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null, ...(await recordBefore(deps, refOf(call))) };
-      await removeStream(telling(deps), refOf(call), () => rowsOfAnswer(call, reply));
-      return reply;
+      const replyOf = (row: StreamRow): Reply => ({ status: 204, body: null, before: streamRecord(row) });
+      return answerChange(call, replyOf, (rowsFor) => removeStream(storeOf(deps), refOf(call), rowsFor));
     },
   );
 }
 
-/** The stream as it is, for the audit; nothing where there is none, which the change itself refuses. */
+/** Reads the stream before a change, for the audit; empty where there is none, which the change itself refuses. */
 async function recordBefore(
   { db }: Pick<StreamsDeps, 'db'>,
   { accountId, id }: ReturnType<typeof refOf>,

@@ -5,6 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
+import type { SuppressionRow } from '../storage/tables.ts';
 import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
@@ -16,18 +17,17 @@ import {
   type NewSuppression,
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember, timeParameter } from './query.ts';
 import { entryError } from './records.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { type Call, type Reply, route, type Route } from './route.ts';
+import { answerChange } from './answer-change.ts';
 
 export interface SuppressionsDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
-  /** The stream with this slug, or null. */
+  /** Returns the stream with this slug, or null. */
   findStream(accountId: string, slug: string): Promise<unknown>;
 }
 
@@ -46,7 +46,7 @@ const Suppression = z
     note: z.string().nullable().describe('For people.'),
     created_at: z.iso.datetime().describe('When it was put on the list.'),
     created_by: z.string().describe('Who put it there: a key, a person, or a bounce or complaint.'),
-    expires_at: z.iso.datetime().nullable().describe('From then on the address is mailed again.'),
+    expires_at: z.iso.datetime().nullable().describe('Time from which the address is mailed again.'),
   })
   .meta({ id: 'Suppression', description: 'An address that is not mailed.' });
 
@@ -59,7 +59,7 @@ const SuppressionResults = z
           index: z.int().describe('Place in `emails`.'),
           email: z.string().describe('The address as it was given.'),
           id: z.string().nullable().describe('Id of the entry; null where it was refused.'),
-          result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was on the list already.'),
+          result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was already on the list.'),
           error: entryError.nullable().describe('Why it was refused; null where it was not.'),
         }),
       )
@@ -106,7 +106,6 @@ function addRoute(deps: SuppressionsDeps): Route {
       summary: 'Suppress an address, or many',
       description:
         'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
-      tag: 'suppressions',
       scope: ['suppression'],
       act: {
         says: 'put {email} on the suppression list',
@@ -135,17 +134,7 @@ function addRoute(deps: SuppressionsDeps): Route {
           examples: { created: { summary: 'It is new', value: sample } },
         },
       },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'too_many_items',
-        'mutually_exclusive_fields',
-        'invalid_address',
-        'unknown_stream',
-      ],
+      problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream'],
     },
     async (call: Call<object, object, Body>) => {
       const { email, emails } = call.body;
@@ -173,14 +162,12 @@ async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<obje
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
-async function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
-  let reply: Reply | null = null;
-  await addSuppressions(deps, [entry], ([added]) => {
+function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
+  const replyToOne = ([added]: readonly Added[]): Reply => {
     if (added === undefined) throw new Error('one entry was added and none came back');
-    reply = replyOf(added);
-    return rowsOfAnswer(call, reply);
-  });
-  return answered(reply);
+    return replyOf(added);
+  };
+  return answerChange(call, replyToOne, (rowsFor) => addSuppressions(deps, [entry], rowsFor));
 }
 
 function replyOf({ row, created }: Added): Reply {
@@ -189,8 +176,8 @@ function replyOf({ row, created }: Added): Reply {
   return { status: 201, body, headers: { Location: `${PATH}/${encodeURIComponent(row.email)}` } };
 }
 
-/** Addresses that break the rule are told of one by one; the others are added all the same. */
-async function addMany(
+/** Adds many. Each malformed address has its error in the answer; the others are added. */
+function addMany(
   deps: SuppressionsDeps,
   call: Call<object, object, Body>,
   common: Common,
@@ -203,8 +190,7 @@ async function addMany(
     if (parsed.kind === 'bad') faulty.set(index, parsed.why);
     else entries.push({ ...common, email });
   });
-  let reply: Reply | null = null;
-  await addSuppressions(deps, entries, (added) => {
+  const replyToMany = (added: readonly Added[]): Reply => {
     const rest = [...added];
     const data = emails.map((email, index) => {
       const why = faulty.get(index);
@@ -217,16 +203,9 @@ async function addMany(
       if (one === undefined) throw new Error('fewer entries came back than were added');
       return { index, email, id: one.row.id, result: one.created ? 'created' : 'existing', error: null };
     });
-    reply = { status: 200, body: { object: 'list', data } };
-    return rowsOfAnswer(call, reply);
-  });
-  return answered(reply);
-}
-
-/** The transaction that made it has committed. */
-function answered(reply: Reply | null): Reply {
-  if (reply === null) throw new Error('a write was committed without its answer');
-  return reply;
+    return { status: 200, body: { object: 'list', data } };
+  };
+  return answerChange(call, replyToMany, (rowsFor) => addSuppressions(deps, entries, rowsFor));
 }
 
 const listQuery = z.strictObject({
@@ -246,37 +225,19 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       operationId: 'listSuppressions',
       summary: 'List suppressions',
       description: 'Newest first, without those that have ended.',
-      tag: 'suppressions',
       scope: ['suppression:read'],
       query: listQuery,
-      responses: {
-        200: {
-          description: 'A page of suppressions.',
-          schema: listOf(Suppression),
-          examples: pageOf('One entry', sample),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of suppressions.', Suppression, 'One entry', sample),
     },
-    async ({ query, caller, search }) => {
-      const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = query;
+    (call) => {
+      const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
       if (stream !== undefined && scope !== undefined)
         throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const filter = {
-        accountId: caller.accountId,
-        reason,
-        stream: scope === undefined ? stream : null,
-        createdAfter,
-        createdBefore,
-      };
-      const { rows, hasMore } = await pageOfSuppressions({ db, clock }, filter, wanted);
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map(suppressionRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
+      return answerPage(cursors, PATH, call, async (wanted) => {
+        const scoped = scope === undefined ? stream : null;
+        const filter = { accountId: wanted.accountId, reason, stream: scoped, createdAfter, createdBefore };
+        const { rows, hasMore } = await pageOfSuppressions({ db, clock }, filter, wanted);
+        return { data: rows.map(suppressionRecord), hasMore };
       });
     },
   );
@@ -294,7 +255,6 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       summary: 'Look up an address',
       description:
         'The entry for the whole account where there is one, else one of a stream. 404: the address is mailed.',
-      tag: 'suppressions',
       scope: ['suppression:read'],
       params,
       query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
@@ -305,7 +265,6 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
           examples: { entry: { summary: 'An entry', value: sample } },
         },
       },
-      problems: ['invalid_parameter'],
     },
     async ({ params: { email }, query: { stream }, caller }) => {
       const rows = await suppressionsOf({ db, clock }, { accountId: caller.accountId, email });
@@ -325,8 +284,7 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       operationId: 'deleteSuppression',
       summary: 'Mail an address again',
       description:
-        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: whoever complained must ask for mail again.',
-      tag: 'suppressions',
+        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
       scope: ['suppression:delete'],
       act: {
         says: 'removed {email} from suppressions',
@@ -340,24 +298,22 @@ function removeRoute({ db }: SuppressionsDeps): Route {
         force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
       }),
       responses: { 204: { description: 'Removed.' } },
-      problems: ['invalid_parameter', 'invalid_state'],
+      problems: ['invalid_state'],
     },
     async (call) => {
       const { email } = call.params;
       const { stream, force } = call.query;
-      let reply: Reply = { status: 204, body: null };
       const entry = {
         accountId: call.caller.accountId,
         email,
         force: force === 'true',
         ...(stream === undefined ? {} : { stream }),
       };
-      await removeSuppressions({ db }, entry, (removed) => {
+      const replyToRemoval = (removed: readonly SuppressionRow[]): Reply => {
         if (removed.length === 0) throw notListed();
-        reply = { ...reply, before: { email, entries: removed.map(suppressionRecord) } };
-        return rowsOfAnswer(call, reply);
-      });
-      return reply;
+        return { status: 204, body: null, before: { email, entries: removed.map(suppressionRecord) } };
+      };
+      return answerChange(call, replyToRemoval, (rowsFor) => removeSuppressions({ db }, entry, rowsFor));
     },
   );
 }

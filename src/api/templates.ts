@@ -1,4 +1,4 @@
-/** `/v1/templates`: mails to be filled in, with their versions, and what they look like. */
+/** `/v1/templates`: templates with their versions, and their rendering. */
 import { z } from 'zod';
 import { faults } from '../base/check.ts';
 import type { Clock } from '../base/clock.ts';
@@ -22,11 +22,10 @@ import {
   type TemplateBody,
 } from '../templates/template-store.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
-import { exampleOf, pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
 
 export interface TemplatesDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -97,7 +96,10 @@ const TemplateChange = z
     ...contents,
     publish: z.boolean().nullish().describe('Publishes what results. Default: false.'),
   })
-  .meta({ id: 'TemplateChange', description: 'What is to be another; the rest stays, and null takes a member away.' });
+  .meta({
+    id: 'TemplateChange',
+    description: 'The members to change; all others stay the same, and null removes a member.',
+  });
 
 const nullable = (says: string) => z.string().nullable().describe(says);
 
@@ -132,7 +134,7 @@ const TemplateRecord = z
     updated_at: z.iso.datetime().describe('When it was changed last.'),
     published_at: z.iso.datetime().nullable().describe('When a version was published last; null for never.'),
   })
-  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' });
+  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed freely.' });
 
 const sample = {
   object: 'template',
@@ -158,11 +160,6 @@ const sample = {
 
 const params = z.object({ id: z.string().min(1).max(64).describe('Id or alias.') });
 const faultsOfTemplates = [
-  'unknown_field',
-  'invalid_type',
-  'invalid_field',
-  'field_too_long',
-  'too_many_items',
   'missing_content',
   'invalid_sender',
   'invalid_address',
@@ -171,7 +168,7 @@ const faultsOfTemplates = [
   'already_exists',
 ] as const;
 
-/** What the audit keeps of a template: not its text, of which every version is kept. */
+/** The members of a template that the audit keeps: not its text, of which every version is stored. */
 const audited = ['alias', 'name', 'latest_version', 'published_version'];
 
 export function templateRoutes(deps: TemplatesDeps): Route[] {
@@ -187,11 +184,7 @@ export function templateRoutes(deps: TemplatesDeps): Route[] {
   ];
 }
 
-const answers = (description: string) => ({
-  description,
-  schema: TemplateRecord,
-  examples: { template: { summary: 'A template', value: sample } },
-});
+const answers = (description: string) => jsonResponse(description, TemplateRecord, 'A template', sample);
 
 function createRoute(deps: TemplatesDeps): Route {
   return route(
@@ -201,8 +194,7 @@ function createRoute(deps: TemplatesDeps): Route {
       operationId: 'createTemplate',
       summary: 'Create a template',
       description:
-        'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
-      tag: 'templates',
+        'Handlebars and Liquid may be mixed. A fault is reported with its line and column. The template is published at once unless `publish` is false.',
       scope: ['template'],
       act: { says: 'created the template {name}', type: 'template', keeps: audited },
       body: NewTemplate,
@@ -221,26 +213,15 @@ function createRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
-      const wish = call.body;
-      const body = applied(empty, wish);
+      const given = call.body;
+      const body = applied(empty, given);
       await checkSources(deps, body);
       checkBody(body);
-      const answer = oneAnswer();
-      const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
-      await createTemplate(
-        deps,
-        { accountId: call.caller.accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false },
-        (template) =>
-          rowsOfAnswer(
-            call,
-            answer.give({
-              status: 201,
-              body: templateRecord(template),
-              headers: { Location: `${PATH}/${template.row.id}` },
-            }),
-          ),
-      );
-      return answer.given();
+      const name = given.name ?? given.alias ?? body.subject ?? 'Untitled';
+      const { accountId } = call.caller;
+      const created = { accountId, alias: given.alias ?? null, name, body, publish: given.publish !== false };
+      const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
+      return answerChange(call, replyOf, (rowsFor) => createTemplate(deps, created, rowsFor));
     },
   );
 }
@@ -259,44 +240,44 @@ const empty: TemplateBody = {
 
 type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
 
-/** The body with what was given put in; null takes a member away. */
-function applied(body: TemplateBody, wish: Contents): TemplateBody {
-  const or = <T>(given: T | undefined, before: T): T => (given === undefined ? before : given);
+/** Returns the body with the given members replaced; null removes a member. */
+function applied(body: TemplateBody, given: Contents): TemplateBody {
+  const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
   return {
-    subject: or(wish.subject, body.subject),
-    from: or(wish.from, body.from),
+    subject: or(given.subject, body.subject),
+    from: or(given.from, body.from),
     replyTo:
-      wish.reply_to === undefined
+      given.reply_to === undefined
         ? body.replyTo
-        : wish.reply_to === null
+        : given.reply_to === null
           ? []
-          : typeof wish.reply_to === 'string'
-            ? [wish.reply_to]
-            : wish.reply_to,
-    html: or(wish.html, body.html),
-    text: or(wish.text, body.text),
+          : typeof given.reply_to === 'string'
+            ? [given.reply_to]
+            : given.reply_to,
+    html: or(given.html, body.html),
+    text: or(given.text, body.text),
     variables:
-      wish.variables === undefined
+      given.variables === undefined
         ? body.variables
-        : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({
+        : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
             name,
             type: type ?? 'string',
             required: required ?? false,
             default: fallback ?? null,
           })),
-    locale: wish.locale ?? body.locale,
-    timezone: wish.timezone ?? body.timezone,
-    strict: wish.strict_variables ?? body.strict,
+    locale: given.locale ?? body.locale,
+    timezone: given.timezone ?? body.timezone,
+    strict: given.strict_variables ?? body.strict,
   };
 }
 
-/** Sources as the language wants them. Throws the first fault. */
+/** Checks the syntax of the sources. Throws the first fault. */
 async function checkSources({ renderer }: Pick<TemplatesDeps, 'renderer'>, body: TemplateBody): Promise<void> {
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
   for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
-/** What it needs to have, and addresses as a mail will need them. Throws the first fault. */
+/** Checks that there is content and that addresses are valid. Throws the first fault. */
 function checkBody(body: TemplateBody): void {
   if ((body.html ?? '') === '' && (body.text ?? '') === '')
     throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
@@ -326,17 +307,7 @@ function sourcesOf(body: TemplateBody): [name: string, part: Part, source: strin
   return all.flatMap(([name, part, text]): [string, Part, string][] => (text === null ? [] : [[name, part, text]]));
 }
 
-/** The answer that is made inside of the transaction, for after it. */
-function oneAnswer(): { give(reply: Reply): Reply; given(): Reply } {
-  let kept: Reply | null = null;
-  return {
-    give: (reply) => (kept = reply),
-    given() {
-      if (kept === null) throw new Error('a write was committed without its answer');
-      return kept;
-    },
-  };
-}
+const changedReply = (template: Template): Reply => ({ status: 200, body: templateRecord(template) });
 
 function listRoute({ db, cursors }: TemplatesDeps): Route {
   return route(
@@ -346,29 +317,18 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
       operationId: 'listTemplates',
       summary: 'List templates',
       description: 'The latest version of each, newest template first, without `html` and `text` (null here).',
-      tag: 'templates',
       scope: ['template:read'],
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of templates.',
-          schema: listOf(TemplateRecord),
-          examples: pageOf('One template', { ...sample, html: null }),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of templates.', TemplateRecord, 'One template', { ...sample, html: null }),
     },
-    async ({ query, caller, search }) => {
-      const list = listName(`${PATH} ${caller.accountId}`, query);
-      const wanted = wantedPage(cursors, list, query);
-      const { templates, hasMore } = await pageOfTemplates({ db }, { accountId: caller.accountId, ...wanted });
-      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
-        hasMore,
-        first: templates[0]?.row.id ?? null,
-        last: templates.at(-1)?.row.id ?? null,
-      });
-    },
+    (call) =>
+      answerPage(cursors, PATH, call, async (wanted) => {
+        const { templates, hasMore } = await pageOfTemplates({ db }, wanted);
+        return {
+          data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
+          hasMore,
+        };
+      }),
   );
 }
 
@@ -384,12 +344,10 @@ function readRoute({ db }: TemplatesDeps): Route {
       operationId: 'getTemplate',
       summary: 'Read one template',
       description: 'By id or alias: the latest version, or the one asked for.',
-      tag: 'templates',
       scope: ['template:read'],
       params,
       query: versionParameter,
       responses: { 200: answers('The template.') },
-      problems: ['invalid_parameter'],
     },
     async ({ params: { id }, query: { version }, caller }) => {
       const template = await findTemplate({ db }, { accountId: caller.accountId, idOrAlias: id, version });
@@ -406,8 +364,7 @@ function changeRoute(deps: TemplatesDeps): Route {
       operationId: 'updateTemplate',
       summary: 'Change a template',
       description:
-        'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
-      tag: 'templates',
+        'Given members replace the old ones, null removes one. New content makes a new version, a draft until it is published; sends use the published version until then.',
       scope: ['template'],
       act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,
@@ -419,29 +376,24 @@ function changeRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
-      const { alias: newAlias, name, publish, ...wish } = call.body;
-      const changes = Object.values(wish).some((value) => value !== undefined);
-      // What is not changed was read before.
-      await checkSources(deps, applied(empty, wish));
+      const { alias: newAlias, name, publish, ...given } = call.body;
+      const changes = Object.values(given).some((value) => value !== undefined);
+      // Unchanged sources were checked before.
+      await checkSources(deps, applied(empty, given));
       const change = (before: TemplateBody): TemplateBody => {
-        const after = applied(before, wish);
+        const after = applied(before, given);
         checkBody(after);
         return after;
       };
-      const answer = oneAnswer();
-      await changeTemplate(
-        deps,
-        {
-          accountId: call.caller.accountId,
-          idOrAlias: call.params.id,
-          change: changes ? change : null,
-          publish: publish === true,
-          ...(newAlias === undefined ? {} : { alias: newAlias }),
-          ...(name == null ? {} : { name }),
-        },
-        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
-      );
-      return answer.given();
+      const wanted = {
+        accountId: call.caller.accountId,
+        idOrAlias: call.params.id,
+        change: changes ? change : null,
+        publish: publish === true,
+        ...(newAlias === undefined ? {} : { alias: newAlias }),
+        ...(name == null ? {} : { name }),
+      };
+      return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );
 }
@@ -454,7 +406,6 @@ function removeRoute(deps: TemplatesDeps): Route {
       operationId: 'deleteTemplate',
       summary: 'Delete a template',
       description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'deleted the template {object}', type: 'template', keeps: audited },
       params,
@@ -477,20 +428,14 @@ function publishRoute(deps: TemplatesDeps): Route {
       operationId: 'publishTemplate',
       summary: 'Publish the latest version',
       description: 'From now on sends use it, unless they name a version.',
-      tag: 'templates',
       scope: ['template'],
       act: { says: 'published the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 200: answers('The template.') },
     },
     async (call) => {
-      const answer = oneAnswer();
-      await changeTemplate(
-        deps,
-        { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true },
-        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
-      );
-      return answer.given();
+      const wanted = { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true };
+      return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );
 }
@@ -526,18 +471,13 @@ function versionsRoute({ db }: TemplatesDeps): Route {
       operationId: 'listTemplateVersions',
       summary: 'List the versions of a template',
       description: 'Newest first, the last hundred.',
-      tag: 'templates',
       scope: ['template:read'],
       params,
       responses: {
-        200: {
-          description: 'The versions.',
-          schema: TemplateVersions,
-          examples: exampleOf('Two versions', {
-            object: 'list',
-            data: [versionSample(2, 'draft'), versionSample(1, 'published')],
-          }),
-        },
+        200: jsonResponse('The versions.', TemplateVersions, 'Two versions', {
+          object: 'list',
+          data: [versionSample(2, 'draft'), versionSample(1, 'published')],
+        }),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -610,9 +550,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       path: `${PATH}/render`,
       operationId: 'renderTemplate',
       summary: 'Try a template',
-      description:
-        'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
-      tag: 'templates',
+      description: 'Renders without sending. Faults of the template are part of a 200 here, each with line and column.',
       scope: ['template:render'],
       touches: 'nothing',
       body: RenderRequest,
@@ -623,17 +561,9 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
         },
       },
       responses: {
-        200: { description: 'The parts.', schema: RenderRecord, examples: exampleOf('Without a fault', renderSample) },
+        200: jsonResponse('The parts.', RenderRecord, 'Without a fault', renderSample),
       },
-      problems: [
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'field_too_long',
-        'mutually_exclusive_fields',
-        'missing_content',
-        'unknown_template',
-      ],
+      problems: ['mutually_exclusive_fields', 'missing_content', 'unknown_template'],
     },
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
@@ -647,7 +577,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
           field: 'html',
         });
       if (body.variables != null) checkVariables(body.variables, 'variables');
-      const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);
+      const template = id == null ? null : await requireTemplate({ db }, caller.accountId, id, version ?? undefined);
       const parts = sourcesOf({
         ...(template?.body ?? {
           ...empty,
@@ -674,7 +604,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
   );
 }
 
-async function known(
+async function requireTemplate(
   deps: Pick<TemplatesDeps, 'db'>,
   accountId: string,
   id: string,
@@ -683,7 +613,7 @@ async function known(
   try {
     return await findTemplate(deps, { accountId, idOrAlias: id, version });
   } catch (error) {
-    // In a body it is a fault of the request, not of the path.
+    // The template is named in the body, so that it is not a 404 of the path.
     if (error instanceof Problem && error.code === 'not_found')
       throw new Problem('unknown_template', error.message, { field: 'template_id' });
     throw error;

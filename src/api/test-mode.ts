@@ -1,10 +1,12 @@
 /**
- * Test keys are a sandbox. Two rules, and each has one place: what a route writes is declared with it (`touches` in route.ts,
+ * Test keys are a sandbox. Two rules, each in one place: what a route writes is declared with it (`touches` in route.ts,
  * enforced in middleware/scope.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
  */
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import type { MailReach } from '../messages/store/message-store.ts';
+import { findMessage, type MailReach } from '../messages/store/message-store.ts';
+import type { Database } from '../storage/database.ts';
+import type { MessageRow } from '../storage/tables.ts';
 import type { Route } from './route.ts';
 
 /** The mail that a caller may see and change. */
@@ -12,6 +14,19 @@ export const reachOf = ({ accountId, mode }: Pick<Caller, 'accountId' | 'mode'>)
   accountId,
   onlyTest: mode === 'test',
 });
+
+/** Returns a message that the caller may see. Throws `not_found`. */
+export async function requireMessage(
+  { reader }: Pick<Database, 'reader'>,
+  caller: Caller,
+  id: string,
+): Promise<MessageRow> {
+  const row = await findMessage(reader, reachOf(caller), id);
+  if (row === undefined) throw noMessage();
+  return row;
+}
+
+export const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
 /** The filter `test` of a list: a test key reads simulated mail only. Throws `forbidden_in_test_mode` where it asks for live mail. */
 export function testFilter(caller: Pick<Caller, 'mode'>, asked: boolean | undefined): boolean | undefined {
@@ -35,6 +50,6 @@ export function refuseInTestMode(route: Pick<Route, 'method' | 'touches'>, calle
   );
 }
 
-/** Whether a route writes what live and test mail share, or gives out a secret of it. */
+/** Returns whether a route writes what live and test mail share, or returns a secret of it. */
 export const writesShared = ({ method, touches }: Pick<Route, 'method' | 'touches'>): boolean =>
   touches === 'secret' || (method !== 'GET' && touches !== 'mail' && touches !== 'nothing');

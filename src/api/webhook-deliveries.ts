@@ -1,4 +1,4 @@
-/** `/v1/webhooks/{id}/deliveries` and its neighbours: what an endpoint was told, and telling it again. */
+/** `/v1/webhooks/{id}/deliveries` and related paths: the log of calls to an endpoint, and repeating calls. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -15,12 +15,11 @@ import { curlOf } from '../webhooks/curl.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { Cursors } from './cursor.ts';
-import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { pageOf } from './record-samples.ts';
-import { route, type Call, type Reply, type Route } from './route.ts';
+import { type Call, type Reply, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
-import { answerWith, rowsOfAnswer } from './together.ts';
+import { answerChange, rowsOfAnswer } from './answer-change.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
 
@@ -34,7 +33,7 @@ export interface WebhookDeliveriesDeps {
     type: EventType,
     together: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
-  /** Tells whoever calls endpoints that this one has something new to be told. */
+  /** Notifies the dispatcher that this endpoint has new calls. */
   webhookChanged: (webhookId: string) => void;
 }
 
@@ -63,7 +62,7 @@ async function deliveryRecords(
   const events = await eventsNumbered(db.prepared, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
   const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
-  // What was told of live mail, and what came back for it, is live mail's.
+  // A test key may not see calls about live mail, nor the answers to them.
   const isShown = ({ sequence }: WebhookDeliveryRow): boolean =>
     !reachOf(caller).onlyTest || sequence === null || simulated.has(sequence);
   return lines.map((line) => {
@@ -72,14 +71,14 @@ async function deliveryRecords(
   });
 }
 
-/** `eventBody`: what was sent, where the event is still there. */
+/** `eventBody`: the body that was sent, where the event is still stored. */
 function deliveryRecord(
   caller: Caller,
   endpoint: WebhookRow,
   line: WebhookDeliveryRow,
   eventBody: string | null,
 ): DeliveryRecord {
-  // A body with less in it would not be what was signed.
+  // A shortened body would not match the signature.
   const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
   const headerNames = JSON.parse(endpoint.header_names_json) as string[];
   const body = line.sample ?? eventBody;
@@ -108,53 +107,24 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}/deliveries`,
       operationId: 'listWebhookDeliveries',
-      summary: 'List what a webhook endpoint was told',
+      summary: 'List the calls to a webhook endpoint',
       description:
         'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
-      tag: 'webhooks',
       scope: ['webhook:read'],
       params,
       query: z.strictObject({
         ...pageParameters(),
         status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
       }),
-      responses: {
-        200: {
-          description: 'A page of attempts.',
-          schema: listOf(WebhookDelivery),
-          examples: {
-            page: {
-              summary: 'One that failed',
-              value: {
-                object: 'list',
-                data: [samples.delivery],
-                has_more: false,
-                next_cursor: null,
-                previous_cursor: null,
-              },
-            },
-          },
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed', samples.delivery),
     },
     async (call) => {
-      const { query, caller, search } = call;
       const endpoint = await endpointOf(deps, call);
-      const path = `${PATH}/${endpoint.id}/deliveries`;
-      const list = listName(path, query);
-      const wanted = wantedPage(deps.cursors, list, query);
-      const { status } = query;
-      const { rows, hasMore } = await pageOfDeliveries(deps, {
-        webhookId: endpoint.id,
-        ...(status === undefined ? {} : { status }),
-        ...wanted,
-      });
-      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
-        data: await deliveryRecords(deps, caller, endpoint, rows),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
+      const { status } = call.query;
+      return answerPage(deps.cursors, `${PATH}/${endpoint.id}/deliveries`, call, async (wanted) => {
+        const filter = { webhookId: endpoint.id, ...(status === undefined ? {} : { status }), ...wanted };
+        const { rows, hasMore } = await pageOfDeliveries(deps, filter);
+        return { data: await deliveryRecords(deps, call.caller, endpoint, rows), hasMore };
       });
     },
   );
@@ -169,7 +139,6 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       summary: 'Send an event to a webhook endpoint again',
       description:
         'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
-      tag: 'webhooks',
       scope: ['webhook:replay'],
       act: {
         says: 'sent an event again to the webhook endpoint {object}',
@@ -227,8 +196,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       operationId: 'testWebhook',
       summary: 'Try a webhook endpoint',
       description:
-        'Calls it once with a sample event (`test` is true), whatever its status, and answers with what came of it within 15 seconds. It is not tried again and does not count as a success or a failure.',
-      tag: 'webhooks',
+        'Calls it once with a sample event (`test` is true), whatever its status, and answers with the result within 15 seconds. It is not tried again and does not count as a success or a failure.',
       scope: ['webhook:replay'],
       act: {
         says: 'tried the webhook endpoint {object}',
@@ -243,7 +211,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: {
-          description: 'What came of it, be it good or bad.',
+          description: 'The result, be it good or bad.',
           schema: WebhookDelivery,
           examples: {
             failed: {
@@ -253,15 +221,16 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
           },
         },
       },
-      problems: ['unknown_field', 'invalid_type', 'unknown_event_type', 'invalid_state'],
+      problems: ['unknown_event_type', 'invalid_state'],
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
-      const answered = answerWith(call, (line: WebhookDeliveryRow) =>
-        deliveryRecord(call.caller, endpoint, line, null),
-      );
-      await deps.testWebhook(endpoint, call.body.type ?? 'delivered', answered.together);
-      return answered.reply();
+      const replyOf = (line: WebhookDeliveryRow): Reply => ({
+        status: 200,
+        body: deliveryRecord(call.caller, endpoint, line, null),
+      });
+      const type = call.body.type ?? 'delivered';
+      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, type, rowsFor));
     },
   );
 }
@@ -274,8 +243,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       operationId: 'replayWebhook',
       summary: 'Send events of a time to a webhook endpoint again',
       description:
-        'In the background. `failed` takes what was not delivered so far, be it still tried or given up; `all` takes everything, also what happened before the endpoint was registered.',
-      tag: 'webhooks',
+        'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered.',
       scope: ['webhook:replay'],
       act: {
         says: 'replayed events to the webhook endpoint {object}',
@@ -294,7 +262,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
             .min(1)
             .max(10)
             .optional()
-            .describe('Only these kinds, out of those it is told of.'),
+            .describe('Only these kinds, of those that the endpoint receives.'),
         })
         .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' }),
       bodyExamples: {
@@ -310,15 +278,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
           examples: { replay: { summary: 'Just begun', value: samples.replay } },
         },
       },
-      problems: [
-        'missing_field',
-        'unknown_field',
-        'invalid_type',
-        'invalid_field',
-        'too_many_items',
-        'unknown_event_type',
-        'invalid_state',
-      ],
+      problems: ['unknown_event_type', 'invalid_state'],
     },
     async (call) => {
       const { body, caller, now } = call;
@@ -335,9 +295,9 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         types: body.types ?? [],
       };
       const replyOf = (row: WebhookReplayRow): Reply => ({ status: 202, body: replayRecord(row) });
-      const row = await createReplay(deps, request, (made) => rowsOfAnswer(call, replyOf(made)));
+      const reply = await answerChange(call, replyOf, (rowsFor) => createReplay(deps, request, rowsFor));
       deps.webhookChanged(endpoint.id);
-      return replyOf(row);
+      return reply;
     },
   );
 }
@@ -349,32 +309,17 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       path: `${PATH}/{id}/replays`,
       operationId: 'listWebhookReplays',
       summary: 'List replays of a webhook endpoint',
-      description: 'Newest first: how far each has come.',
-      tag: 'webhooks',
+      description: 'Newest first, each with its progress.',
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: {
-        200: {
-          description: 'A page of replays.',
-          schema: listOf(WebhookReplay),
-          examples: pageOf('One replay', samples.replay),
-        },
-      },
-      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay', samples.replay),
     },
     async (call) => {
-      const { query, search } = call;
       const endpoint = await endpointOf(deps, call);
-      const path = `${PATH}/${endpoint.id}/replays`;
-      const list = listName(path, query);
-      const wanted = wantedPage(deps.cursors, list, query);
-      const { rows, hasMore } = await pageOfReplays(deps, { webhookId: endpoint.id, ...wanted });
-      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
-        data: rows.map(replayRecord),
-        hasMore,
-        first: rows[0]?.id ?? null,
-        last: rows.at(-1)?.id ?? null,
+      return answerPage(deps.cursors, `${PATH}/${endpoint.id}/replays`, call, async (wanted) => {
+        const { rows, hasMore } = await pageOfReplays(deps, { webhookId: endpoint.id, ...wanted });
+        return { data: rows.map(replayRecord), hasMore };
       });
     },
   );

@@ -21,16 +21,11 @@ export interface NoticeText {
 /** The mails as rows, the number of their recipients, and the function to call once they are committed. */
 export interface Notice {
   rows: readonly Rows[];
-  told: number;
+  recipients: number;
   written(): void;
 }
 
-export interface AccountNotices {
-  /** Is called before the transaction begins. */
-  prepare(): Promise<void>;
-  /** Makes the mails inside the transaction. */
-  of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice>;
-}
+export type AccountNotices = ReturnType<typeof accountNotices>;
 
 export function accountNotices({
   clock,
@@ -38,16 +33,18 @@ export function accountNotices({
   ownAccount,
   config,
   notices,
-}: Pick<AppContext, 'clock' | 'notifiers' | 'ownAccount' | 'config' | 'notices'>): AccountNotices {
+}: Pick<AppContext, 'clock' | 'notifiers' | 'ownAccount' | 'config' | 'notices'>) {
   return {
+    /** Is called before the transaction begins. */
     prepare: () => ownAccount.ensure(),
-    async of(tx, accountId, text) {
+    /** Makes the mails inside the transaction. */
+    async of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice> {
       const now = clock.now();
       const [from, to] = [await senderFor(tx, accountId, config), await peopleOf(tx, accountId, config)];
       const mails = to.map((one) => ownMailRows(noticeMail(text, from, one, now), now, notices.retry));
       return {
         rows: mails,
-        told: mails.length,
+        recipients: mails.length,
         written() {
           notifiers.deliveries.notify(mails.flatMap(hintsOf));
         },

@@ -6,16 +6,18 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
 import { domainNotices } from '../housekeeping/domain-notices.ts';
-import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
-import { expiredIdempotency } from '../housekeeping/idempotency.ts';
-import { oldAggregates } from '../housekeeping/old-aggregates.ts';
-import { oldSessions } from '../housekeeping/old-sessions.ts';
-import { oldStats } from '../housekeeping/old-stats.ts';
+import {
+  endedSuppressions,
+  expiredIdempotency,
+  oldAggregates,
+  oldSessions,
+  oldStats,
+  retiredKeys,
+  webhookLogRules,
+} from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
-import { retiredKeys } from '../housekeeping/retired-keys.ts';
 import { spaceRules } from '../housekeeping/space.ts';
-import { webhookLogRules } from '../housekeeping/webhook-log.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';

@@ -10,14 +10,14 @@ import type { BudgetName } from '../base/budgets.ts';
 import { systemClock, type Clock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog, type Log, type RootLog } from '../base/log.ts';
-import { createResolver } from '../net/resolver.ts';
+import { createResolver, type Resolver } from '../net/resolver.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
-import { readScanners, shippedScanners } from '../config/scanners.ts';
+import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
-import { beginEpoch } from '../storage/epoch.ts';
+import { beginEpoch } from '../storage/database.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createAuditLog } from '../accounts/audit-log.ts';
@@ -40,7 +40,18 @@ import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters, type Meters } from '../operator/meters.ts';
 import { requireKeys } from '../operator/sealed-secrets.ts';
-import type { Overrides } from './overrides.ts';
+
+/** The parts of the program that tests replace. A part that is left out is the real one. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Log | RootLog;
+  resolver?: Resolver;
+  random?: () => number;
+  /** PEM certificates that mail hosts may chain to. */
+  ca?: string;
+  /** Port of the web servers that MTA-STS policies are fetched from. */
+  stsPort?: number;
+}
 
 /** The settings that a reload replaces while the program runs. */
 export interface Live {
@@ -56,9 +67,9 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring)
     url: config.storage.url,
     workOrder: [RECORD_CHANGE],
     beforeMigration: () =>
-      copyBeforeMigration(config, (folder) => {
-        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
-      }),
+      copyBeforeMigration(config, (folder) =>
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
+      ),
   });
   try {
     await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
@@ -90,15 +101,14 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const random = overrides.random ?? Math.random;
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
   const log = overrides.log ?? createLog(config.log);
-  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
+  const botOf = createBotOf(readScanners(config.tracking.scannersFile));
   const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openStorage(config, log, keyring);
   const resolver =
     overrides.resolver ??
     createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
-  const report = (error: unknown): void => {
+  const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
-  };
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
   const notifiers = {
@@ -137,9 +147,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     recorder,
     botOf,
     privacy: config.tracking,
-    failed: (err) => {
-      log.error({ event: 'hit_lost', err }, 'an open or a click could not be written');
-    },
+    failed: (err) => log.error({ event: 'hit_lost', err }, 'an open or a click could not be written'),
   });
   return {
     config,
@@ -186,9 +194,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
       directory.forget(name);
       signers.forget(name);
     },
-    webhookChanged: (id: string): void => {
-      notifiers.webhooks.notify(id);
-    },
+    webhookChanged: (id: string): void => notifiers.webhooks.notify(id),
   };
 }
 

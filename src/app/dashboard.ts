@@ -19,9 +19,7 @@ export function buildDashboard(
     clock,
     mta,
     families: meters === null ? null : () => meters.families(),
-    failed: (err) => {
-      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
-    },
+    failed: (err) => log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted'),
   });
   return createDashboard({
     ...parts,

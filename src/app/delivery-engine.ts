@@ -10,11 +10,11 @@ import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
-import { createMta, type Mta } from '../mta/mta.ts';
-import { createSites, type Sites } from '../mta/sites/sites.ts';
-import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources/sources.ts';
+import { Mta } from '../mta/mta.ts';
+import { Sites } from '../mta/sites/sites.ts';
+import { DEFAULT_POOL, Sources } from '../mta/sources/sources.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
-import { createWarmUp } from '../mta/sources/warm-up.ts';
+import { WarmUp } from '../mta/sources/warm-up.ts';
 import { ownAddresses, signingKey, type AppContext } from './context.ts';
 
 /** The delivery engine, and the holds and limits of the operator. */
@@ -31,9 +31,7 @@ export async function buildDeliveryEngine(context: AppContext): Promise<Delivery
   const book = createHoldBook({
     db,
     clock,
-    changed: () => {
-      notifiers.holds.notify();
-    },
+    changed: () => notifiers.holds.notify(),
   });
   await book.load();
   const sources = buildSources(context, book);
@@ -52,7 +50,7 @@ function buildMta(
   const { delivery, smtp } = config;
   const six = localAddresses(context);
   const { connection } = delivery;
-  return createMta(
+  return new Mta(
     {
       db,
       clock,
@@ -67,14 +65,8 @@ function buildMta(
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
-      ...(tlsTally === null ? {} : { tlsSeen: tlsTally.note }),
-      ...(meters === null
-        ? {}
-        : {
-            attempted: (outcome) => {
-              meters.attempted(outcome);
-            },
-          }),
+      ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
+      ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),
       signersFor: (accountId, domain, order) =>
         signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
       returnPathDomain: async (accountId, domain) => {
@@ -128,11 +120,9 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: App
     log,
     resolver,
     fetch,
-    changed: (domain) => {
-      sites.forget(domain);
-    },
+    changed: (domain) => sites.forget(domain),
   });
-  const sites = createSites({
+  const sites = new Sites({
     clock,
     routes: delivery.routes,
     operators: readOperators(delivery.operatorsFile),
@@ -158,7 +148,7 @@ function buildSources({ config: { delivery, smtp }, db, clock, log }: AppContext
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
   );
-  const warmUp = createWarmUp({ db, clock, log }, warming);
+  const warmUp = new WarmUp({ db, clock, log }, warming);
   const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
-  return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
+  return new Sources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
 }

@@ -35,9 +35,7 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     authenticate: callers.authenticate,
     keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
-    noteUse: (keyId, ip, endpoint) => {
-      callers.recordUse(keyId, ip, endpoint);
-    },
+    noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
     takeRequest(accountId, plan) {
       const now = clock.now();
       const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);

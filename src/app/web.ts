@@ -48,20 +48,12 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       authenticate: callers.authenticate,
       callerById: (keyId) => callers.byId(keyId),
       keyChanges: notifiers.keys,
-      noteUse: (keyId, ip, endpoint) => {
-        callers.recordUse(keyId, ip, endpoint);
-      },
+      noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.isListening()),
-      ...(meters === null
-        ? {}
-        : {
-            answered: (request) => {
-              meters.answered(request);
-            },
-          }),
+      ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
         publicUrl: config.http.publicUrl,
@@ -114,7 +106,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     forgetDomain: context.forgetDomain,
     forgetKey: context.forgetKey,
     forgetStream: streams.forget,
-    vetUrl: fetch.vet,
+    vetUrl: (url) => fetch.vet(url),
     webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,
   });

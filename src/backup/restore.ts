@@ -8,7 +8,7 @@ import { constants, existsSync } from 'node:fs';
 import path from 'node:path';
 import { keyIdsOf, openKeyring } from '../base/keyring.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
-import { migrationNames } from '../storage/migrate.ts';
+import { whyUnsupported } from '../storage/migrate.ts';
 import { readSmall, renameSynced, sumOf, sync, writeNew } from './files.ts';
 import { DATABASE, type Manifest } from './manifest.ts';
 import { verifyBackup, type Verified, type VerifyProgress } from './verify.ts';
@@ -47,12 +47,8 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
     if (existsSync(file)) return refused('not_empty', `${file} already exists: restore into an empty data folder`);
   const verified = await verifyBackup(folder, { passphrase, ...(progress === undefined ? {} : { progress }) });
   if (verified.kind !== 'good') return verified;
-  const unknown = verified.manifest.migrations.filter((name) => !migrationNames.includes(name));
-  if (unknown.length > 0)
-    return refused(
-      'newer',
-      `the backup was made by version ${verified.manifest.version}, which knows ${unknown.join(', ')}: restore with that version or a later one`,
-    );
+  const why = whyUnsupported(verified.manifest.migrations);
+  if (why !== null) return refused('newer', `the backup of version ${verified.manifest.version} ${why}`);
   await mkdir(dataDir, { recursive: true, mode: 0o750 });
   const lock = await lockFolder(dataDir);
   if (lock === null) return refused('in_use', `a server is running on ${dataDir}`);

@@ -1,13 +1,10 @@
 /**
- * Loads single things in batches: what is asked for while one batch is being loaded goes into the next, as one query.
+ * Loads single items in batches: those that are asked for while one batch is being loaded go into the next, as one query.
  * An idle loader starts at once.
  */
 import { yieldToEventLoop } from './slices.ts';
 
-export interface BatchLoader<Item> {
-  /** The item, or undefined where there is none. Rejects where loading failed. */
-  load(id: string): Promise<Item | undefined>;
-}
+export type BatchLoader<Item> = ReturnType<typeof createBatchLoader<Item>>;
 
 interface Waiting<Item> {
   id: string;
@@ -18,7 +15,7 @@ interface Waiting<Item> {
 export function createBatchLoader<Item>(
   loadAll: (ids: readonly string[]) => Promise<ReadonlyMap<string, Item>>,
   most = 100,
-): BatchLoader<Item> {
+) {
   let waiting: Waiting<Item>[] = [];
   let running = false;
 
@@ -39,8 +36,9 @@ export function createBatchLoader<Item>(
   }
 
   return {
-    load: (id) =>
-      new Promise((resolve, reject) => {
+    /** Returns the item, or undefined where there is none. Rejects where loading failed. */
+    load: (id: string) =>
+      new Promise<Item | undefined>((resolve, reject) => {
         waiting.push({ id, resolve, reject });
         if (running) return;
         running = true;

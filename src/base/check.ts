@@ -1,5 +1,5 @@
 /**
- * From a zod schema and a value of the caller's to a checked value or one `Problem`.
+ * Checks a value of the caller against a zod schema: the result is a checked value or one `Problem`.
  *
  * A request may have many faults and the answer names one, always the same one: first an unknown member (the
  * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out
@@ -20,7 +20,7 @@ export interface FaultNote {
   says?: string;
   /** The member is declared but cannot be used yet: any fault in it ranks as that of an unknown member. */
   unavailable?: boolean;
-  /** For an object: what to say of a member that is not known, by its name in lower case without `-` and `_`. */
+  /** For an object: the text about a member that is not known, by its name in lower case without `-` and `_`. */
   hints?: Readonly<Record<string, string>>;
   /** The cure, written behind the fault of a wrong type. */
   typeHint?: string;
@@ -48,11 +48,11 @@ interface Fault {
   says: string;
 }
 
-/** Zod would word each of 100,000 faults in a hostile list; we word the one we tell. */
+/** Zod would write a text for each of 100,000 faults in a hostile list; we write one for the fault that is reported. */
 const unworded = { error: () => '' };
 
 /**
- * The value as the schema gives it. A null where a member is optional counts as absent. Throws the first fault as a
+ * Returns the value as the schema gives it. A null where a member is optional counts as absent. Throws the first fault as a
  * `Problem` whose field is the member's path: `cc[1]`, `attachments[0].content`, `headers.X-Foo`.
  */
 export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOptions = {}): T {
@@ -65,7 +65,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOpt
   throw problemOf(isRepeated ? { ...fault, says: 'was given more than once' } : fault, options);
 }
 
-/** The field name of a path below a prefix: `fieldName('recipients[3]', ['cc', 1])` is `recipients[3].cc[1]`; null for the whole body. */
+/** Returns the name of a path below a prefix: of `recipients[3]` and `['cc', 1]` it is `recipients[3].cc[1]`; null for the whole body. */
 export function fieldName(prefix: string | undefined, path: readonly PropertyKey[]): string | null {
   let name = prefix ?? '';
   for (const step of path) {
@@ -88,7 +88,7 @@ function problemOf(fault: Fault, options: CheckOptions): Problem {
 
 type Issue = z.core.$ZodIssue;
 
-/** A hostile list can have 100,000 faults; the one we tell is among the first, or the answer is merely less apt. */
+/** A hostile list can have 100,000 faults; the one that is reported is among the first, or the answer is merely less helpful. */
 const MOST_WEIGHED = 200;
 
 /**
@@ -111,7 +111,7 @@ function firstFault(
   return first;
 }
 
-/** The first issues, and the last, where zod puts the unknown members of the whole body. */
+/** Returns the first issues, and the last, where zod puts the unknown members of the whole body. */
 const weighed = (issues: readonly Issue[]): readonly Issue[] =>
   issues.length <= MOST_WEIGHED ? issues : [...issues.slice(0, MOST_WEIGHED), ...issues.slice(-1)];
 
@@ -190,7 +190,7 @@ function unknownMember(
   return { rank: RANK.unknown, path: [...path, key], code: 'unknown_field', says };
 }
 
-/** `h:X-Campaign` is reported as all that begin with `h:`. */
+/** Returns the hint for a member, or null. `h:X-Campaign` has the hint of all members that begin with `h:`. */
 function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | null {
   const plain = clip(key).toLowerCase().replaceAll(/[-_ ]/g, '');
   const [prefix = '', ...rest] = plain.split(':');
@@ -200,7 +200,7 @@ function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | 
 
 type UnionIssue = z.core.$ZodIssueInvalidUnion;
 
-/** The fault in the one alternative whose type the value has, or null where it has the type of none. */
+/** Returns the fault in the one alternative whose type the value has, or null where it has the type of none. */
 function unionFault(schema: z.ZodType, value: unknown, union: UnionIssue, path: readonly PropertyKey[]): Fault | null {
   const fitting = union.errors.find(
     (issues) => !issues.some((issue) => issue.path.length === 0 && issue.code === 'invalid_type'),
@@ -246,7 +246,7 @@ function isOptionalNull(schema: z.ZodType, value: unknown, issue: Issue): boolea
   return schemaAt(faults, schema, value, issue.path).optional;
 }
 
-/** A copy without the members the paths lead to; only what is on the way to them is copied. */
+/** Returns a copy without the members that the paths lead to; only what is on the way to them is copied. */
 function withoutMembers(value: unknown, paths: readonly (readonly PropertyKey[])[]): unknown {
   const copy = copyOf(value);
   for (const path of paths) {

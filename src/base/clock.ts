@@ -1,5 +1,5 @@
 /**
- * The one door to time. Everything that waits or reads the time gets a `Clock` handed in,
+ * The only way to time and timers. All code that waits or reads the time gets a `Clock` handed in,
  * so that a test can let three days pass in a millisecond.
  */
 
@@ -9,9 +9,9 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Milliseconds since the Unix epoch. */
+  /** Returns milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds on a clock that never jumps: for durations, never for dates. */
+  /** Returns milliseconds on a clock that never jumps: for durations, never for dates. */
   monotonic(): number;
   /** Calls `run` once after `ms` milliseconds. The timer keeps the process alive unless `background` is set. */
   after(ms: number, run: () => void, options?: { background?: boolean }): Timer;
@@ -19,7 +19,7 @@ export interface Clock {
   sleep(ms: number): Promise<void>;
 }
 
-/** setTimeout takes at most 2^31-1 ms and fires at once beyond that, so longer waits are cut: callers look again anyway. */
+/** setTimeout takes at most 2^31-1 ms and fires at once beyond that, so longer waits are cut: callers check the time again anyway. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -34,8 +34,5 @@ export const systemClock: Clock = {
       },
     };
   },
-  sleep: (ms) =>
-    new Promise((resolve) => {
-      setTimeout(resolve, ms);
-    }),
+  sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
 };

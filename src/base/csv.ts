@@ -1,6 +1,6 @@
 /**
  * Comma-separated values (RFC 4180): read line by line from text that comes in pieces. Where decimals have a comma, spreadsheets write
- * semicolons: the first of comma, semicolon and tab in the first line is what separates. Pure.
+ * semicolons: the first comma, semicolon or tab in the first line is the separator. Pure.
  */
 
 export interface CsvReader {
@@ -11,12 +11,12 @@ export interface CsvReader {
 }
 
 export interface CsvRecord {
-  /** Of its first character, from 1. */
+  /** The line of its first character, from 1. */
   line: number;
   fields: string[];
 }
 
-/** The text breaks the format; nothing sensible can be read after this. */
+/** The text breaks the format; nothing after this can be read. */
 export class CsvFault extends Error {}
 
 /** A field or line longer than this is a mistake, such as a quote that is never closed. */
@@ -72,7 +72,7 @@ export function readCsv(): CsvReader {
     } else if (character === '"' && state === 'begin') state = 'quoted';
     else if (separates(character)) endField();
     else if (character === '\n') {
-      // An empty line says nothing of it.
+      // An empty line says nothing about the separator.
       if (fields.length > 0 || field !== '' || state !== 'begin') separator ??= ',';
       endRecord(records);
     } else if (character !== '\r') {
@@ -99,7 +99,7 @@ export function readCsv(): CsvReader {
   };
 }
 
-/** One line, without its end. A field that a spreadsheet would take for a formula gets an apostrophe before it. */
+/** Returns one line, without its end. A field that a spreadsheet would take for a formula gets an apostrophe before it. */
 export function csvLine(fields: readonly (string | null)[]): string {
   return fields.map((field) => csvField(field ?? '')).join(',');
 }

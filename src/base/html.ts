@@ -1,4 +1,4 @@
-/** Text as HTML. Pure. */
+/** Writes text as HTML. Pure. */
 
 const entities: Readonly<Record<string, string>> = {
   '&': '&amp;',

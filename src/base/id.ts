@@ -44,12 +44,12 @@ let lastMs = 0;
 let counter = 0;
 
 /**
- * How far ids run ahead of the clock at most, in ms: in a burst, or when the clock steps back. Where it is set back further,
+ * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. Where it is set back further,
  * ids follow it, since lists that are narrowed to a time read a range of ids.
  */
 export const MOST_AHEAD_MS = 1000;
 
-/** Makes a new id. `now` is in milliseconds since the epoch. Ids made by one process ascend strictly while the clock does not step back further than MOST_AHEAD_MS. */
+/** Makes a new id. Ids of one process ascend strictly while the clock does not step back further than MOST_AHEAD_MS. */
 export function newId(prefix: IdPrefix, now: number): string {
   if (poolAt + 10 > pool.length) {
     randomFillSync(pool);
@@ -70,7 +70,7 @@ export function newId(prefix: IdPrefix, now: number): string {
   return `${prefix}_${encode(bytes)}`;
 }
 
-/** 128 bits as 26 characters of 5 bits: two zero bits are put in front, so the first character is at most `7`. */
+/** Writes 128 bits as 26 characters of 5 bits: two zero bits are put in front, so the first character is at most `7`. */
 function encode(id: Buffer): string {
   let text = '';
   let held = 0;
@@ -88,7 +88,7 @@ function encode(id: Buffer): string {
 
 const pattern = /^([a-z]{3})_([0-7][0-9a-hjkmnp-tv-z]{25})$/;
 
-/** True if `text` is an id with this prefix; says nothing about whether such a thing exists. */
+/** Tells whether `text` is an id with this prefix, which does not mean that it exists. */
 export function isId(prefix: IdPrefix, text: string): boolean {
   return pattern.exec(text)?.[1] === prefix;
 }
@@ -102,7 +102,7 @@ export function idTime(id: string): number | null {
   return time;
 }
 
-/** The smallest id that can have been made at `ms`: turns a time into a bound of an id range. */
+/** Returns the smallest id that can have been made at `ms`: turns a time into a bound of an id range. */
 export function idFloor(prefix: IdPrefix, ms: number): string {
   const floor = Buffer.alloc(16);
   floor.writeUIntBE(Math.max(0, Math.min(ms, 2 ** 48 - 1)), 0, 6);

@@ -1,6 +1,6 @@
 /**
- * The master keys of an installation and what is done with them: sealing the secrets that must be stored (DKIM private
- * keys, webhook secrets) and deriving the keys of our own tokens. They live in `<dataDir>/secret.key`, separate from the
+ * The master keys of an installation. They seal the secrets that must be stored (DKIM private
+ * keys, webhook secrets), and the keys of our own tokens are derived from them. They are in `<dataDir>/secret.key`, separate from the
  * database, so that a copy of the database alone gives nothing away.
  *
  * The file has one key a line, `<key id> <32 bytes in base64url>`; `#` begins a comment. The last line seals, all lines
@@ -22,20 +22,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 
-export interface Keyring {
-  /** The id of the key that seals and derives now. */
-  readonly currentId: string;
-  /** All key ids, the current one first. */
-  readonly keyIds: readonly string[];
-  /** Keys that the file says are lost for good. */
-  readonly lostIds: readonly string[];
-  /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
-  seal(purpose: string, plain: Buffer | string): string;
-  /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
-  open(purpose: string, sealed: string): Buffer;
-  /** 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
-  derive(purpose: string, keyId?: string): Buffer;
-}
+export type Keyring = ReturnType<typeof keyringOf>;
 
 /** The key file cannot be used; the message is a sentence for the operator. */
 export class KeyFileError extends Error {
@@ -68,7 +55,7 @@ export function openKeyring(dataDir: string, { database = null }: { database?: s
 const missing = (file: string, database: string): string =>
   `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (where it is lost for good, docs/operating.md tells how to go on)`;
 
-/** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
+/** Returns the ids in the text of a key file, the current one first. Throws for other text; `file` names it. */
 export function keyIdsOf(text: string, file: string): string[] {
   return [...parseKeys(text, file).masters.keys()].reverse();
 }
@@ -85,7 +72,7 @@ interface KeyFile {
   lostIds: readonly string[];
 }
 
-function keyringOf({ masters, lostIds }: KeyFile): Keyring {
+function keyringOf({ masters, lostIds }: KeyFile) {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';
   // Sealing has a separate key, so that a derived key that leaks opens nothing.
@@ -104,16 +91,21 @@ function keyringOf({ masters, lostIds }: KeyFile): Keyring {
   }
 
   return {
+    /** The id of the key that seals and derives now. */
     currentId,
-    keyIds,
+    /** All key ids, the current one first. */
+    keyIds: keyIds as readonly string[],
+    /** Keys that the file says are lost for good. */
     lostIds,
-    seal(purpose, plain) {
+    /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
+    seal(purpose: string, plain: Buffer | string): string {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', sealKey(currentId), nonce).setAAD(Buffer.from(purpose));
       const secret = Buffer.concat([cipher.update(plain), cipher.final()]);
       return `v1.${currentId}.${Buffer.concat([nonce, secret, cipher.getAuthTag()]).toString('base64url')}`;
     },
-    open(purpose, sealed) {
+    /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
+    open(purpose: string, sealed: string): Buffer {
       const [, keyId = '', text = ''] = sealedForm.exec(sealed) ?? [];
       const bytes = Buffer.from(text, 'base64url');
       if (bytes.length < NONCE_BYTES + TAG_BYTES) throw new Error('not a sealed secret');
@@ -123,7 +115,8 @@ function keyringOf({ masters, lostIds }: KeyFile): Keyring {
       decipher.setAAD(Buffer.from(purpose)).setAuthTag(bytes.subarray(-TAG_BYTES));
       return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
     },
-    derive: (purpose, keyId) => derive(`posthorn:derive:${purpose}`, keyId),
+    /** Returns 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
+    derive: (purpose: string, keyId?: string) => derive(`posthorn:derive:${purpose}`, keyId),
   };
 }
 
@@ -143,7 +136,7 @@ function parseKeys(text: string, file: string): KeyFile {
     // The line itself stays out of the message: it may hold a key.
     if (key.length !== KEY_BYTES)
       throw new KeyFileError(`${file}, line ${String(index + 1)}: expected "<key id> <43 characters of base64url>"`);
-    if (keys.has(id)) throw new KeyFileError(`${file}, line ${String(index + 1)}: the key id ${id} stands twice`);
+    if (keys.has(id)) throw new KeyFileError(`${file}, line ${String(index + 1)}: the key id ${id} is there twice`);
     keys.set(id, key);
   }
   if (keys.size === 0)
@@ -151,7 +144,7 @@ function parseKeys(text: string, file: string): KeyFile {
   return { masters: keys, lostIds };
 }
 
-/** The file's text, or null where there is none. The rights are those of the file that was opened, not of its name. */
+/** Returns the file's text, or null where there is no file. The rights are those of the file that was opened, not of its name. */
 function readKeyFile(file: string): string | null {
   let handle: number;
   try {

@@ -1,5 +1,5 @@
 /**
- * The log: one line a fact on standard output, with `event`, `message_id`, `recipient_id`, `lane`, `request_id` and the
+ * The log: one line for each fact on standard output, with `event`, `message_id`, `recipient_id`, `lane`, `request_id` and the
  * like as fields. Lines never hold bodies; fields that are named like secrets are replaced before they are written.
  */
 import { createHash } from 'node:crypto';
@@ -15,16 +15,16 @@ export interface Log {
   debug(fields: LogFields, message: string): void;
   info(fields: LogFields, message: string): void;
   warn(fields: LogFields, message: string): void;
-  /** Give the error as the field `err`: its type, message, stack and causes are written. */
+  /** Takes the error as the field `err`: its type, message, stack and causes are written. */
   error(fields: LogFields, message: string): void;
-  /** A log whose lines all carry these fields. */
+  /** Returns a log whose lines all have these fields. */
   child(fields: LogFields): Log;
 }
 
 /** The log of the running program, whose level a reload can change. */
 export interface RootLog extends Log {
   level: string;
-  /** Writes out what is still held; call it before the process ends on purpose. */
+  /** Writes out what is still buffered; call it before the process ends on purpose. */
   flush(): void;
 }
 
@@ -32,7 +32,7 @@ export interface LogOptions {
   level: 'debug' | 'info' | 'warn' | 'error';
   /** `json` for machines, `pretty` for people. */
   format: 'json' | 'pretty';
-  /** `hashed` writes no mail address of anybody, only which lines are about the same one. */
+  /** `hashed` writes a hash in place of each mail address, so that lines about the same one can be found. */
   addresses?: 'full' | 'hashed';
   /** Takes the lines in place of standard output; each `write` is one line. */
   stream?: DestinationStream;
@@ -67,11 +67,11 @@ const errorOf = stdSerializers.errWithCause;
 /** Local part and domain, without the punctuation that mail hosts write around an address. Bounded, to stay linear. */
 const ADDRESS = /[^\s"'<>()[\]:;,\\@=]{1,64}@([a-z0-9\u0080-\uffff.-]{1,255})/gi;
 
-/** In the place of an address: the first 16 digits of its SHA-256, in lower case, so that one can be looked for; and its domain. */
+/** Returns what replaces an address: the first 16 digits of its SHA-256, in lower case, so that one can be looked for; and its domain. */
 const hashed = (address: string, domain: string): string =>
   `#${createHash('sha256').update(address.toLowerCase()).digest('hex').slice(0, 16)}@${domain}`;
 
-/** The fields of a line. The command that is there to be pasted stays whole: its addresses are examples. */
+/** Hashes the addresses in the fields of a line. The command in `send` is there to be pasted and stays whole: it has examples. */
 function withoutAddresses({ send, ...fields }: Record<string, unknown>): Record<string, unknown> {
   const shown = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, hashedIn(value)]));
   return send === undefined ? shown : { ...shown, send };
@@ -95,15 +95,13 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
     colorize: stream === undefined && isatty(1),
   });
   return {
-    write: (line) => {
-      target.write(readable(line));
-    },
+    write: (line) => target.write(readable(line)),
   };
 }
 
 /**
  * A log whose disk is full must not stop mail. Lines that cannot be written are kept, up to a limit, and go out with the line
- * after there is room again. Until then nothing is forced out: `flushSync` would try for ever, with everything standing still.
+ * after there is room again. Until then nothing is forced out: `flushSync` would try for ever and block the program.
  */
 function standardOutput(sync: boolean): DestinationStream {
   const stream = destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES });

@@ -1,43 +1,39 @@
 /**
- * A bounded memory of look-ups that must never be old: each answer is good for a short time, is dropped at once when
- * this process changes what lies behind it, and is fetched once however many ask. The short time is for changes made by
+ * A bounded memory of look-ups that must never be old. Each answer is good for a short time, is dropped at once when
+ * this process changes the rows that it came from, and is fetched once however many ask. The short time is for changes made by
  * another process, such as a command that works on the database itself.
  */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from './clock.ts';
 
-export interface LookUpCache<V> {
-  get(key: string): Promise<V>;
-  /** Drops the answer. The next `get` looks again, and does not join a look-up that began before this. */
-  forget(key: string): void;
-}
+export type LookUpCache<V> = ReturnType<typeof createLookUpCache<V>>;
 
 export interface LookUpOptions<V> {
   /** Answers kept; the one not used for longest goes first. */
   max: number;
-  /** How long an answer is good, in milliseconds from the moment it was asked for. */
+  /** The time for which an answer is good, in ms from the moment it was asked for. */
   freshMs: number;
-  /** False for an answer not worth keeping: a stranger could otherwise push the others out with names that do not exist. */
+  /** Returns false for an answer that is not worth keeping: a stranger could otherwise push the others out with names that do not exist. */
   keep?: (value: V) => boolean;
 }
 
 interface Entry<V> {
   answer: Promise<V>;
-  /** The answer where it has come. */
+  /** The answer, once it is there. */
   value: V | undefined;
   settled: boolean;
   freshUntil: number;
 }
 
 /**
- * Creates the memory. `load` gets the last answer, where there was one, so that what is dear to make can be taken over. Its
+ * Creates the memory. `load` gets the last answer, where there was one, so that parts which are expensive to make can be taken over. Its
  * failures are not kept. (The `fetch` of lru-cache stores an answer that comes after `delete`, which `forget` must not.)
  */
 export function createLookUpCache<V>(
   deps: { clock: Clock },
   options: LookUpOptions<V>,
   load: (key: string, before: V | undefined) => Promise<V>,
-): LookUpCache<V> {
+) {
   const entries = new LRUCache<string, Entry<V>>({ max: options.max });
 
   function look(key: string, before: V | undefined, now: number): Promise<V> {
@@ -56,13 +52,14 @@ export function createLookUpCache<V>(
   }
 
   return {
-    get(key) {
+    get(key: string): Promise<V> {
       const now = deps.clock.monotonic();
       const entry = entries.get(key);
       if (entry === undefined || (entry.settled && entry.freshUntil <= now)) return look(key, entry?.value, now);
       return entry.answer;
     },
-    forget(key) {
+    /** Drops the answer. The next `get` looks again, and does not join a look-up that began before this. */
+    forget(key: string): void {
       entries.delete(key);
     },
   };

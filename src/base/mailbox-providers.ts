@@ -1,4 +1,4 @@
-/** The large mailbox providers, by the domains of the addresses that they give to everybody. */
+/** The large mailbox providers, by the domains of the addresses that they give to the public. */
 
 /** Large mailbox providers by the domain of the address. Mail hosted there under another domain counts as `other`. */
 const providers: Readonly<Record<string, readonly string[]>> = {
@@ -55,10 +55,10 @@ const providerByDomain = new Map(
   Object.entries(providers).flatMap(([name, domains]) => domains.map((one) => [one, name] as const)),
 );
 
-/** Every name `providerOf` may answer. */
+/** Every name that `providerOf` may return. */
 export const providerNames: readonly string[] = [...Object.keys(providers), 'other'];
 
-/** The recipient's mailbox provider, `other` where it is none of the large ones. */
+/** Returns the recipient's mailbox provider, or `other` where it is not one of the large ones. */
 export function providerOf(address: string): string {
   return providerByDomain.get(address.slice(address.lastIndexOf('@') + 1)) ?? 'other';
 }

@@ -1,6 +1,6 @@
 /**
- * Phrases to look for in what strangers write, as data: words that must follow each other, whatever stands between them as
- * punctuation, however they are accented or capitalised. They become regular expressions that cannot run away, since no
+ * Phrases to look for in what strangers write, as data: words that must follow each other, whatever punctuation is between them,
+ * however they are accented or capitalised. They become regular expressions that cannot run away, since no
  * phrase can say "as often as you like".
  *
  * A phrase is words with spaces between. `reject*` is any word that begins so, `(user|mailbox)` is one of several,
@@ -12,17 +12,12 @@
 export interface Wording {
   /** Lower-case words with one space before and after each: no punctuation, accents, addresses, host names or URLs. */
   words: string;
-  /** The host names and URLs that were taken out, a space before and after each: their words were not said of this mail. */
+  /** The host names and URLs that were taken out, a space before and after each: their words are not about this mail. */
   names: string;
 }
 
 /** Looks for many lists of phrases at once. */
-export interface PhraseIndex {
-  /** Adds a list; gives its number. Throws for a phrase that cannot be read. */
-  add(phrases: readonly string[]): number;
-  /** The numbers of the lists of which a phrase is in the `words` of a wording. */
-  find(words: string): ReadonlySet<number>;
-}
+export type PhraseIndex = ReturnType<typeof createPhraseIndex>;
 
 type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };
 
@@ -33,11 +28,11 @@ const MOST_GAPS = 2;
 /** Phrases are found by the first letters of their first word. */
 const KEY_LENGTH = 3;
 
-/** A colon behind it begins what is said of it: `a@b:blocked`. */
+/** An address. A colon behind it begins the text about it: `a@b:blocked`. */
 const ADDRESS = /[a-z0-9.!#$%&*+/?^_`{|}~=-]{1,64}@(?:\[[a-z0-9.:]{1,60}\]|[a-z0-9._-]{1,255})/g;
 const URL = /(?:https?:\/\/|\bwww\.)[^\s<>"]{1,400}/g;
 const DOTTED = /[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,9}/g;
-/** Of two labels, only what ends like a domain is taken for one: `found.Please` only lacks a space. */
+/** Two labels are taken for a domain only where they end like one: `found.Please` only lacks a space. */
 const DOMAIN_END = /\.(?:[a-z]{2}|com|net|org|edu|gov|mil|int|info|biz|name|dev|app|test|example|invalid|local|lan)$/;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]/gu;
 const BETWEEN_WORDS = /[^\p{L}\p{N}]+/gu;
@@ -60,12 +55,13 @@ export function wordingOf(text: string): Wording {
   return { words: ` ${wordsOf(plain).join(' ')} `, names: ` ${names.join(' ')} ` };
 }
 
-/** A text is gone through once, and at each word only those phrases are tried that begin like it. */
-export function createPhraseIndex(): PhraseIndex {
+/** Creates an index. A text is read once, and at each word only those phrases are tried that begin like it. */
+export function createPhraseIndex() {
   const byStart = new Map<string, { list: number; pattern: RegExp }[]>();
   let lists = 0;
   return {
-    add(phrases) {
+    /** Adds a list; returns its number. Throws for a phrase that cannot be read. */
+    add(phrases: readonly string[]): number {
       const list = lists++;
       for (const phrase of phrases) {
         const read = readPhrase(phrase);
@@ -78,7 +74,8 @@ export function createPhraseIndex(): PhraseIndex {
       }
       return list;
     },
-    find(words) {
+    /** Returns the numbers of the lists of which a phrase is in the `words` of a wording. */
+    find(words: string): ReadonlySet<number> {
       const found = new Set<number>();
       for (let at = 1, end = words.indexOf(' ', at); end > 0; at = end + 1, end = words.indexOf(' ', at)) {
         for (const { list, pattern } of byStart.get(words.slice(at, Math.min(end, at + KEY_LENGTH))) ?? []) {
@@ -92,7 +89,7 @@ export function createPhraseIndex(): PhraseIndex {
   };
 }
 
-/** Why a phrase cannot be read, or null. */
+/** Returns why a phrase cannot be read, or null. */
 export function faultOfPhrase(phrase: string): string | null {
   const read = readPhrase(phrase);
   return read.kind === 'bad' ? read.why : null;
@@ -105,7 +102,7 @@ interface Element {
   /** May be left out. */
   optional: boolean;
   isGap: boolean;
-  /** Each a row of words; the last of a row may be only the beginning of one. */
+  /** Each is a row of words; the last word of a row may be only the beginning of one. */
   choices: readonly { words: readonly string[]; open: boolean }[];
 }
 
@@ -146,14 +143,14 @@ function elementOf(text: string): Element {
 
 const keyOf = (words: readonly string[]): string => (words[0] ?? '').slice(0, KEY_LENGTH);
 
-/** Each part brings the space behind it, so that it may be left out. */
+/** Returns the regular expression of an element. Each part contains the space behind it, so that it may be left out. */
 function sourceOf({ optional, isGap, choices }: Element): string {
   if (isGap) return '(?:.{0,40} )?';
   const rows = choices.map(({ words, open }) => `${words.join(' ')}${open ? '[^ ]{0,20}' : ''} `);
   return `(?:${rows.join('|')})${optional ? '?' : ''}`;
 }
 
-/** Compatibility forms (full-width letters and signs) become the usual ones. */
+/** Returns the text in lower case without accents. Compatibility forms (full-width letters and signs) become the usual ones. */
 const unaccented = (text: string): string =>
   text
     .normalize('NFKD')

@@ -9,7 +9,7 @@ interface CatalogueEntry {
   cause: string;
   /** The cure. */
   cure: string;
-  /** Seconds for `Retry-After` where the place that throws does not know better. */
+  /** Seconds for `Retry-After` where the code that throws gives none. */
   retryAfter?: number;
 }
 
@@ -320,14 +320,14 @@ export const catalogue = {
 
 export type ProblemCode = keyof typeof catalogue;
 
-/** An error meant for the caller. Throw it for the caller's mistakes; what the world refuses is a value instead. */
+/** An error meant for the caller. Throw it for the caller's mistakes; a refusal of another server is a value instead. */
 export class Problem extends Error {
   readonly code: ProblemCode;
   /** The offending request field (`to`, `attachments[0].content`, `recipients[3].to`, a parameter or header name), or null. */
   readonly field: string | null;
   /** Seconds for `Retry-After`, or null where the status has none. */
   readonly retryAfter: number | null;
-  /** Further response headers this problem brings, such as `Allow` or `WWW-Authenticate`. */
+  /** Further response headers of this problem, such as `Allow` or `WWW-Authenticate`. */
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(

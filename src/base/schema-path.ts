@@ -1,4 +1,4 @@
-/** Finds the part of a zod schema that a fault's path points at, with what its authors noted on it. */
+/** Finds the part of a zod schema that a fault's path points at, with the notes on it. */
 import { z } from 'zod';
 
 /** Returns the member of a value at a path, or undefined. */
@@ -11,14 +11,14 @@ export function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   return here;
 }
 
-/** The schema a path leads to, what was noted on it and its wrappers, and whether it may be left out. */
+/** The schema that a path leads to, the notes on it and its wrappers, and whether it may be left out. */
 export interface Met<Note> {
   schema: z.core.$ZodTypes;
   note: Partial<Note>;
   optional: boolean;
 }
 
-/** Follows a path into a schema; the value shows which alternative of a union is meant. */
+/** Follows a path into a schema. Of a union, the alternative that fits the value counts. */
 export function schemaAt<Note extends object>(
   notes: z.core.$ZodRegistry<Note>,
   schema: z.core.$ZodType,
@@ -36,7 +36,7 @@ export function schemaAt<Note extends object>(
   return met;
 }
 
-/** Through optional, nullable, default, pipe and the fitting alternative of a union, to the schema of the value itself. */
+/** Goes through optional, nullable, default, pipe and the fitting alternative of a union to the schema of the value itself. */
 function unwrap<Note extends object>(
   notes: z.core.$ZodRegistry<Note>,
   schema: z.core.$ZodType,

@@ -1,7 +1,7 @@
-/** Small tools for secrets: hash them, compare them without telling how far they agree, keep them out of logs. Pure. */
+/** Hashes secrets, compares them without showing how far they agree, and keeps them out of logs. Pure. */
 import { hash, timingSafeEqual } from 'node:crypto';
 
-/** SHA-256 in lower-case hex. Enough for secrets of 128 random bits or more; anything a person chose needs a slow hash. */
+/** Returns the SHA-256 in lower-case hex. Enough for secrets of 128 random bits or more; a password needs a slow hash. */
 export function sha256Hex(data: string | Buffer): string {
   return hash('sha256', data, 'hex');
 }
@@ -13,11 +13,11 @@ export function equalInConstantTime(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** Shows the kind and public id of an API key, and nothing of any other bearer token. */
+/** The kind and public id of an API key are shown, and nothing of any other bearer token. */
 const apiKey = /\b(ak_(?:live|test)_[0-9A-Za-z]{1,8})[0-9A-Za-z_]*/g;
 const bearer = /\b(Bearer\s{1,8})(?!ak_)[^\s"',]+/gi;
 
-/** The text with API keys and bearer tokens cut short, for log lines and error messages. */
+/** Returns the text with API keys and bearer tokens cut short, for log lines and error messages. */
 export function redact(text: string): string {
   return text.replace(apiKey, '$1…').replace(bearer, '$1…');
 }

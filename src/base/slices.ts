@@ -1,4 +1,4 @@
-/** Long lists a slice at a time: what would hold the main loop for tens of milliseconds lets others in every one or so. */
+/** Handles long lists in slices, so that the main loop is free for other work about every millisecond instead of after tens. */
 
 /** Resolves when everything that was ready before has had its turn. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -20,7 +20,7 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
 export const hasLongList = (record: object): boolean =>
   !Array.isArray(record) && Object.values(record).some((value) => Array.isArray(value) && value.length > SLICE);
 
-/** The bytes of `JSON.stringify`, for a plain record whose members may be long lists. */
+/** Returns the bytes of `JSON.stringify` for a plain record whose members may be long lists. */
 export async function jsonInSlices(record: object): Promise<Buffer> {
   const parts: Buffer[] = [];
   let open = '{';

@@ -1,9 +1,9 @@
-/** Guesses which name was meant by one that is mistyped: "did you mean `reply_to`?". */
+/** Guesses the name that was meant by a mistyped one: "did you mean `reply_to`?". */
 
 /** Longest name that is compared, in characters. It bounds the work a caller can ask for. */
 const LONGEST_GUESSED = 40;
 
-/** The name among `known` that `given` was most likely meant to be, or null where none is near. */
+/** Returns the name among `known` that `given` was most likely meant to be, or null where none is near. */
 export function nearest(given: string, known: readonly string[]): string | null {
   if (given.length === 0 || given.length > LONGEST_GUESSED) return null;
   const plain = plainly(given);
@@ -18,10 +18,10 @@ export function nearest(given: string, known: readonly string[]): string | null 
   return best;
 }
 
-/** `replyTo`, `reply-to` and `Reply_To` are one name written by different habits. */
+/** Removes differences of style: `replyTo`, `reply-to` and `Reply_To` are one name. */
 const plainly = (name: string): string => name.toLowerCase().replaceAll(/[-_ ]/g, '');
 
-/** Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b` (optimal string alignment). */
+/** Counts the insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b` (optimal string alignment). */
 function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);

@@ -1,10 +1,13 @@
 /**
  * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
- * ended when idle, and at once when a job takes too long or the thread dies, so that nothing waits for what will never come.
+ * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever.
  */
-import type { Worker } from 'node:worker_threads';
+import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
-import { READY, startThread } from './thread.ts';
+
+const isFromSource = import.meta.url.endsWith('.ts');
+/** The message of a thread whose module is loaded. */
+const READY = 'ready';
 
 export interface ThreadsOptions {
   /** The source file of the thread, a module that answers each message with one message. */
@@ -23,7 +26,7 @@ export interface ThreadsOptions {
   maxHeapMb: number;
 }
 
-/** Why a job came to nothing: never the fault of its input alone, except that a hostile one may take too long. */
+/** The refusal of a job, with its reason. It is never the fault of the input alone, except that a hostile one may take too long. */
 export class ThreadRefusal extends Error {
   readonly why: 'full' | 'closed' | 'slow' | 'died';
 
@@ -36,7 +39,7 @@ export class ThreadRefusal extends Error {
 export interface Threads<Input, Output> {
   /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
   run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
-  /** Ends all threads; what is still waiting is refused. */
+  /** Ends all threads; jobs that wait are refused. */
   close(): Promise<void>;
 }
 
@@ -51,7 +54,7 @@ interface Thread<Input, Output> {
   worker: Worker;
   job: Job<Input, Output> | null;
   timer: Timer;
-  /** Has said so, or answered once: its module is loaded. */
+  /** True when its module is loaded: it has said so, or answered once. */
   isLoaded: boolean;
 }
 
@@ -141,11 +144,27 @@ export function createThreads<Input, Output>(
   };
 }
 
-/** The memory of buffers that own theirs, for handing over; one cut from a shared pool has to be copied. */
+/** Returns the memory of those buffers that own theirs, for handing over; a buffer that is cut from a shared pool has to be copied. */
 export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
   const owned = new Set<ArrayBuffer>();
   for (const { buffer, byteLength } of buffers) {
     if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength && byteLength > 0) owned.add(buffer);
   }
   return [...owned];
+}
+
+/**
+ * Starts a worker thread from a module of ours, both from the built files and from the TypeScript source. On Node 20 a thread does
+ * not inherit the loader that lets tests run the source, so there it is loaded first. `entry` names the source file:
+ * `new URL('./json-worker.ts', import.meta.url)`; the built file of the same name is found.
+ */
+function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'>): Worker {
+  if (!isFromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);
+  const load = `import('tsx/esm/api').then(({ register }) => { register(); return import(${JSON.stringify(entry.href)}); });`;
+  return new Worker(load, { ...options, eval: true });
+}
+
+/** Tells the main thread that the module is loaded, at its end: the time for the first job begins then. */
+export function announceReady(): void {
+  parentPort?.postMessage(READY);
 }

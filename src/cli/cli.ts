@@ -12,7 +12,7 @@ import { readSurroundings } from '../config/surroundings.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
-import { NewerDatabase } from '../storage/migrate.ts';
+import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
@@ -240,7 +240,7 @@ function printError(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
-  if (error instanceof NewerDatabase) {
+  if (error instanceof UnsupportedSchema) {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }

@@ -1,21 +1,16 @@
 /** The account: its settings and its audit log. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { RequestOptions } from './transport.ts';
 import type { AuditEntry, Operations, Settings as SettingsRecord } from './types.ts';
 
 type AuditList = Operations['listAuditEntries'];
 
-export class Audit {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Audit extends Resource {
   /** Returns one page of the audit log, newest first. */
   list(query?: AuditList['query'], options?: RequestOptions): Call<AuditList['answer']> {
-    return this.#transport.call('GET', '/v1/audit', { query, options });
+    return this.transport.call('GET', '/v1/audit', { query, options });
   }
 
   /** Returns all audit entries, page after page. */
@@ -24,18 +19,12 @@ export class Audit {
   }
 }
 
-export class Settings {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Settings extends Resource {
   get(options?: RequestOptions): Call<SettingsRecord> {
-    return this.#transport.call('GET', '/v1/settings', { options });
+    return this.transport.call('GET', '/v1/settings', { options });
   }
 
   update(body: Operations['updateSettings']['body'], options?: RequestOptions): Call<SettingsRecord> {
-    return this.#transport.call('PATCH', '/v1/settings', { body, options });
+    return this.transport.call('PATCH', '/v1/settings', { body, options });
   }
 }

@@ -1,27 +1,22 @@
 /** Bulk sends after their acceptance. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { PostOptions, RequestOptions } from './transport.ts';
 import type { BatchStatus, Operations } from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listBatches'];
 
-export class Batches {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Batches extends Resource {
   /** Returns a batch with its messages counted by status. */
   get(id: string, options?: RequestOptions): Call<BatchStatus> {
-    return this.#transport.call('GET', at`/v1/batches/${id}`, { options });
+    return this.transport.call('GET', at`/v1/batches/${id}`, { options });
   }
 
   /** Returns one page, newest first. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
-    return this.#transport.call('GET', '/v1/batches', { query, options });
+    return this.transport.call('GET', '/v1/batches', { query, options });
   }
 
   /** Returns all batches, page after page. */
@@ -31,6 +26,6 @@ export class Batches {
 
   /** Cancels the messages that are not sent yet. */
   cancel(id: string, options?: PostOptions): Call<BatchStatus> {
-    return this.#transport.call('POST', at`/v1/batches/${id}/cancel`, { options });
+    return this.transport.call('POST', at`/v1/batches/${id}/cancel`, { options });
   }
 }

@@ -1,31 +1,26 @@
 /** Sending domains. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { PostOptions, RequestOptions } from './transport.ts';
 import type { Domain, Operations } from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listDomains'];
 
-export class Domains {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Domains extends Resource {
   /** Adds a domain. Publish the `records` of the answer in its DNS. */
   create(body: Operations['createDomain']['body'], options?: PostOptions): Call<Domain> {
-    return this.#transport.call('POST', '/v1/domains', { body, options });
+    return this.transport.call('POST', '/v1/domains', { body, options });
   }
 
   get(id: string, options?: RequestOptions): Call<Domain> {
-    return this.#transport.call('GET', at`/v1/domains/${id}`, { options });
+    return this.transport.call('GET', at`/v1/domains/${id}`, { options });
   }
 
   /** Returns one page of the verified domains; with `status: 'any'` of all. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
-    return this.#transport.call('GET', '/v1/domains', { query, options });
+    return this.transport.call('GET', '/v1/domains', { query, options });
   }
 
   /** Returns all domains, page after page. */
@@ -34,20 +29,20 @@ export class Domains {
   }
 
   update(id: string, body: Operations['updateDomain']['body'], options?: RequestOptions): Call<Domain> {
-    return this.#transport.call('PATCH', at`/v1/domains/${id}`, { body, options });
+    return this.transport.call('PATCH', at`/v1/domains/${id}`, { body, options });
   }
 
   delete(id: string, options?: RequestOptions): Call<undefined> {
-    return this.#transport.call('DELETE', at`/v1/domains/${id}`, { options });
+    return this.transport.call('DELETE', at`/v1/domains/${id}`, { options });
   }
 
   /** Checks the DNS records now. */
   verify(id: string, options?: PostOptions): Call<Domain> {
-    return this.#transport.call('POST', at`/v1/domains/${id}/verify`, { options });
+    return this.transport.call('POST', at`/v1/domains/${id}/verify`, { options });
   }
 
   /** Makes the next DKIM keys. */
   rotateDkim(id: string, options?: PostOptions): Call<Domain> {
-    return this.#transport.call('POST', at`/v1/domains/${id}/dkim/rotate`, { options });
+    return this.transport.call('POST', at`/v1/domains/${id}/dkim/rotate`, { options });
   }
 }

@@ -1,7 +1,8 @@
 /** The events of messages: page by page, or as they happen. */
 import type { Call } from './call.ts';
 import type { MailEvent } from './event.ts';
-import type { RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { RequestOptions } from './transport.ts';
 import type { Operations, Page } from './types.ts';
 
 type Query = Operations['listEvents']['query'];
@@ -9,17 +10,11 @@ type Query = Operations['listEvents']['query'];
 /** Seconds that the service waits for a new event, its limit. */
 const LONGEST_WAIT_S = 30;
 
-export class Events {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Events extends Resource {
   /** Returns one page, oldest first. `next_cursor` is always set: it is the position reached. */
   list(query?: Query, options?: RequestOptions): Call<Page<MailEvent>> {
     const serverWaitMs = 1000 * (query?.wait ?? 0);
-    return this.#transport.call('GET', '/v1/events', { query, options, serverWaitMs });
+    return this.transport.call('GET', '/v1/events', { query, options, serverWaitMs });
   }
 
   /**

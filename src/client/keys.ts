@@ -1,31 +1,26 @@
 /** API keys. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { PostOptions, RequestOptions } from './transport.ts';
 import type { Key, Operations } from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listKeys'];
 
-export class Keys {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Keys extends Resource {
   /** Makes a key. Only this answer has the whole key. */
   create(body: Operations['createKey']['body'], options?: PostOptions): Call<Operations['createKey']['answer']> {
-    return this.#transport.call('POST', '/v1/keys', { body, options });
+    return this.transport.call('POST', '/v1/keys', { body, options });
   }
 
   get(id: string, options?: RequestOptions): Call<Key> {
-    return this.#transport.call('GET', at`/v1/keys/${id}`, { options });
+    return this.transport.call('GET', at`/v1/keys/${id}`, { options });
   }
 
   /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
-    return this.#transport.call('GET', '/v1/keys', { query, options });
+    return this.transport.call('GET', '/v1/keys', { query, options });
   }
 
   /** Returns all keys, page after page. */
@@ -34,11 +29,11 @@ export class Keys {
   }
 
   update(id: string, body: Operations['updateKey']['body'], options?: RequestOptions): Call<Key> {
-    return this.#transport.call('PATCH', at`/v1/keys/${id}`, { body, options });
+    return this.transport.call('PATCH', at`/v1/keys/${id}`, { body, options });
   }
 
   /** Ends the key at once. */
   revoke(id: string, options?: RequestOptions): Call<undefined> {
-    return this.#transport.call('DELETE', at`/v1/keys/${id}`, { options });
+    return this.transport.call('DELETE', at`/v1/keys/${id}`, { options });
   }
 }

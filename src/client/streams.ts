@@ -1,26 +1,21 @@
 /** Streams: kinds of mail with their own sending, pauses and unsubscriptions. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { PostOptions, RequestOptions } from './transport.ts';
 import type { Operations, Stream } from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listStreams'];
 
-export class Streams {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Streams extends Resource {
   create(body: Operations['createStream']['body'], options?: PostOptions): Call<Stream> {
-    return this.#transport.call('POST', '/v1/streams', { body, options });
+    return this.transport.call('POST', '/v1/streams', { body, options });
   }
 
   /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
-    return this.#transport.call('GET', '/v1/streams', { query, options });
+    return this.transport.call('GET', '/v1/streams', { query, options });
   }
 
   /** Returns all streams, page after page. */
@@ -30,10 +25,10 @@ export class Streams {
 
   /** Changes a stream; also pauses and resumes it: `{ paused: true }`. */
   update(id: string, body: Operations['updateStream']['body'], options?: RequestOptions): Call<Stream> {
-    return this.#transport.call('PATCH', at`/v1/streams/${id}`, { body, options });
+    return this.transport.call('PATCH', at`/v1/streams/${id}`, { body, options });
   }
 
   delete(id: string, options?: RequestOptions): Call<undefined> {
-    return this.#transport.call('DELETE', at`/v1/streams/${id}`, { options });
+    return this.transport.call('DELETE', at`/v1/streams/${id}`, { options });
   }
 }

@@ -1,30 +1,25 @@
 /** Stored templates. The alias can be used for the id. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { Resource } from './resource.ts';
+import type { PostOptions, RequestOptions } from './transport.ts';
 import type { Operations, Template } from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listTemplates'];
 
-export class Templates {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
+export class Templates extends Resource {
   create(body: Operations['createTemplate']['body'], options?: PostOptions): Call<Template> {
-    return this.#transport.call('POST', '/v1/templates', { body, options });
+    return this.transport.call('POST', '/v1/templates', { body, options });
   }
 
   get(id: string, query?: Operations['getTemplate']['query'], options?: RequestOptions): Call<Template> {
-    return this.#transport.call('GET', at`/v1/templates/${id}`, { query, options });
+    return this.transport.call('GET', at`/v1/templates/${id}`, { query, options });
   }
 
   /** Returns one page. */
   list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
-    return this.#transport.call('GET', '/v1/templates', { query, options });
+    return this.transport.call('GET', '/v1/templates', { query, options });
   }
 
   /** Returns all templates, page after page. */
@@ -34,20 +29,20 @@ export class Templates {
 
   /** Makes a new version; mail keeps using the published one. */
   update(id: string, body: Operations['updateTemplate']['body'], options?: RequestOptions): Call<Template> {
-    return this.#transport.call('PATCH', at`/v1/templates/${id}`, { body, options });
+    return this.transport.call('PATCH', at`/v1/templates/${id}`, { body, options });
   }
 
   delete(id: string, options?: RequestOptions): Call<undefined> {
-    return this.#transport.call('DELETE', at`/v1/templates/${id}`, { options });
+    return this.transport.call('DELETE', at`/v1/templates/${id}`, { options });
   }
 
   /** Publishes the latest version: mail uses it from now on. */
   publish(id: string, options?: PostOptions): Call<Template> {
-    return this.#transport.call('POST', at`/v1/templates/${id}/publish`, { options });
+    return this.transport.call('POST', at`/v1/templates/${id}/publish`, { options });
   }
 
   versions(id: string, options?: RequestOptions): Call<Operations['listTemplateVersions']['answer']> {
-    return this.#transport.call('GET', at`/v1/templates/${id}/versions`, { options });
+    return this.transport.call('GET', at`/v1/templates/${id}/versions`, { options });
   }
 
   /** Renders a mail with these variables; sends nothing. */
@@ -55,6 +50,6 @@ export class Templates {
     body: Operations['renderTemplate']['body'],
     options?: PostOptions,
   ): Call<Operations['renderTemplate']['answer']> {
-    return this.#transport.call('POST', '/v1/templates/render', { body, options });
+    return this.transport.call('POST', '/v1/templates/render', { body, options });
   }
 }

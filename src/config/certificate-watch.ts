@@ -25,7 +25,7 @@ export function watchCertificate({ clock, log, files, changed }: WatchDeps): Cer
   let timer: Timer;
   let known = look();
 
-  /** The pair as text, or why there is none: two looks are compared by it. */
+  /** Returns the pair, and a text of it or of the error by which two looks are compared. */
   function look(): { text: string; certificate: Certificate | null } {
     const named = files();
     if (named === null) return { text: '', certificate: null };

@@ -10,7 +10,7 @@ export interface Certificate {
   key: string;
 }
 
-/** Throws ConfigError where a file cannot be read, or where the two do not belong together. */
+/** Throws ConfigError if a file cannot be read, or if the two do not belong together. */
 export function readCertificate(files: { readonly certFile: string; readonly keyFile: string }): Certificate {
   const certificate = { cert: readPem('tls.certFile', files.certFile), key: readPem('tls.keyFile', files.keyFile) };
   try {

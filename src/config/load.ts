@@ -4,13 +4,13 @@
  *
  * This is also the only file that reads the environment.
  */
-import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
 import { parseDocument } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
 import { readEnvironment, writtenAs } from './environment.ts';
 import type { FileReading, Written } from './environment.ts';
-import { plaintextPasswords } from './route-warnings.ts';
+import { plaintextPasswords } from './route.ts';
 import { listSettings } from './schema.ts';
 import type { Config, SettingEntry, Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
@@ -185,6 +185,12 @@ export function readText(file: string): FileReading {
   } finally {
     if (descriptor !== null) closeSync(descriptor);
   }
+}
+
+/** Returns the path of a file in the program's own folder `config/`, from `src/` and from `dist/src/` alike. */
+export function shippedFile(name: string): string {
+  const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config', name));
+  return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
 /** Returns the environment of this process, to be passed on. */

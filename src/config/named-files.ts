@@ -12,7 +12,7 @@ export function checkNamedFiles({ tls, delivery, tracking }: Config): void {
     () => (tls === null ? null : readCertificate(tls)),
     () => readBounceRules(delivery.bounceRules),
     () => readOperators(delivery.operatorsFile),
-    () => (tracking.scannersFile === null ? null : readScanners(tracking.scannersFile)),
+    () => readScanners(tracking.scannersFile),
   ].flatMap(mistakesOf);
   if (mistakes.length > 0) throw new ConfigError(mistakes);
 }

@@ -1,9 +1,7 @@
 /** Reads the table of large mail host operators: the shipped config/operators.yaml, or the file that the settings name. */
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { ConfigError } from './load.ts';
+import { ConfigError, readText, shippedFile } from './load.ts';
 
 const name = z
   .string()
@@ -24,35 +22,16 @@ export type OperatorTable = z.output<typeof table>;
 
 /** Reads `file`, or the shipped table if it is null. Throws ConfigError with the fault. */
 export function readOperators(file: string | null): OperatorTable {
-  const text = file === null ? shipped() : readNamed(file);
+  const reading = readText(file ?? shippedFile('operators.yaml'));
+  if (reading.kind !== 'ok') throw mistake(file, reading.kind === 'bad' ? reading.why : 'no such file');
   try {
-    const read = table.safeParse(parse(text));
+    const read = table.safeParse(parse(reading.text));
     if (read.success) return read.data;
     const [issue] = read.error.issues;
     throw mistake(file, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
   } catch (error) {
     throw error instanceof ConfigError ? error : mistake(file, error instanceof Error ? error.message : String(error));
   }
-}
-
-function readNamed(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    throw mistake(file, error instanceof Error ? error.message : String(error));
-  }
-}
-
-/** Reads the shipped table, from `src/config/` and from `dist/src/config/` alike. */
-function shipped(): string {
-  for (const up of ['../..', '../../..']) {
-    try {
-      return readFileSync(path.resolve(import.meta.dirname, up, 'config/operators.yaml'), 'utf8');
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-  }
-  throw new Error('config/operators.yaml was not found');
 }
 
 const mistake = (file: string | null, what: string): ConfigError =>

@@ -72,3 +72,12 @@ function defaultTls(port: number, withPassword: boolean): RouteTls {
 function bad(expected: string): RouteReading {
   return { kind: 'bad', expected };
 }
+
+/** Returns a sentence for each route that sends its password in clear text, because of `tls: none`. */
+export function plaintextPasswords(routes: Readonly<Record<string, Route>>): readonly string[] {
+  return Object.entries(routes).flatMap(([domain, route]) =>
+    route.kind === 'smarthost' && route.tls === 'none' && route.auth !== null
+      ? [`delivery.routes: the route "${domain}" says \`tls: none\`, so its password goes to ${route.host} in clear`]
+      : [],
+  );
+}

@@ -1,10 +1,8 @@
 /** Reads the rules that tell machines from people in tracked mail: a data file, checked at the start. */
-import { closeSync, existsSync, openSync, readSync } from 'node:fs';
-import path from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { isIp, isNetwork } from './endpoint.ts';
-import { ConfigError } from './load.ts';
+import { ConfigError, readText, shippedFile } from './load.ts';
 
 const text = z.string().max(500);
 
@@ -27,16 +25,9 @@ const ScannerRule = z
 /** One kind of machine, recognized by one of its networks or agents. */
 export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
 
-const LARGEST_FILE = 2 ** 20;
-
-/** Returns the file of the shipped rules, from `src/` and from `dist/src/` alike. */
-export function shippedScanners(): string {
-  const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config/scanners.yaml'));
-  return places.find((place) => existsSync(place)) ?? places[0] ?? '';
-}
-
-/** Reads the rules. Throws ConfigError with a line for each mistake. */
-export function readScanners(file: string): ScannerRule[] {
+/** Reads the rules of `file`, or the shipped ones if it is null. Throws ConfigError with a line for each mistake. */
+export function readScanners(named: string | null): ScannerRule[] {
+  const file = named ?? shippedFile('scanners.yaml');
   const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
   if (result.success) return result.data;
   throw new ConfigError(
@@ -49,23 +40,14 @@ export function readScanners(file: string): ScannerRule[] {
 const mistakeLine = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
 
 function treeOf(file: string): unknown {
+  const reading = readText(file);
+  if (reading.kind !== 'ok')
+    throw new ConfigError([mistakeLine(file, reading.kind === 'bad' ? reading.why : 'no such file')]);
   try {
-    return parse(readBounded(file)) as unknown;
+    return parse(reading.text) as unknown;
   } catch (error) {
     throw new ConfigError([
       mistakeLine(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'),
     ]);
-  }
-}
-
-function readBounded(file: string): string {
-  const handle = openSync(file, 'r');
-  try {
-    const bytes = Buffer.alloc(LARGEST_FILE + 1);
-    const size = readSync(handle, bytes);
-    if (size > LARGEST_FILE) throw new Error('larger than 1 MiB');
-    return bytes.toString('utf8', 0, size);
-  } finally {
-    closeSync(handle);
   }
 }

@@ -32,9 +32,10 @@ import { group, notes, setting } from './setting.ts';
 import type { SettingNote } from './setting.ts';
 
 /** Extensions that mail systems commonly block, so that mail with such a file would be refused anyway. */
-const BLOCKED_EXTENSIONS =
+export const BLOCKED_EXTENSIONS: readonly string[] = (
   'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
-  'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh';
+  'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh'
+).split(' ');
 
 /** Returns `host:port` in lower case, or null. */
 function mailHostPort(written: string): string | null {
@@ -190,7 +191,7 @@ export const settings = group(
           ),
           1000,
         ),
-        BLOCKED_EXTENSIONS.split(' '),
+        BLOCKED_EXTENSIONS,
         'Extensions of attachments that are refused.',
       ),
       htmlBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the html body in UTF-8.'),

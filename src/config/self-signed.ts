@@ -1,6 +1,6 @@
 /**
- * A certificate signed by itself (RFC 5280, RFC 5480), for listeners that must speak TLS before anybody has bought or fetched one.
- * It cannot be verified; it keeps passwords from those who only listen.
+ * A certificate signed by itself (RFC 5280, RFC 5480), for listeners that must speak TLS before there is a real one. It
+ * cannot be verified, but it protects passwords from those who only listen.
  */
 import { createPublicKey, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 

@@ -2,29 +2,6 @@
 import { z } from 'zod';
 import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
 
-export interface ShapingRule {
-  name: string;
-  match: {
-    class?: 'hard' | 'soft' | 'block' | 'undetermined' | undefined;
-    /** A reason as in the attempt record: `rate_limited`, `reputation`, ... */
-    reason?: string | undefined;
-    code?: string | undefined;
-    /** A regular expression; upper and lower case are equal. */
-    text?: string | undefined;
-    operator?: string | undefined;
-  };
-  /** The number of replies ... */
-  count: number;
-  /** ... within this time, in ms. */
-  within: number;
-  /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
-  action: 'slow' | 'pause' | 'alarm';
-  /** Length of a pause, in ms. */
-  for: number;
-  /** If true, the action is only logged. */
-  dryRun: boolean;
-}
-
 const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
 const LONGEST_PATTERN = 300;
 
@@ -52,8 +29,6 @@ const WORD = 'a text of at most 50 characters';
 const MATCH = 'one or more of class, reason, code, text and operator';
 
 const word = z.string({ error: WORD }).max(50, { error: WORD });
-const within = duration('1s', '1d');
-const pause = duration('1s', '7d');
 
 const rule = z.strictObject(
   {
@@ -62,25 +37,34 @@ const rule = z.strictObject(
       .strictObject(
         {
           class: oneOf('hard', 'soft', 'block', 'undetermined').schema.optional(),
+          /** A reason as in the attempt record: `rate_limited`, `reputation`, ... */
           reason: word.optional(),
           code: z
             .string({ error: CODE })
             .regex(/^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/, { error: CODE })
             .optional(),
+          /** A regular expression; upper and lower case are equal. */
           text: pattern.optional(),
           operator: word.optional(),
         },
         { error: orUnknown(MATCH) },
       )
       .refine((match) => Object.values(match).some((one) => one !== undefined), { error: MATCH }),
+    /** The number of replies ... */
     count: count(1, 10_000).schema,
-    within: within.schema,
+    /** ... within this time, in ms. */
+    within: duration('1s', '1d').schema,
+    /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
     action: oneOf('slow', 'pause', 'alarm').schema,
-    for: pause.schema.default(15 * 60_000),
+    /** Length of a pause, in ms. */
+    for: duration('1s', '7d').schema.default(15 * 60_000),
+    /** If true, the action is only logged. */
     dryRun: flag().schema.default(false),
   },
   { error: orUnknown(FORM) },
 );
+
+export type ShapingRule = z.output<typeof rule>;
 
 /** The list of rules; each is checked for every reply. */
 export function shapingRules(): Kind<ShapingRule[]> {

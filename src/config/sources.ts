@@ -4,19 +4,6 @@ import { z } from 'zod';
 import { isHostName } from './endpoint.ts';
 import { orUnknown, type Kind } from './kind.ts';
 
-export interface SourceSetting {
-  /** The name in attempts, logs and lanes. */
-  name: string;
-  pool: string;
-  /** Address of this machine for connections over IPv4, or null for none. */
-  ipv4: string | null;
-  ipv6: string | null;
-  /** Its name in EHLO; null for `smtp.hostname`. */
-  ehlo: string | null;
-  /** Null if receivers know the address; otherwise the start of its warm-up in ms since the epoch, or null for its first mail. */
-  warmUp: { since: number | null } | null;
-}
-
 const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp }';
 const MOST_SOURCES = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
@@ -32,11 +19,15 @@ const day = z.string().refine((written) => DAY.test(written) && !Number.isNaN(Da
 const source = z
   .strictObject(
     {
+      /** The name in attempts, logs and lanes. */
       name: slug('a name'),
       pool: slug('a pool').default('default'),
+      /** Address of this machine for connections over IPv4, or null for none. */
       ipv4: text('an IPv4 address', isIPv4).nullable().default(null),
       ipv6: text('an IPv6 address', isIPv6).nullable().default(null),
+      /** Its name in EHLO; null for `smtp.hostname`. */
       ehlo: text('a host name', isHostName).nullable().default(null),
+      /** Null if receivers know the address; otherwise the start of its warm-up in ms since the epoch, or null for its first mail. */
       warmUp: z
         .union([z.boolean(), day], { error: 'true, false, or the day it began' })
         .default(false)
@@ -45,6 +36,8 @@ const source = z
     { error: orUnknown(FORM) },
   )
   .refine(({ ipv4, ipv6 }) => ipv4 !== null || ipv6 !== null, { error: 'ipv4, ipv6 or both' });
+
+export type SourceSetting = z.output<typeof source>;
 
 /** The list of sources, each with a different name. */
 export function sources(): Kind<SourceSetting[]> {

@@ -17,7 +17,7 @@ export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
   user_agent: userAgent,
 });
 
-/** What the audit calls the acts of people that are done in the dashboard alone. */
+/** The acts that members do in the dashboard alone, with the words of their audit rows. */
 const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
   'team.add': { says: 'added {object} to the team', type: 'member', named: 'email', keeps: ['is_admin', 'accounts'] },

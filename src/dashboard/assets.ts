@@ -15,11 +15,7 @@ export interface Asset {
   type: string;
 }
 
-export interface Assets {
-  /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
-  url(name: string): string;
-  at(path: string): Asset | null;
-}
+export type Assets = ReturnType<typeof loadAssets>;
 
 const CSS = 'text/css; charset=utf-8';
 const JS = 'text/javascript; charset=utf-8';
@@ -36,7 +32,7 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
 ];
 
 /** Loads all of them. Throws where one cannot be read. */
-export function loadAssets(): Assets {
+export function loadAssets() {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();
   for (const [name, file, type] of files) {
@@ -48,7 +44,8 @@ export function loadAssets(): Assets {
     assets.set(url, { bytes, gzip: gzipSync(bytes), type });
   }
   return {
-    url: (name) => urls.get(name) ?? '',
-    at: (where) => assets.get(where) ?? null,
+    /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
+    url: (name: string): string => urls.get(name) ?? '',
+    at: (path: string): Asset | null => assets.get(path) ?? null,
   };
 }

@@ -29,23 +29,14 @@ import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
 
-export interface Dashboard {
-  /**
-   * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
-   * for HTML: a person is better served by a page than by JSON.
-   */
-  owns(request: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean;
-  handle(request: IncomingMessage, response: ServerResponse): void;
-  /** Ends answers that stay open, such as live tails. */
-  stop(): void;
-}
+export type Dashboard = ReturnType<typeof createDashboard>;
 
 /** Allows scripts, styles, images and frames from this server only. */
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /** Creates the dashboard. Throws where a view or an asset cannot be read. */
-export function createDashboard(deps: DashboardDeps): Dashboard {
+export function createDashboard(deps: DashboardDeps) {
   const pages = pagesOf(deps);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstSegment(path))]);
   const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstSegment(path))]);
@@ -72,15 +63,20 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.use(showLayer(dashboard));
   const handle = app.callback();
   return {
-    owns({ url = '/', method, headers }) {
+    /**
+     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
+     * for HTML: a person is better served by a page than by JSON.
+     */
+    owns({ url = '/', method, headers }: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean {
       const first = firstSegment(url);
       // `*` and `//v1/messages` have no first segment either, but are not the front page.
       if (first === '') return /^\/(?:\?|$)/.test(url);
       if (firsts.has(first)) return true;
       return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
     },
-    handle: (request, response) => void handle(request, response),
-    stop() {
+    handle: (request: IncomingMessage, response: ServerResponse): void => void handle(request, response),
+    /** Ends answers that stay open, such as live tails. */
+    stop(): void {
       for (const end of [...dashboard.endings]) end();
       deps.history.stop();
     },

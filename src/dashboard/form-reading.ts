@@ -76,6 +76,6 @@ async function readBytes({ deps }: DashboardContext, ctx: Context): Promise<Buff
   return await readBody({ clock, limits: { ...bodyLimits, bodyBytes: FORM_BYTES } }, ctx.req, 'identity', held.take);
 }
 
-/** Whether it matters for the page which account is looked at. */
+/** Returns whether it matters for the page which account is looked at. */
 const dependsOnAccount = ({ who, path }: Page): boolean =>
   who === 'member' && !['/account', '/logout'].includes(path) && !path.startsWith('/profile');

@@ -1,4 +1,5 @@
 /** Links that keep the filters of the current address. Pure. */
+import type { Page } from '../client/types.ts';
 
 /** Returns the address with some parameters changed; null and '' remove one. Cursors are always dropped. */
 export function linkTo(
@@ -18,6 +19,15 @@ export function linkTo(
 /** `since` fixes the beginning of the time range while paging: a cursor is valid for one list only, and a range moves with the clock. */
 const isCursor = (name: string): boolean => name === 'after' || name === 'before' || name === 'since';
 
+/** Returns the parameters of the API's list for the page that the address names. */
+export const pageOf = (query: URLSearchParams, limit = 50): Record<string, string | null> => ({
+  after: query.get('after'),
+  before: query.get('before'),
+  limit: String(limit),
+});
+
+export type Cursors = Pick<Page<unknown>, 'next_cursor' | 'previous_cursor'>;
+
 export interface Pager {
   next: string | null;
   previous: string | null;
@@ -27,7 +37,7 @@ export interface Pager {
 export function pagerOf(
   path: string,
   query: URLSearchParams,
-  { next_cursor: next, previous_cursor: previous }: { next_cursor: string | null; previous_cursor: string | null },
+  { next_cursor: next, previous_cursor: previous }: Cursors,
   since: string | null = null,
 ): Pager {
   return {

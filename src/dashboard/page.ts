@@ -3,6 +3,8 @@
  * operator's operations through it, and returns what to show; it never touches the request itself.
  */
 import type { Readable } from 'node:stream';
+import { Problem } from '../base/problem.ts';
+import type { Operations } from '../client/types.ts';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import type { Asked } from '../api/inside.ts';
@@ -51,13 +53,11 @@ export interface Visit extends Guest {
   /** `member:<email>`, as in the audit log. */
   actor: string;
   /** Calls the API as this member, with its checks, answers and audit lines. Throws Problem. */
-  ask<Body>(operationId: string, asked?: Asked): Promise<Body>;
+  ask<Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
   /** The same for an answer other than JSON: its bytes or its stream. */
-  fetch(operationId: string, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
+  fetch(operationId: keyof Operations, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
   /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
   operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
-  /** Calls the listener once when the visitor has gone or the server stops. */
-  whenOver(listener: () => void): void;
 }
 
 export type Who = 'anyone' | 'member' | 'admin';
@@ -105,12 +105,39 @@ function declare(method: Page['method'], path: Path, who: 'member' | 'admin', ru
   };
 }
 
-export const view = (name: string, title: string, data: object = {}, status = 200): Shown => ({
-  kind: 'view',
-  view: name,
-  title,
-  data,
-  status,
-});
+/** Runs a form's handler; `again` shows the form with the problem that the handler throws. */
+export const withFault =
+  <V>(act: Handler<V>, again: (visit: V, fault: Problem) => Promise<Shown> | Shown): Handler<V> =>
+  async (visit) => {
+    try {
+      return await act(visit);
+    } catch (error) {
+      if (error instanceof Problem) return again(visit, error);
+      throw error;
+    }
+  };
+
+/** Returns the result of `ask`; null where it throws a Problem with this code. */
+export async function nullAt<Result>(code: Problem['code'], ask: () => Promise<Result>): Promise<Result | null> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (error instanceof Problem && error.code === code) return null;
+    throw error;
+  }
+}
+
+interface ViewData {
+  /** The problem of a refused form, which also gives the answer its status. */
+  fault?: Problem | string | null;
+  [name: string]: unknown;
+}
+
+export const view = (
+  name: string,
+  title: string,
+  data: ViewData = {},
+  status = data.fault instanceof Problem ? data.fault.status : 200,
+): Shown => ({ kind: 'view', view: name, title, data, status });
 
 export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

@@ -3,10 +3,41 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import { navigation } from './navigation.ts';
 import type { Shown } from './page.ts';
 
 const LONGEST_SAID = 500;
+
+const forAll = [
+  ['Overview', '/'],
+  ['Messages', '/messages'],
+  ['Events', '/events'],
+  ['Stats', '/stats'],
+  ['Reputation', '/reputation'],
+  ['Templates', '/templates'],
+  ['Suppressions', '/suppressions'],
+  ['Domains', '/domains'],
+  ['Streams', '/streams'],
+  ['Webhooks', '/webhooks'],
+  ['Developer', '/developer'],
+  ['Settings', '/settings'],
+] as const;
+
+const forAdmins = [
+  ['Queue', '/queue'],
+  ['Doctor', '/doctor'],
+  ['Accounts', '/accounts'],
+  ['Team', '/team'],
+] as const;
+
+/** Returns the entries of the menu in order, with the one of `path` marked. */
+function navigation(path: string, isAdmin: boolean): object {
+  const entry = ([label, href]: readonly [string, string]) => ({
+    label,
+    href,
+    on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
+  });
+  return { main: forAll.map(entry), admin: isAdmin ? forAdmins.map(entry) : [] };
+}
 
 /** Returns the data of the layout around a page. */
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {

@@ -1,41 +1,5 @@
 /** The history of a message in order of time: acceptance, attempts with the replies of mail hosts, events, reports. Pure. */
-
-interface Attempt {
-  recipient: string;
-  number: number;
-  started_at: string;
-  ended_at: string;
-  mx: string | null;
-  ip: string | null;
-  tls: { protocol: string; verified: boolean } | null;
-  timings_ms: Readonly<Record<string, number>>;
-  outcome: string;
-  smtp_reply: string | null;
-  smtp_code: number | null;
-  class: string | null;
-  reason: string | null;
-  next_attempt_at: string | null;
-}
-
-interface EventRecord {
-  type: string;
-  timestamp: string;
-  data: { recipient: string } & Readonly<Record<string, unknown>>;
-}
-
-/** The members of the API's message record that pages use. */
-export interface MessageWhole {
-  id: string;
-  subject: string;
-  test: boolean;
-  request_id: string | null;
-  created_at: string;
-  status: string;
-  metadata: Readonly<Record<string, string>>;
-  recipients: { email: string; status: string; next_attempt_at: string | null }[];
-  attempts: Attempt[];
-  events: EventRecord[];
-}
+import type { Attempt, EventRecord, MessageDetails, Report } from '../client/types.ts';
 
 export interface Moment {
   at: string;
@@ -43,11 +7,11 @@ export interface Moment {
   what: string;
   title: string;
   /** Reply of the mail host. */
-  reply: string | null;
+  reply?: string | null;
   /** Further facts, one a line. */
-  facts: string[];
+  facts?: string[];
   /** Caused by a scanner or proxy, not by a person. */
-  isMachine: boolean;
+  isMachine?: boolean;
   /** Time of the next try. */
   next?: string | null;
   /** Address of the report's source. */
@@ -56,39 +20,26 @@ export interface Moment {
   isUnverified?: boolean;
 }
 
-/** A report as the API returns it. */
-export interface ReportSeen {
-  id: string;
-  kind: string | null;
-  received_at: string;
-  recipient: string;
-  sender: string;
-  verified: boolean;
-}
-
-/** Events that only repeat an attempt. */
-const toldByAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
+/** The types of events that only repeat an attempt. */
+const repeatsAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
 /** Returns the moments in order of time. `here` is the path of the message's page. */
-export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[], here: string): Moment[] {
+export function timelineOf(message: MessageDetails, reports: readonly Report[], here: string): Moment[] {
   const accepted: Moment = {
     at: message.created_at,
     what: 'accepted',
     title: 'by Posthorn',
-    reply: null,
-    facts: [],
-    isMachine: false,
   };
   const attempts = message.attempts.map(attemptMoment);
   const hasAttempts = attempts.length > 0;
   const events = message.events
-    .filter(({ type }) => type !== 'sent' && !(hasAttempts && toldByAttempt.has(type)))
+    .filter(({ type }) => type !== 'sent' && !(hasAttempts && repeatsAttempt.has(type)))
     .map(eventMoment);
   const returned = reports.map((report) => reportMoment(report, here));
   return [accepted, ...attempts, ...events, ...returned].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
-function reportMoment({ id, kind, received_at: at, recipient, sender, verified }: ReportSeen, here: string): Moment {
+function reportMoment({ id, kind, received_at: at, recipient, sender, verified }: Report, here: string): Moment {
   const facts = [
     sender === '' ? 'from the null sender' : `from ${sender}`,
     ...(verified ? [] : ['unverified: nothing proves that it is true, so nothing was changed']),
@@ -98,9 +49,7 @@ function reportMoment({ id, kind, received_at: at, recipient, sender, verified }
     at,
     what: kind?.replace('_', ' ') ?? 'not read yet',
     title,
-    reply: null,
     facts,
-    isMachine: false,
     href: `${here}/reports/${id}`,
     isUnverified: !verified,
   };
@@ -122,15 +71,18 @@ function attemptMoment(attempt: Attempt): Moment {
     reply: attempt.smtp_reply,
     facts,
     next,
-    isMachine: false,
   };
 }
 
 const tlsText = ({ protocol, verified }: { protocol: string; verified: boolean }): string =>
   `${protocol}${verified ? ', verified' : ''}`;
 
+/** Returns the member of an event that has the name of its type. */
+export const detailOf = ({ type, data }: Pick<EventRecord, 'type' | 'data'>): Readonly<Record<string, unknown>> =>
+  ((data as unknown as Record<string, unknown>)[type] ?? {}) as Record<string, unknown>;
+
 function eventMoment({ type, timestamp, data }: EventRecord): Moment {
-  const detail = (data[type] ?? {}) as Readonly<Record<string, unknown>>;
+  const detail = detailOf({ type, data });
   const text = (name: string): string | null => {
     const value = detail[name];
     return typeof value === 'string' && value !== '' ? value : null;

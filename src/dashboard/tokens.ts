@@ -5,17 +5,14 @@
 import { createHmac } from 'node:crypto';
 import { equalInConstantTime } from '../base/secret.ts';
 
-export interface FormTokens {
-  /** Returns the token for forms shown to the holder of this cookie. */
-  for(cookie: string): string;
-  isRight(cookie: string, token: string): boolean;
-}
+export type FormTokens = ReturnType<typeof createFormTokens>;
 
 /** Creates them. `secret` has at least 32 bytes. */
-export function createFormTokens(secret: Buffer): FormTokens {
+export function createFormTokens(secret: Buffer) {
   const tokenFor = (cookie: string): string => createHmac('sha256', secret).update(cookie).digest('base64url');
   return {
+    /** Returns the token for forms shown to the holder of this cookie. */
     for: tokenFor,
-    isRight: (cookie, token) => cookie !== '' && equalInConstantTime(tokenFor(cookie), token),
+    isRight: (cookie: string, token: string): boolean => cookie !== '' && equalInConstantTime(tokenFor(cookie), token),
   };
 }

@@ -7,17 +7,12 @@ import path from 'node:path';
 import Handlebars from 'handlebars';
 import { helpers } from './words.ts';
 
-export interface Views {
-  /** Returns the page's HTML. `frame` is the data of the layout. */
-  page(view: string, data: object, frame: object): string;
-  /** Returns the inside of the page, with its title first. */
-  part(view: string, data: object, frame: object): string;
-}
+export type Views = ReturnType<typeof loadViews>;
 
 const FOLDER = path.join(import.meta.dirname, 'views');
 
 /** Loads all views. Throws where one cannot be read or parsed. */
-export function loadViews(): Views {
+export function loadViews() {
   const handlebars = Handlebars.create();
   for (const [name, helper] of Object.entries(helpers)) handlebars.registerHelper(name, helper);
   const views = new Map<string, HandlebarsTemplateDelegate<object>>();
@@ -33,8 +28,11 @@ export function loadViews(): Views {
     return template(data);
   };
   return {
-    page: (view, data, frame) =>
+    /** Returns the page's HTML. `frame` is the data of the layout. */
+    page: (view: string, data: object, frame: object): string =>
       render('layout', { ...frame, hasEditor: 'hasEditor' in data, content: render(view, { ...frame, ...data }) }),
-    part: (view, data, frame) => render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
+    /** Returns the inside of the page, with its title first. */
+    part: (view: string, data: object, frame: object): string =>
+      render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
   };
 }

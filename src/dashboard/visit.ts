@@ -1,5 +1,6 @@
-/** Who asks: what a page is given of a visitor, and of a member with the account that is looked at. */
+/** Makes the visit that a page gets: the visitor, or a member with the account that is looked at. */
 import { clientAddress } from '../api/client-address.ts';
+import { overWatch } from '../api/over-watch.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { perform } from '../operator/operations.ts';
@@ -26,8 +27,8 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
   };
 }
 
-export async function visitOf(house: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
-  const { deps, inside } = house;
+export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
+  const { deps, inside } = dashboard;
   const { session } = ctx.state;
   if (session === null) throw noSuchPage();
   const { member, row } = session;
@@ -39,9 +40,14 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     caller: memberCaller(member, account),
     ip: guest.ip,
     userAgent: guest.userAgent,
-    whenOver: (listener) => {
-      whenOver(house, ctx, listener);
-    },
+    whenOver: overWatch((end) => {
+      dashboard.endings.add(end);
+      ctx.res.once('close', end);
+      return () => {
+        dashboard.endings.delete(end);
+        ctx.res.off('close', end);
+      };
+    }),
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
   const by = { acting, ...(member.is_admin === 1 ? {} : { onlyAccount: account.id }) };
@@ -52,22 +58,9 @@ export async function visitOf(house: DashboardContext, ctx: Context, guest: Gues
     account,
     accounts,
     actor: acting.actor,
-    // The caller names the record that the endpoint answers.
-    ask: async <Body>(id: string, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as Body,
+    // The type of the answer is made from the same declaration as its check.
+    ask: async (id, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as never,
     fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),
     operate: (name, args) => perform(deps.operator, name, args, by) as never,
-    whenOver: (listener) => {
-      asking.whenOver(listener);
-    },
   };
-}
-
-function whenOver({ endings }: DashboardContext, { res }: Context, listener: () => void): void {
-  const once = (): void => {
-    if (!endings.delete(once)) return;
-    res.off('close', once);
-    listener();
-  };
-  endings.add(once);
-  res.once('close', once);
 }

@@ -38,29 +38,29 @@ export interface KeptLine extends TimedReason {
 export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
   return others.map((one) => {
     const { by, target, message, since, until, waiting } = one;
-    const told = { message, since, until, waiting };
+    const line = { message, since, until, waiting };
     const lane = linkTo('/queue/lane', new URLSearchParams({ name: target }));
     const domain = domains.find((each) => each.lane === target)?.domain ?? null;
     switch (by) {
       case 'rest':
-        return { ...told, href: lane, link: 'The lane', domain };
+        return { ...line, href: lane, link: 'The lane', domain };
       case 'block_list':
       case 'warm_up':
-        return { ...told, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
+        return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
       case 'route':
         return {
-          ...told,
+          ...line,
           href: linkTo('/queue', new URLSearchParams({ domain: target })),
           link: 'Its mail',
           domain: null,
         };
       case 'domain_refused':
-        return { ...told, href: '/domains', link: 'Domains', domain: null };
+        return { ...line, href: '/domains', link: 'Domains', domain: null };
       case 'stream_pause':
-        return { ...told, href: '/streams', link: 'Streams', domain: null };
+        return { ...line, href: '/streams', link: 'Streams', domain: null };
       case 'operator':
       case 'account_pause':
-        return { ...told, href: '/queue#holds', link: 'Holds', domain: null };
+        return { ...line, href: '/queue#holds', link: 'Holds', domain: null };
     }
   });
 }

@@ -80,17 +80,18 @@ interface Options {
 function time(value: unknown): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
-  const text = utcText(ms);
-  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${text} UTC">${text}</time>`);
+  return timeHtml(ms, utcText(ms));
 }
+
+const timeHtml = (ms: number, text: string, attribute = ''): unknown =>
+  new SafeString(
+    `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC"${attribute}>${text}</time>`,
+  );
 
 function ago(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
-  const text = agoText(ms, data.root.now ?? ms);
-  return new SafeString(
-    `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`,
-  );
+  return timeHtml(ms, agoText(ms, data.root.now ?? ms), ' data-ago');
 }
 
 /** Shows the time of a task: `in 4 min`, or `overdue by 4 min`. */
@@ -98,10 +99,7 @@ function due(value: unknown, options: Options): unknown {
   const ms = millis(value);
   const now = options.data.root.now;
   if (ms === null || now === undefined || now - ms < 1000) return ago(value, options);
-  const text = `overdue by ${spanText(now - ms)}`;
-  return new SafeString(
-    `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`,
-  );
+  return timeHtml(ms, `overdue by ${spanText(now - ms)}`, ' data-ago');
 }
 
 const setters: Readonly<Record<string, string>> = {

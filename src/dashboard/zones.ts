@@ -21,20 +21,15 @@ export function dayIn(zone: string): (at: number) => number {
   return (at) => Date.parse(`${format.format(at)}T00:00:00Z`);
 }
 
-export interface Counted {
-  at: string;
-  counts: Readonly<Record<string, number>>;
-}
-
 /** Returns the days of the zone in order, each with the sums of its hours. */
-export function daysOf<Line extends Counted>(hours: readonly Line[], zone: string): Line[] {
+export function daysOf<Line extends { at: string; counts: object }>(hours: readonly Line[], zone: string): Line[] {
   const dayOf = dayIn(zone);
   const days = new Map<number, Line>();
   for (const hour of hours) {
     const day = dayOf(Date.parse(hour.at));
-    const sum = days.get(day);
+    const sum: Readonly<Record<string, number>> = { ...days.get(day)?.counts };
     const counts = Object.fromEntries(
-      Object.entries(hour.counts).map(([name, n]) => [name, n + (sum?.counts[name] ?? 0)]),
+      Object.entries<number>({ ...hour.counts }).map(([name, n]) => [name, n + (sum[name] ?? 0)]),
     );
     days.set(day, { ...hour, at: new Date(day).toISOString(), counts });
   }

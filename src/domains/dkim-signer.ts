@@ -20,25 +20,11 @@ export type SignersAnswer =
   /** The mail must wait; `why` is for the operator. */
   | { kind: 'unavailable'; why: string };
 
-export interface DkimSigners {
-  /**
-   * Returns the signers of the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who
-   * signs with the keys of the account that has verified the name. `order`: 0 for transactional mail, 1 for broadcasts.
-   */
-  signersFor(accountId: string | null, domainName: string, order?: 0 | 1): Promise<SignersAnswer>;
-  /** Must be called when the domain's keys change. */
-  forget(domainName: string): void;
-}
-
 const MOST_CACHED = 5000;
 /** Delay until a change by another process is seen, in milliseconds; the old key's record is still published then. */
 const FRESH_MS = 5000;
 
-export function createDkimSigners(deps: {
-  db: Pick<Database, 'prepared'>;
-  keyring: Keyring;
-  clock: Clock;
-}): DkimSigners {
+export function createDkimSigners(deps: { db: Pick<Database, 'prepared'>; keyring: Keyring; clock: Clock }) {
   const slots = createSignSlots(availableParallelism());
   const cache = createLookUpCache<readonly Claim[]>(
     deps,
@@ -46,7 +32,11 @@ export function createDkimSigners(deps: {
     (name, before) => load(deps, slots, name, before),
   );
   return {
-    async signersFor(accountId, domainName, order = 0) {
+    /**
+     * Returns the signers of the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who
+     * signs with the keys of the account that has verified the name. `order`: 0 for transactional mail, 1 for broadcasts.
+     */
+    async signersFor(accountId: string | null, domainName: string, order: 0 | 1 = 0): Promise<SignersAnswer> {
       const claims = await cache.get(domainName);
       const keys = claims.find((claim) =>
         accountId === null ? claim.isVerified : claim.accountId === accountId,
@@ -54,11 +44,14 @@ export function createDkimSigners(deps: {
       if (keys === undefined) return { kind: 'unavailable', why: `${domainName} has no active DKIM key` };
       return keys.kind === 'ready' ? keys.answers[order] : keys;
     },
-    forget(domainName) {
+    /** Must be called when the domain's keys change. */
+    forget(domainName: string): void {
       cache.forget(domainName);
     },
   };
 }
+
+export type DkimSigners = ReturnType<typeof createDkimSigners>;
 
 type Loaded =
   | { kind: 'ready'; keyIds: string; answers: readonly [SignersAnswer, SignersAnswer] }

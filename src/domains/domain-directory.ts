@@ -20,24 +20,6 @@ export type SendingDomain = Pick<
   tracking_host: string | null;
 };
 
-export interface DomainDirectory {
-  /**
-   * Returns the domain with exactly this name (A-labels, lower case), or null. If several accounts claim the name: that of the
-   * account that has verified it, or had it last.
-   */
-  find(name: string): Promise<SendingDomain | null>;
-  /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
-  findOf(accountId: string, name: string): Promise<SendingDomain | null>;
-  /** Returns true if the account may send from exactly this name; a domain does not cover those below it. */
-  isVerified(accountId: string, name: string): Promise<boolean>;
-  /** Returns why mail from a domain that was verified before is refused now; null without a reason. */
-  whyRefused(accountId: string, name: string): Promise<string | null>;
-  /** Returns true if this host is the return path of some domain. */
-  isReturnPath(host: string): Promise<boolean>;
-  /** Must be called when the domain changes. */
-  forget(name: string): void;
-}
-
 const MOST_CACHED = 10_000;
 /** Delay until a change by another process is seen, in milliseconds. */
 const FRESH_MS = 1000;
@@ -45,7 +27,7 @@ const FRESH_MS = 1000;
 type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host'> &
   Pick<DomainRow, 'records_json' | 'verified_at'>;
 
-export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): DomainDirectory {
+export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<readonly SendingDomain[]>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domains) => domains.length > 0 },
@@ -62,22 +44,34 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
   const findOf = async (accountId: string, name: string): Promise<SendingDomain | null> =>
     (await cache.get(name)).find(({ account_id }) => account_id === accountId) ?? null;
   return {
-    find: async (name) => (await cache.get(name))[0] ?? null,
+    /**
+     * Returns the domain with exactly this name (A-labels, lower case), or null. If several accounts claim the name: that of the
+     * account that has verified it, or had it last.
+     */
+    find: async (name: string): Promise<SendingDomain | null> => (await cache.get(name))[0] ?? null,
+    /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
     findOf,
-    isVerified: async (accountId, name) => (await findOf(accountId, name))?.status === 'verified',
-    async whyRefused(accountId, name) {
+    /** Returns true if the account may send from exactly this name; a domain does not cover those below it. */
+    isVerified: async (accountId: string, name: string): Promise<boolean> =>
+      (await findOf(accountId, name))?.status === 'verified',
+    /** Returns why mail from a domain that was verified before is refused now; null without a reason. */
+    async whyRefused(accountId: string, name: string): Promise<string | null> {
       const domain = await findOf(accountId, name);
       return domain === null ? null : refusalOf(domain);
     },
-    async isReturnPath(host) {
+    /** Returns true if this host is the return path of some domain. */
+    async isReturnPath(host: string): Promise<boolean> {
       const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;
     },
-    forget(name) {
+    /** Must be called when the domain changes. */
+    forget(name: string): void {
       cache.forget(name);
     },
   };
 }
+
+export type DomainDirectory = ReturnType<typeof createDomainDirectory>;
 
 function sendingDomain({ records_json, verified_at, ...domain }: Claim, isOwned: boolean): SendingDomain {
   const tracking = storedChecks({ records_json }).find(

@@ -21,25 +21,6 @@ export interface RecordCheck extends Comparison {
   checkedAt: number;
 }
 
-export interface DomainRecord {
-  object: 'domain';
-  id: string;
-  name: string;
-  status: DomainRow['status'];
-  taken: boolean;
-  records: (DnsRecord & Comparison & { checked_at: string | null })[];
-  trusted: boolean;
-  dkim: { selector: string; algorithm: DkimKeyRow['algorithm']; state: DkimKeyRow['state'] }[];
-  return_path: string;
-  track_opens: boolean | null;
-  track_clicks: boolean | null;
-  created_at: string;
-  verified_at: string | null;
-  checked_at: string | null;
-  failing_since: string | null;
-  refused_at: string | null;
-}
-
 /** Returns the records that the domain needs now. */
 export function recordsOf(
   { row, keys }: DomainWithKeys,
@@ -62,16 +43,14 @@ export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): Reco
   return checks.find(({ purpose, host }) => purpose === record.purpose && host === record.host);
 }
 
+export type DomainRecord = ReturnType<typeof toDomainRecord>;
+
 /** Returns the API record; `trackingTarget` as in `wantedRecords`. */
-export function toDomainRecord(
-  domain: DomainWithKeys,
-  hostname: string,
-  trackingTarget: string | null = null,
-): DomainRecord {
+export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackingTarget: string | null = null) {
   const { row, keys } = domain;
   const checks = storedChecks(row);
   return {
-    object: 'domain',
+    object: 'domain' as const,
     id: row.id,
     name: row.name,
     status: row.status,
@@ -80,7 +59,7 @@ export function toDomainRecord(
       const check = checkOf(checks, record);
       return {
         ...record,
-        status: check?.status ?? 'missing',
+        status: check?.status ?? ('missing' as const),
         found: check?.found ?? null,
         checked_at: rfc3339(check?.checkedAt ?? null),
       };

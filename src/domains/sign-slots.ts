@@ -4,12 +4,7 @@
  * Pure.
  */
 
-export interface SignSlots {
-  /** Runs `work` when there is a free slot; class 0 before class 1. */
-  run<T>(order: 0 | 1, work: () => Promise<T>): Promise<T>;
-}
-
-export function createSignSlots(atOnce: number): SignSlots {
+export function createSignSlots(atOnce: number) {
   const queues: readonly [(() => void)[], (() => void)[]] = [[], []];
   let running = 0;
 
@@ -19,7 +14,8 @@ export function createSignSlots(atOnce: number): SignSlots {
   }
 
   return {
-    run(order, work) {
+    /** Runs `work` when there is a free slot; class 0 before class 1. */
+    run<T>(order: 0 | 1, work: () => Promise<T>): Promise<T> {
       return new Promise((resolve, reject) => {
         const start = (): void => {
           running++;
@@ -31,3 +27,5 @@ export function createSignSlots(atOnce: number): SignSlots {
     },
   };
 }
+
+export type SignSlots = ReturnType<typeof createSignSlots>;

@@ -24,11 +24,11 @@ export interface EventFilter {
 
 export interface EventPage {
   events: EventSource[];
-  /** The position behind the page: everything up to here that matches was returned, or the limit was hit at it. */
+  /** The position after the page: all matching events up to here were returned, or the limit was reached here. */
   position: number;
-  /** The position for a request of the page before; null on an empty page that did not come short. */
+  /** The position from which to ask for the page before; null on an empty page of a list that was read to its end. */
   start: number | null;
-  /** Whether there is more in the direction that was asked for. It may be so on an empty page. */
+  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
   hasMore: boolean;
 }
 
@@ -117,6 +117,18 @@ export async function newestSequence(fast: Connection): Promise<number> {
   return newest?.last ?? 0;
 }
 
+/** Events that are compared: some of the last may have been written while the clock was wrong. */
+const LAST_EVENTS = 1000;
+
+/** Returns the latest time among the last events in ms since the epoch; null without events. */
+export async function latestEventTime(db: Pick<Connection, 'all'>): Promise<number | null> {
+  const [last] = await db.all<{ at: number | null }>(
+    'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
+    [LAST_EVENTS],
+  );
+  return last?.at ?? null;
+}
+
 /** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
   return fast.all<LoggedEvent>(`${LOGGED} WHERE e.sequence IN (SELECT value FROM json_each(?)) ORDER BY e.sequence`, [
@@ -143,7 +155,7 @@ interface Numbered {
   sequence: number;
 }
 
-/** Which numbers (both ends exclusive), how many at most, and how many are looked at. */
+/** The range of numbers (both ends exclusive), the most that are returned, and the most that are looked at. */
 interface Part {
   after: number;
   before: number;
@@ -183,7 +195,7 @@ async function pageOf(
 /** Numbers of events, both ends exclusive. */
 type Range = Pick<Part, 'after' | 'before'>;
 
-/** Narrows the numbers to the filter's times. Ids sort by time, so what is older or newer is passed over without being read. */
+/** Narrows the numbers to the filter's times. Ids sort by time, so older and newer events are skipped without being read. */
 async function withinTimes(read: Knex, { occurredAfter, occurredBefore }: EventFilter, range: Range): Promise<Range> {
   const firstFrom = async (floor: number, at: number): Promise<number | undefined> => {
     const query = read('events').select('sequence').where('id', '>=', idFloor('evt', floor)).where('at', '>=', at);
@@ -201,7 +213,7 @@ async function withinTimes(read: Knex, { occurredAfter, occurredBefore }: EventF
 /** Events of a message, about. An index with fewer messages than a request may look at events is read whole, otherwise the log is. */
 const EVENTS_OF_MESSAGE = 4;
 
-/** An index with few messages or deliveries: its name as a table, and what limits it. */
+/** An index with few messages or deliveries: its name as a table, and its condition. */
 interface SmallIndex {
   table: string;
   where: Readonly<Record<string, string>>;
@@ -261,7 +273,7 @@ async function readSmall(
 /** Returns the types that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
-/** Returns one query for each type, since each is a run of its own in the account's index, in the order of the log. */
+/** Returns one query for each type, since each is a separate run in the account's index, in the order of the log. */
 function runsOf(read: Knex, filter: EventFilter, range: Range): Knex.QueryBuilder[] {
   const tests = filter.test === undefined ? [0, 1] : [filter.test ? 1 : 0];
   return typesOf(filter).flatMap((type) =>

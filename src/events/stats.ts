@@ -86,23 +86,7 @@ function rowFor(
   return row;
 }
 
-/** Returns a zero for each. */
-export const noCounts = (): Record<StatType, number> => ({
-  sent: 0,
-  delivered: 0,
-  deferred: 0,
-  bounced: 0,
-  bounced_hard: 0,
-  bounced_soft: 0,
-  bounced_block: 0,
-  complained: 0,
-  suppressed: 0,
-  failed: 0,
-  opened: 0,
-  unique_opened: 0,
-  machine_opened: 0,
-  clicked: 0,
-  unique_clicked: 0,
-  machine_clicked: 0,
-  unsubscribed: 0,
-});
+const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
+
+/** Returns a zero for each type. */
+export const noCounts = (): Record<StatType, number> => ({ ...zeros });

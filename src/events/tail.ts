@@ -41,11 +41,6 @@ export interface Follower {
   leave(): void;
 }
 
-export interface EventTail {
-  /** Adds a follower of what becomes visible for this account from now on. */
-  follow(accountId: string): Follower;
-}
-
 /** Events of one read, and events kept in memory. */
 const PAGE = 500;
 const BUFFERED = 1000;
@@ -57,7 +52,7 @@ interface Listener {
   wake(): void;
 }
 
-export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
+export function createEventTail({ db, clock, notifiers }: TailDeps) {
   const listeners = new Set<Listener>();
   const gate = createGate({ most: LOOKS, waiting: Infinity });
   /** For each account, `buffered` has everything in (its floor, head] that is after `dropped`. */
@@ -129,7 +124,8 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
   }
 
   return {
-    follow(accountId) {
+    /** Adds a follower of what becomes visible for this account from now on. */
+    follow(accountId: string): Follower {
       let isRung = false;
       let isOver = false;
       let stir = (): void => undefined;
@@ -190,6 +186,8 @@ export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
     },
   };
 }
+
+export type EventTail = ReturnType<typeof createEventTail>;
 
 /** Returns the index of the first event after this position; events are in the order of their numbers. */
 function firstAfter(events: readonly LoggedEvent[], position: number): number {

@@ -4,14 +4,10 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
+import { latestEventTime } from '../events/event-log.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { DAY_MS } from '../base/time.ts';
-
-export interface ClockTrust {
-  isTrusted(): Promise<boolean>;
-}
 
 /** Time after a jump in which nothing is deleted for its age. */
 export const DOUBT_MS = DAY_MS;
@@ -28,7 +24,7 @@ export function createClockTrust({
   db: Pick<Database, 'prepared'>;
   clock: Clock;
   log: Pick<Log, 'warn'>;
-}): ClockTrust {
+}) {
   /** How far the wall clock is ahead of the monotonic clock. */
   const ahead = (): number => clock.now() - clock.monotonic();
   /** The same when the clock was last trusted. */
@@ -60,7 +56,7 @@ export function createClockTrust({
   });
 
   return {
-    async isTrusted() {
+    async isTrusted(): Promise<boolean> {
       await lookedBack;
       const jumped = ahead() - believed;
       if (jumped > JUMP_MS) doubt(jumped);
@@ -73,6 +69,8 @@ export function createClockTrust({
     },
   };
 }
+
+type ClockTrust = ReturnType<typeof createClockTrust>;
 
 /** Returns the rule with its steps skipped while the clock is not trusted. */
 export function whenTrusted(trust: ClockTrust, rule: Rule): Rule;

@@ -1,5 +1,5 @@
 /**
- * Runs the rules of housekeeping on their schedule. Each rule has its own file. One rule runs at a time, in steps so small that mail
+ * Runs the rules of housekeeping on their schedule. One rule runs at a time, in steps so small that mail
  * waiting for the same commit is not delayed, and a step begins only when the writer is idle.
  */
 import type { Clock, Timer } from '../base/clock.ts';
@@ -11,7 +11,7 @@ interface Common {
   readonly name: string;
   /** Milliseconds from the end of one run to the start of the next. */
   readonly everyMs: number;
-  /** Set where the log need not say what was deleted. */
+  /** Set if the log need not say how much was deleted. */
   readonly silent?: true;
 }
 
@@ -30,17 +30,11 @@ export interface SizedRule extends Common {
 }
 
 export interface SizedStep extends Timed {
-  /** Whether something is left. If absent, a step that deleted fewer rows than asked was the last of its run. */
+  /** True if more rows are left. If absent, a step that deleted fewer rows than asked was the last of its run. */
   more?: boolean;
 }
 
 export const isMoreAfter = ({ rows, more }: SizedStep, size: number): boolean => more ?? rows >= size;
-
-export interface Housekeeping {
-  start(): void;
-  /** Resolves when the step under way has ended. */
-  stop(): Promise<void>;
-}
 
 /** Delay of the first rule: a program that is restarted often must reach its rules, but not while it loads the waiting mail. */
 const FIRST_MS = 60_000;
@@ -48,7 +42,7 @@ const FIRST_MS = 60_000;
 const PAUSE_MS = 50;
 /** Pause between two sized steps, so that waiting writes run first: the next step begins only when the writer is idle. */
 const SHORT_PAUSE_MS = 1;
-/** How long one step should hold the writer at most. */
+/** The longest time for which a step should hold the writer, in milliseconds. */
 export const AIM_MS = 5;
 /** Rows of the first step. */
 const FIRST_ROWS = 20;
@@ -71,7 +65,7 @@ const RUN_MS = 10_000;
 export function createHousekeeping(
   deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
-): Housekeeping {
+) {
   const { clock, log, isBusy = () => false } = deps;
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
@@ -146,14 +140,17 @@ export function createHousekeeping(
   }
 
   return {
-    start() {
+    start(): void {
       for (const rule of rules) dueAt.set(rule, clock.monotonic() + Math.min(FIRST_MS, rule.everyMs));
       next();
     },
-    async stop() {
+    /** Resolves when the step under way has ended. */
+    async stop(): Promise<void> {
       stopped = true;
       timer?.cancel();
       await working;
     },
   };
 }
+
+export type Housekeeping = ReturnType<typeof createHousekeeping>;

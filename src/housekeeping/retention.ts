@@ -13,7 +13,7 @@ import { oldMessages } from '../messages/store/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
-import { DAY_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export interface RetentionDeps {
   db: Pick<Database, 'commit' | 'prepared' | 'maintenance'>;
@@ -21,12 +21,10 @@ export interface RetentionDeps {
   retention: Config['retention'];
 }
 
-const HOURLY_MS = 60 * 60_000;
-
 export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRule[] {
   const rule = <Row>(name: string, purge: Purge<Row>, ranges: () => Promise<Since[]>): SizedRule => ({
     name,
-    everyMs: HOURLY_MS,
+    everyMs: HOUR_MS,
     sizedStep: purging({ db, clock }, purge, ranges),
   });
   const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);

@@ -3,12 +3,12 @@
  * anyway. Also keeps the query planner's figures fresh.
  */
 import type { Clock } from '../base/clock.ts';
+import { HOUR_MS } from '../base/time.ts';
 import type { Database } from '../storage/database.ts';
 import { freshenFigures } from '../storage/planner-figures.ts';
 import { AIM_MS, type Rule, type SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
-const HOURLY_MS = 60 * 60_000;
 /** The share of all pages that may stay free, and at least 8 MiB. */
 const FREE_SHARE = 0.05;
 const LEAST_FREE_PAGES = 2048;
@@ -28,7 +28,7 @@ export function spaceRules({
   return [
     {
       name: 'free pages',
-      everyMs: HOURLY_MS,
+      everyMs: HOUR_MS,
       async sizedStep(most) {
         const spare = await sparePages(db.prepared);
         if (spare < most) return { rows: 0, ms: 0 };
@@ -50,7 +50,7 @@ export function spaceRules({
     },
     {
       name: 'planner figures',
-      everyMs: HOURLY_MS,
+      everyMs: HOUR_MS,
       stepRows: Infinity,
       async step() {
         // Only the writer's connection knows which figures are stale, since it has queried the tables.

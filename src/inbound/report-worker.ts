@@ -1,7 +1,7 @@
 /** The thread that reads mail to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { announceReady } from '../base/thread.ts';
+import { announceReady } from '../base/threads.ts';
 import { readHead } from '../mail/mime-read.ts';
 import { readReport } from './classify.ts';
 import type { Finding } from './finding.ts';

@@ -7,21 +7,9 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { equalInConstantTime, sha256Hex } from '../base/secret.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
-import type { Authenticate, Authentication, Caller } from './caller.ts';
+import type { Authentication, Caller } from './caller.ts';
 import { parseKey } from './key-format.ts';
 import { createUseRecorder } from './key-uses.ts';
-
-export interface Callers {
-  authenticate: Authenticate;
-  /** Returns the caller of a key by its id, or null: for connections that were authenticated before. */
-  byId(keyId: string): Promise<Caller | null>;
-  /** Records a use of an endpoint such as `POST /v1/messages`; it is written within two seconds. */
-  recordUse(keyId: string, ip: string, endpoint: string): void;
-  /** Must be called when the key with this public id changes. */
-  forget(publicId: string): void;
-  /** Writes the uses that are not written yet. */
-  close(): Promise<void>;
-}
 
 const MOST_CACHED = 10_000;
 const FRESH_MS = 1000;
@@ -33,7 +21,7 @@ export function createCallers(deps: {
   db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
   report: (error: unknown) => void;
-}): Callers {
+}) {
   const cache = createLookUpCache<CachedKey | null>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (cached) => cached !== null },
@@ -42,14 +30,15 @@ export function createCallers(deps: {
   const uses = createUseRecorder(deps);
 
   return {
-    async authenticate(token) {
+    async authenticate(token: string): Promise<Authentication> {
       const parsed = parseKey(token);
       if (parsed.kind === 'bad') return unknown;
       const cached = await cache.get(parsed.publicId);
       if (cached === null || !equalInConstantTime(sha256Hex(token), cached.row.hash)) return unknown;
       return cached.found;
     },
-    async byId(keyId) {
+    /** Returns the caller of a key by its id, or null: for connections that were authenticated before. */
+    async byId(keyId: string): Promise<Caller | null> {
       const [row] = await deps.db.prepared.all<Pick<ApiKeyRow, 'public_id'>>(
         'SELECT public_id FROM api_keys WHERE id = ?',
         [keyId],
@@ -57,15 +46,20 @@ export function createCallers(deps: {
       const cached = row === undefined ? null : await cache.get(row.public_id);
       return cached?.found.kind === 'found' ? cached.found.caller : null;
     },
-    recordUse(keyId, ip, endpoint) {
+    /** Records a use of an endpoint such as `POST /v1/messages`; it is written within two seconds. */
+    recordUse(keyId: string, ip: string, endpoint: string): void {
       uses.record(keyId, ip, endpoint);
     },
-    forget(publicId) {
+    /** Must be called when the key with this public id changes. */
+    forget(publicId: string): void {
       cache.forget(publicId);
     },
-    close: () => uses.close(),
+    /** Writes the uses that are not written yet. */
+    close: (): Promise<void> => uses.close(),
   };
 }
+
+export type Callers = ReturnType<typeof createCallers>;
 
 type KeyRow = Pick<
   ApiKeyRow,

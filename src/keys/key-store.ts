@@ -12,7 +12,7 @@ import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
 import { usesIn } from './key-uses.ts';
-import { KEY_RANDOM_BYTES, keyPrefix, makeKey, type KeyMode } from './key-format.ts';
+import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
 export interface KeyDeps {
@@ -20,26 +20,6 @@ export interface KeyDeps {
   clock: Clock;
   /** The cache to clear after changes; a command on the database alone has none. */
   callers?: Pick<Callers, 'forget'>;
-}
-
-/** The key record of the API. */
-export interface KeyRecord {
-  object: 'key';
-  id: string;
-  name: string;
-  mode: KeyMode;
-  prefix: string;
-  scopes: string[];
-  domains: string[];
-  allowed_ips: string[];
-  expires_at: string | null;
-  last_used_at: string | null;
-  last_used_ip: string | null;
-  last_used_endpoint: string | null;
-  requests_24h: number;
-  created_at: string;
-  created_by: string;
-  revoked_at: string | null;
 }
 
 /** Names a key. The operator, who may use all accounts, gives `accountId` null. */
@@ -155,10 +135,12 @@ export async function listKeys(
   return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }
 
+export type KeyRecord = ReturnType<typeof toKeyRecord>;
+
 /** Returns the record as the API and `--json` show it at this time. */
-export function toKeyRecord(row: ApiKeyRow, now: number): KeyRecord {
+export function toKeyRecord(row: ApiKeyRow, now: number) {
   return {
-    object: 'key',
+    object: 'key' as const,
     id: row.id,
     name: row.name,
     mode: row.mode,

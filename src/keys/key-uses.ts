@@ -13,12 +13,6 @@ const WRITE_DELAY_MS = 2000;
 /** Hours that are kept: the present one and those before it for a day. */
 const HOURS_KEPT = 24;
 
-export interface UseRecorder {
-  record(keyId: string, ip: string, endpoint: string): void;
-  /** Writes the uses that are not written yet. */
-  close(): Promise<void>;
-}
-
 interface Use {
   at: number;
   ip: string;
@@ -81,7 +75,7 @@ export function createUseRecorder({
   db: Pick<Database, 'commit'>;
   clock: Clock;
   report: (error: unknown) => void;
-}): UseRecorder {
+}) {
   let waiting: Uses = new Map();
   let timer: Timer | null = null;
 
@@ -105,14 +99,15 @@ export function createUseRecorder({
   }
 
   return {
-    record(keyId, ip, endpoint) {
+    record(keyId: string, ip: string, endpoint: string): void {
       const at = clock.now();
       const hours = waiting.get(keyId)?.hours ?? new Map<number, number>();
       hours.set(hourOf(at), (hours.get(hourOf(at)) ?? 0) + 1);
       waiting.set(keyId, { at, ip, endpoint, hours });
       timer ??= clock.after(WRITE_DELAY_MS, () => void write(), { background: true });
     },
-    async close() {
+    /** Writes the uses that are not written yet. */
+    async close(): Promise<void> {
       timer?.cancel();
       await write();
     },

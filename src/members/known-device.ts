@@ -6,15 +6,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { equalInConstantTime } from '../base/secret.ts';
 
-export interface KnownDevices {
-  /** Returns the id of the device if this login has signed in from it; null otherwise. */
-  idFor(cookie: string, emailKey: string): string | null;
-  /** Returns the id of the device if any login has signed in from it; null otherwise. */
-  idOf(cookie: string): string | null;
-  /** Returns the cookie after this login has signed in: the same device, the newest login first. */
-  after(cookie: string, emailKey: string): string;
-}
-
 const ID_BYTES = 16;
 /** Characters of a MAC: 120 bits. */
 const MAC_LENGTH = 20;
@@ -23,7 +14,7 @@ const MOST_LOGINS = 5;
 const form = /^([A-Za-z0-9_-]{22})((?:\.[A-Za-z0-9_-]{20}){1,6})$/;
 
 /** `secret`: at least 32 bytes. */
-export function createKnownDevices(secret: Buffer): KnownDevices {
+export function createKnownDevices(secret: Buffer) {
   const macOf = (id: string, emailKey: string): string =>
     createHmac('sha256', secret).update(`${id}\n${emailKey}`).digest('base64url').slice(0, MAC_LENGTH);
 
@@ -35,17 +26,20 @@ export function createKnownDevices(secret: Buffer): KnownDevices {
   }
 
   return {
-    idFor(cookie, emailKey) {
+    /** Returns the id of the device if this login has signed in from it; null otherwise. */
+    idFor(cookie: string, emailKey: string): string | null {
       const device = read(cookie);
       if (device === null) return null;
       const wanted = macOf(device.id, emailKey);
       return device.macs.some((mac) => equalInConstantTime(mac, wanted)) ? device.id : null;
     },
-    idOf: (cookie) => read(cookie)?.id ?? null,
-    after(cookie, emailKey) {
+    /** Returns the cookie after this login has signed in: the same device, the newest login first. */
+    after(cookie: string, emailKey: string): string {
       const { id, macs } = read(cookie) ?? { id: randomBytes(ID_BYTES).toString('base64url'), macs: [] };
       const mine = macOf(id, emailKey);
       return [id, macOf(id, ''), mine, ...macs.filter((mac) => mac !== mine)].slice(0, 2 + MOST_LOGINS).join('.');
     },
   };
 }
+
+export type KnownDevices = ReturnType<typeof createKnownDevices>;

@@ -40,17 +40,10 @@ export interface PasswordCheck {
   readonly matches: (password: string, stored: string | null) => Promise<boolean>;
 }
 
-export interface Passwords {
-  /** Returns the hash to store. */
-  hash(password: string): Promise<string>;
-  /** Runs `work` when its turn has come; no other password is checked meanwhile. Throws `service_unavailable`. */
-  inTurn<T>(share: Share, work: (check: PasswordCheck) => Promise<T>): Promise<T>;
-}
-
 /** The queue of new passwords: setting one needs a link or a session. */
 const SETTING: Share = { name: 'new passwords', isKnown: true };
 
-export function createPasswords(usedUp?: UsedUp): Passwords {
+export function createPasswords(usedUp?: UsedUp) {
   const turns = new Turns(usedUp);
   const check: PasswordCheck = {
     async matches(password, stored) {
@@ -65,15 +58,20 @@ export function createPasswords(usedUp?: UsedUp): Passwords {
     },
   };
   return {
-    hash: (password) =>
+    /** Returns the hash to store. */
+    hash: (password: string): Promise<string> =>
       turns.take(SETTING, async () => {
         const salt = randomBytes(SALT_BYTES);
         const hash = await derive(password, salt, COST);
         return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
       }),
-    inTurn: (share, work) => turns.take(share, () => work(check)),
+    /** Runs `work` when its turn has come; no other password is checked meanwhile. Throws `service_unavailable`. */
+    inTurn: <T>(share: Share, work: (check: PasswordCheck) => Promise<T>): Promise<T> =>
+      turns.take(share, () => work(check)),
   };
 }
+
+export type Passwords = ReturnType<typeof createPasswords>;
 
 /** Hashes the NFKC form, since the same password typed on two machines may have two forms of Unicode (RFC 8265 section 4). */
 function derive(password: string, salt: Buffer, cost: { N: number; r: number; p: number }): Promise<Buffer> {

@@ -5,21 +5,15 @@
 import { randomBytes } from 'node:crypto';
 import { sha256Hex } from '../base/secret.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { RecoveryCodeRow } from '../storage/tables.ts';
-import type { Clock } from '../base/clock.ts';
 import { base32 } from './totp.ts';
+import type { SessionDeps } from './session-store.ts';
 
 const HOW_MANY = 10;
 const CODE_BYTES = 10;
 /** Characters of the input that are read; a code has 16 letters. */
 const LONGEST_TYPED = 64;
-
-interface Deps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-}
 
 /** Makes ten codes as they are shown: `ABCD-EFGH-IJKL-MNOP`. */
 export const makeRecoveryCodes = (): string[] =>
@@ -58,7 +52,7 @@ export async function replaceRecoveryCodes(
 }
 
 /** Uses a code up and returns the number left; null if the member has no such code or it was used before. */
-export function spendRecoveryCode({ db, clock }: Deps, memberId: string, typed: string): Promise<number | null> {
+export function spendRecoveryCode({ db, clock }: SessionDeps, memberId: string, typed: string): Promise<number | null> {
   return db.commit.transact(async (tx) => {
     const spent = await tx.all(
       'UPDATE recovery_codes SET used_at = ? WHERE code_hash = ? AND member_id = ? AND used_at IS NULL RETURNING code_hash',
@@ -72,7 +66,7 @@ export function spendRecoveryCode({ db, clock }: Deps, memberId: string, typed: 
 
 /** Returns how many of a member's codes are unused, and when they were made; null without any. */
 export async function recoveryCodesOf(
-  { db }: Pick<Deps, 'db'>,
+  { db }: Pick<SessionDeps, 'db'>,
   memberId: string,
 ): Promise<{ left: number; madeAt: number } | null> {
   const rows = await db.prepared.all<RecoveryCodeRow>('SELECT * FROM recovery_codes WHERE member_id = ?', [memberId]);

@@ -3,17 +3,11 @@
  * password and removes the second factor, for members who have lost both.
  */
 import { randomBytes } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
-import type { Database } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
-
-export interface LinkDeps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-}
+import type { SessionDeps } from './session-store.ts';
 
 const LIFE_MS = 30 * 60_000;
 const TOKEN_BYTES = 32;
@@ -24,7 +18,7 @@ export interface SetUpLink {
 }
 
 /** Makes a link; earlier ones for the same purpose end. */
-export async function makeSetUpLink({ db, clock }: LinkDeps, memberId: string | null): Promise<SetUpLink> {
+export async function makeSetUpLink({ db, clock }: SessionDeps, memberId: string | null): Promise<SetUpLink> {
   const token = randomBytes(TOKEN_BYTES).toString('base64url');
   const now = clock.now();
   const row: SetUpLinkRow = {
@@ -42,7 +36,7 @@ export async function makeSetUpLink({ db, clock }: LinkDeps, memberId: string | 
 
 /** Returns the member of a valid link, or null. */
 export async function findSetUpLink(
-  { db, clock }: LinkDeps,
+  { db, clock }: SessionDeps,
   token: string,
 ): Promise<{ member: MemberRow | null } | null> {
   const [link] = await db.prepared.all<SetUpLinkRow>(
@@ -64,7 +58,7 @@ export async function findSetUpLink(
  * end. Throws `invalid_state` if the link was used meanwhile.
  */
 export function spendSetUpLink(
-  { db, clock }: LinkDeps,
+  { db, clock }: SessionDeps,
   token: string,
   { passwordHash, make }: { passwordHash: string; make: MemberRow | null },
 ): Promise<MemberRow> {

@@ -7,17 +7,14 @@
  * password is asked again. When very many addresses try one login, each unknown one has one try left.
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { addressBucket } from '../net/ip.ts';
-import type { Database } from '../storage/database.ts';
 import type { SignInRow } from '../storage/tables.ts';
 import type { Visitor } from './session-store.ts';
 import type { Share } from './turns.ts';
+import type { SessionDeps } from './session-store.ts';
 
-export interface TryDeps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
+export interface TryDeps extends SessionDeps {
   /** Is called for each limit that is reached. */
   usedUp?: UsedUp;
 }

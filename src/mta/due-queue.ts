@@ -48,22 +48,6 @@ interface Group {
   reading: boolean;
 }
 
-export interface DueQueue {
-  /** Finds every group that has something waiting. Costs a few microseconds a group. */
-  scan(): Promise<void>;
-  /** Notes that something has become due. */
-  hint(hints: readonly DueHint[]): void;
-  /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
-  done(job: Job, dueAt: number | null): void;
-  /** Forgets the job and leaves its group alone until then, or until the next scan. Nothing is written. */
-  rest(job: Job, until: number): void;
-  /** Ends all rests: the groups are read again. */
-  wake(): void;
-  stop(): void;
-  /** Counts the groups and the jobs in memory, for metrics. */
-  sizes(): { groups: number; jobs: number };
-}
-
 export interface DueQueueDeps {
   db: { prepared: Connection };
   clock: Clock;
@@ -86,11 +70,9 @@ const GROUPS_AT_ONCE = 32;
 const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
 
-export const createDueQueue = (deps: DueQueueDeps): DueQueue => new GroupedDueQueue(deps);
-
 const keyOf = (domain: string, order: number, account: string): string => `${domain} ${String(order)} ${account}`;
 
-class GroupedDueQueue implements DueQueue {
+export class DueQueue {
   private readonly deps: DueQueueDeps;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
@@ -106,11 +88,10 @@ class GroupedDueQueue implements DueQueue {
 
   constructor(deps: DueQueueDeps) {
     this.deps = deps;
-    this.timer = new DueTimer(deps.clock, this.groups, (group, now) => {
-      this.fellDue(group, now);
-    });
+    this.timer = new DueTimer(deps.clock, this.groups, (group, now) => this.fellDue(group, now));
   }
 
+  /** Finds every group that has something waiting. Costs a few microseconds a group. */
   async scan(): Promise<void> {
     for (const group of this.groups.values()) group.restUntil = -Infinity;
     let after: GroupRow | null = null;
@@ -121,11 +102,13 @@ class GroupedDueQueue implements DueQueue {
     } while (after !== null && !this.isStopped);
   }
 
+  /** Notes that something has become due. */
   hint(hints: readonly DueHint[]): void {
     for (const { domain, class: order, accountId, dueAt } of hints)
       this.noteDue(this.groupOf(domain, order, accountId), dueAt);
   }
 
+  /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void {
     const { group } = job;
     this.unbuffer(job);
@@ -135,6 +118,7 @@ class GroupedDueQueue implements DueQueue {
     this.startReading();
   }
 
+  /** Forgets the job and leaves its group alone until then, or until the next scan. Nothing is written. */
   rest(job: Job, until: number): void {
     const { group } = job;
     this.unbuffer(job);
@@ -143,6 +127,7 @@ class GroupedDueQueue implements DueQueue {
     this.noteDue(group, until);
   }
 
+  /** Ends all rests: the groups are read again. */
   wake(): void {
     for (const group of this.groups.values()) {
       if (group.restUntil === -Infinity) continue;
@@ -158,6 +143,7 @@ class GroupedDueQueue implements DueQueue {
     this.pause?.cancel();
   }
 
+  /** Counts the groups and the jobs in memory, for metrics. */
   sizes(): { groups: number; jobs: number } {
     return { groups: this.groups.size, jobs: this.bufferedIds.size };
   }
@@ -278,9 +264,7 @@ class GroupedDueQueue implements DueQueue {
     for (const group of some) if (group.cursor === null) group.dirty = false;
     try {
       const rows = await readDueRows(this.deps.db.prepared, some, limit);
-      some.forEach((group, i) => {
-        this.takeRows(group, rows[i] ?? [], now, limit);
-      });
+      some.forEach((group, i) => this.takeRows(group, rows[i] ?? [], now, limit));
       return null;
     } catch (error) {
       return error;

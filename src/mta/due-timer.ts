@@ -52,9 +52,7 @@ export class DueTimer<Group extends TimedGroup> {
     if (at === null || this.isStopped || this.timerAt <= at) return;
     this.timer?.cancel();
     this.timerAt = at;
-    this.timer = this.clock.after(at - this.clock.now(), () => {
-      this.fire();
-    });
+    this.timer = this.clock.after(at - this.clock.now(), () => this.fire());
   }
 
   /** A stale entry reports its group once for nothing. */

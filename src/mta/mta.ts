@@ -3,112 +3,60 @@
  * lane's workers attempt them and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets
  * attempts in flight end.
  */
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
-import type { Judge } from '../messages/delivery/classify.ts';
-import type { Outcome } from '../messages/delivery/delivery.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import type { LaneLimits } from '../messages/delivery/hold-book.ts';
-import { freeHeld, type Holds } from '../messages/delivery/holds.ts';
-import type { Recorder } from '../messages/delivery/record.ts';
-import type { RetryRule } from '../messages/delivery/retry.ts';
+import { freeHeld } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import { createLanes, type Lanes } from '../scheduling/lanes.ts';
+import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
-import { createAttempts, type Attempts } from './attempt/attempt.ts';
-import { createTranscripts, type Transcripts } from './attempt/transcripts.ts';
-import type { PhaseTimeouts } from './connection/phases.ts';
-import { createPool, type Pool, type PoolLimits } from './connection/pool.ts';
+import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
+import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
+import { createTranscripts } from './attempt/transcripts.ts';
+import { type PoolLimits, Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { createDueQueue, type DueQueue, type Job } from './due-queue.ts';
+import { type Job, DueQueue } from './due-queue.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
-import { createLaneControl } from './lanes/lane-control.ts';
-import type { LaneChange, LaneControl } from './lanes/lane-state.ts';
+import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
+import type { LaneChange } from './lanes/lane-state.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
 import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
-import { createPlacing, type Placing } from './placing.ts';
+import { Placing, type PlacingDeps } from './placing.ts';
 import { createPrepare, type Prepare, type PrepareDeps, type Prepared } from './prepare/prepare.ts';
 import type { Sites } from './sites/sites.ts';
-import { noteComplaint } from './sources/complaint.ts';
-import type { Source, Sources } from './sources/sources.ts';
+import type { Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
-import { createSweeper, type Sweeper } from './sweeper.ts';
+import { Sweeper, type SweeperDeps } from './sweeper.ts';
 import { createHostTls, type HostTls } from './tls/host-tls.ts';
-import type { TlsSeen } from './tls/tls-seen.ts';
 import { createWorker } from './worker.ts';
 
 export type { LaneReport, Resolved } from './lane-reports.ts';
 
-export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
+export interface MtaDeps
+  extends
+    Omit<PrepareDeps, 'db' | 'holdOf'>,
+    Pick<AttemptDeps, 'log' | 'random' | 'judge' | 'attempted'>,
+    Pick<PassageDeps, 'tlsSeen'>,
+    Pick<PlacingDeps, 'poolOf'>,
+    Pick<LaneControlDeps, 'limitsOf'>,
+    Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'commit'>;
-  clock: Clock;
-  log: Log;
-  recorder: Recorder;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
-  holds: Holds;
-  /** Returns the operator's limits for a lane, or null. */
-  limitsOf: (lane: string) => LaneLimits | null;
   sites: Sites;
   sources: Sources;
-  /** Returns the pool of sources that a stream of an account names. */
-  poolOf(accountId: string, stream: string): Promise<string>;
-  random: () => number;
-  /** Reads refusals, by the operator's rules too. */
-  judge: Judge;
-  /** Is called with how TLS went for each connection. */
-  tlsSeen?: (seen: TlsSeen) => void;
-  /** Is called with the outcome of every attempt. */
-  attempted?(outcome: Outcome): void;
 }
 
-export interface MtaOptions {
+export interface MtaOptions extends AttemptOptions, PassageOptions {
   epoch: number;
   hostname: string;
-  timeouts: PhaseTimeouts;
   pool: PoolLimits;
   lane: ThrottleLimits;
   shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
-  /** Returns the addresses of this machine that a source's connections come from, and the families it may dial. */
-  localOf: (source: Source) => { addresses: readonly string[]; families: readonly number[] };
-  retry: Pick<RetryRule, 'schedule'>;
-  simulatorDomain: string;
   /** PEM certificates that mail hosts' certificates may chain to in addition to the system's; for private networks. */
   ca?: string;
-}
-
-export interface Mta {
-  start(): Promise<void>;
-  /**
-   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
-   * to 60 s in all, since closing there makes duplicates. Their outcomes are written.
-   */
-  stop(): Promise<void>;
-  /** Replaces the routes. */
-  reroute(routes: Parameters<Sites['reroute']>[0]): void;
-  lanes(): LaneReport[];
-  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
-  lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
-  /** Returns what a delivery puts on the wire, whether or not it may go now. */
-  wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
-  laneFacts: LaneFactsOf;
-  /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
-  tryNow(domain: string | null): Promise<void>;
-  /** Returns where a domain's mail goes; asks DNS where needed. */
-  resolve(domain: string): Promise<Resolved>;
-  sources: Pick<Sources, 'list' | 'unblock'>;
-  /** The dialogues with mail hosts, for operators who watch them. */
-  transcripts: Pick<Transcripts, 'watch' | 'read' | 'end'>;
-  /** Counts a recipient's complaint against the source that the delivery left from. */
-  complained(deliveryId: string): void;
-  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
-  laneOf(domain: string): string;
-  sizes(): { groups: number; jobs: number; connections: number };
 }
 
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
@@ -118,10 +66,9 @@ const STOP_LONGEST_MS = 60_000;
 /** Time for writing the last outcomes, in ms. */
 const STOP_WRITE_MS = 2_000;
 
-export const createMta = (deps: MtaDeps, options: MtaOptions): Mta => new Engine(deps, options);
-
-class Engine implements Mta {
+export class Mta {
   readonly sources: Sources;
+  /** The dialogues with mail hosts, for operators who watch them. */
   readonly transcripts: ReturnType<typeof createTranscripts>;
   private readonly deps: MtaDeps;
   private readonly options: MtaOptions;
@@ -134,6 +81,7 @@ class Engine implements Mta {
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
+  private readonly passages: Passages;
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
   private readonly sweeper: Sweeper;
@@ -151,26 +99,27 @@ class Engine implements Mta {
     this.transcripts = createTranscripts({ clock });
     this.hostTls = createHostTls(deps);
     this.prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
-    this.pool = this.createPool();
+    this.pool = this.makePool();
     this.aside = createAside({ clock }, (lane, jobs) => {
       for (const job of jobs) this.lanesOfJobs.offer(lane, job);
     });
-    this.dueQueue = createDueQueue({
+    this.dueQueue = new DueQueue({
       db: deps.db,
       clock,
-      offer: (job) => {
-        this.placing.place(job);
-      },
+      offer: (job) => this.placing.place(job),
       failed: this.logStorageFailure,
     });
-    this.lanesOfJobs = this.createLanes();
-    this.control = this.createControl();
+    this.lanesOfJobs = this.makeLanes();
+    this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
-    this.placing = this.createPlacing();
-    this.attempts = this.createAttempts();
-    const { control, aside, placing } = this;
+    this.placing = this.makePlacing();
+    const { control, aside, placing, pool, hostTls, transcripts } = this;
+    const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
+    this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
+    const pump = (lane: string): void => this.lanesOfJobs.pump(lane);
+    this.attempts = new Attempts({ ...deps, control, hostTls, pump, passages: this.passages }, options);
     this.reports = new LaneReports({ ...deps, control, aside, placing, lanes: this.lanesOfJobs });
-    this.sweeper = this.createSweeper();
+    this.sweeper = this.makeSweeper();
   }
 
   async start(): Promise<void> {
@@ -179,16 +128,16 @@ class Engine implements Mta {
     await this.hostTls.load();
     await this.sources.load();
     this.stopListening = [
-      notifiers.deliveries.listen((hints) => {
-        this.dueQueue.hint(hints);
-      }),
-      notifiers.holds.listen(() => {
-        this.holdsChanged();
-      }),
+      notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
+      notifiers.holds.listen(() => this.holdsChanged()),
     ];
     await this.sweeper.start();
   }
 
+  /**
+   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
+   * to 60 s in all, since closing there makes duplicates. Their outcomes are written.
+   */
   async stop(): Promise<void> {
     const { clock } = this.deps;
     this.isStopping = true;
@@ -196,12 +145,8 @@ class Engine implements Mta {
     for (const part of [this.dueQueue, this.sweeper, this.starvation, this.control, this.aside, this.transcripts])
       part.stop();
     const timers = [
-      clock.after(STOP_GIVE_UP_MS, () => {
-        this.pool.abandon();
-      }),
-      clock.after(STOP_LONGEST_MS, () => {
-        this.pool.abandon(true);
-      }),
+      clock.after(STOP_GIVE_UP_MS, () => this.pool.abandon()),
+      clock.after(STOP_LONGEST_MS, () => this.pool.abandon(true)),
     ];
     const tooLong = new Promise<void>((resolve) => timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)));
     await Promise.race([this.lanesOfJobs.stop().then(() => this.pool.drain()), tooLong]);
@@ -209,6 +154,7 @@ class Engine implements Mta {
     await Promise.all([this.prepare.close(), this.sources.close(), this.freeing?.catch(this.logStorageFailure)]);
   }
 
+  /** Replaces the routes. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void {
     this.deps.sites.reroute(routes);
     // Mail of held lanes is looked at now, not by the next sweep.
@@ -219,24 +165,30 @@ class Engine implements Mta {
     return this.reports.list();
   }
 
+  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     return this.reports.one(name);
   }
 
+  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
   laneOf(domain: string): string {
     return this.reports.laneOf(domain);
   }
 
+  /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
   readonly laneFacts: LaneFactsOf = (mail) => this.reports.factsOf(mail);
 
+  /** Returns where a domain's mail goes; asks DNS where needed. */
   resolve(domain: string): Promise<Resolved> {
     return this.reports.resolve(domain);
   }
 
+  /** Returns what a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared> {
     return this.prepare.look(deliveryId);
   }
 
+  /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
   async tryNow(domain: string | null): Promise<void> {
     const { control, pool } = this;
     const { sites } = this.deps;
@@ -255,17 +207,31 @@ class Engine implements Mta {
     await this.freeHeldMail();
   }
 
+  /** Counts a recipient's complaint against the source that the delivery left from. */
   complained(deliveryId: string): void {
-    void noteComplaint(this.deps, deliveryId).catch(this.logStorageFailure);
+    void this.noteComplaint(deliveryId).catch(this.logStorageFailure);
   }
 
   sizes(): { groups: number; jobs: number; connections: number } {
     return { ...this.dueQueue.sizes(), connections: this.pool.count() };
   }
 
-  private createPool(): Pool {
+  private async noteComplaint(deliveryId: string): Promise<void> {
+    const { db, sites } = this.deps;
+    if (!this.sources.named) return;
+    const [row] = await db.prepared.all<{ source: string | null; domain: string }>(
+      `SELECT a.source, d.domain FROM deliveries d JOIN attempts a ON a.message_id = d.message_id AND a.delivery_id = d.id
+       WHERE d.id = ? AND a.outcome = 'accepted' ORDER BY a.id DESC LIMIT 1`,
+      [deliveryId],
+    );
+    if (row?.source == null) return;
+    const destination = await sites.find(row.domain);
+    if (destination.kind === 'site') this.sources.complained(row.source, destination.name);
+  }
+
+  private makePool(): Pool {
     const { clock, random } = this.deps;
-    return createPool(
+    return new Pool(
       {
         clock,
         random,
@@ -283,25 +249,24 @@ class Engine implements Mta {
     );
   }
 
-  private createLanes(): Lanes<Job> {
+  private makeLanes(): Lanes<Job> {
     const { log } = this.deps;
     let work: ReturnType<typeof createWorker> | null = null;
-    return createLanes<Job>({
+    return new Lanes<Job>({
       work: (lane) => (work ??= this.createWorker())(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => this.options.maxConnections,
-      failed: (lane, error) => {
-        log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
-      },
-      empty: () => {
-        this.control.forgetOld();
-      },
+      failed: (lane, error) =>
+        log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),
+      empty: () => this.control.forgetOld(),
     });
   }
 
   private createWorker(): ReturnType<typeof createWorker> {
-    const { attempts, placing, dueQueue, prepare } = this;
+    const { passages, attempts, placing, dueQueue, prepare } = this;
     return createWorker({
+      passages,
+      attempts,
       clock: this.deps.clock,
       recorder: this.deps.recorder,
       dueQueue: {
@@ -319,19 +284,13 @@ class Engine implements Mta {
       },
       mayGo: (lane, job) => placing.mayGo(lane, job),
       putAside: (lane, job, found) => placing.putAside(lane, job, found),
-      findIdlePassage: (job, wanted) => attempts.findIdlePassage(job, wanted),
-      findPassage: (job, wanted) => attempts.findPassage(job, wanted),
-      releasePassage: (passage) => {
-        attempts.releasePassage(passage);
-      },
-      attempt: (job, mail, number, passage) => attempts.attempt(job, mail, number, passage),
       failed: this.logStorageFailure,
     });
   }
 
-  private createControl(): LaneControl {
+  private makeControl(): LaneControl {
     const { clock, log, limitsOf } = this.deps;
-    return createLaneControl(
+    return new LaneControl(
       {
         clock,
         log,
@@ -340,56 +299,31 @@ class Engine implements Mta {
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
-        pump: (lane) => {
-          this.lanesOfJobs.pump(lane);
-        },
-        wake: () => {
-          this.dueQueue.wake();
-        },
+        pump: (lane) => this.lanesOfJobs.pump(lane),
+        wake: () => this.dueQueue.wake(),
       },
       { lane: this.options.lane, rules: compileRules(this.options.shaping), innerSlots: INNER_SLOTS },
     );
   }
 
-  private createPlacing(): Placing {
+  private makePlacing(): Placing {
     const { control, pool, aside, dueQueue } = this;
-    return createPlacing({
+    return new Placing({
       ...this.deps,
       control,
       pool,
       aside,
       dueQueue,
       lanes: this.lanesOfJobs,
-      offered: () => {
-        this.starvation.look();
-      },
+      offered: () => this.starvation.look(),
       isStopping: () => this.isStopping,
     });
   }
 
-  private createAttempts(): Attempts {
-    const { ca } = this.options;
-    const { control, pool, hostTls, transcripts } = this;
-    return createAttempts(
-      {
-        ...this.deps,
-        control,
-        pool,
-        tls: createTlsClient(ca === undefined ? {} : { ca }),
-        hostTls,
-        transcripts,
-        pump: (lane) => {
-          this.lanesOfJobs.pump(lane);
-        },
-      },
-      this.options,
-    );
-  }
-
-  private createSweeper(): Sweeper {
+  private makeSweeper(): Sweeper {
     const { sites } = this.deps;
     const { epoch, retry, timeouts } = this.options;
-    return createSweeper(
+    return new Sweeper(
       {
         ...this.deps,
         control: this.control,
@@ -426,7 +360,6 @@ class Engine implements Mta {
     await this.freeing;
   }
 
-  private readonly logStorageFailure = (error: unknown): void => {
+  private readonly logStorageFailure = (error: unknown): void =>
     this.deps.log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
-  };
 }

@@ -13,12 +13,11 @@ import type { NoPassage } from './attempt/passages.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey, laneName } from './names.ts';
-import type { LaneControl } from './lanes/lane-state.ts';
+import type { LaneControl } from './lanes/lane-control.ts';
 import type { Held } from './prepare/prepare.ts';
 import type { Destination, Site, Sites } from './sites/sites.ts';
 import { DEFAULT_POOL, type Sources, type SourcePreference } from './sources/sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
-import { loadSourcePreferences } from './sources/source-preferences.ts';
 import type { Job, DueQueue } from './due-queue.ts';
 import type { OtherSource } from './worker.ts';
 
@@ -28,7 +27,8 @@ export interface PlacingDeps {
   log: Log;
   sites: Pick<Sites, 'known' | 'find'>;
   sources: Sources;
-  poolOf(accountId: string, stream: string): Promise<string>;
+  /** Returns the pool of sources that a stream of an account names. */
+  poolOf: (accountId: string, stream: string) => Promise<string>;
   holds: Pick<Holds, 'ofLane'>;
   control: Pick<LaneControl, 'register' | 'routeOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
   pool: Pick<Pool, 'waitOf'>;
@@ -41,26 +41,6 @@ export interface PlacingDeps {
   isStopping(): boolean;
 }
 
-export interface Placing {
-  /** Brings a job into the lane of its destination, once that is known. */
-  place(job: Job): void;
-  /** Returns the lane of a destination, for this job or for mail without a preference. */
-  laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string;
-  /**
-   * Tells whether the job may be tried in this lane now. Where its route has changed it goes to another lane; where its part of the
-   * lane rests it waits on disk; where, in an operator's lane, the hosts of its own domain cannot be had it is put aside.
-   */
-  mayGo(lane: string, job: Job): boolean;
-  /** See `WorkerDeps.putAside`. */
-  putAside(lane: string, job: Job, found: NoPassage): boolean;
-  /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
-  reserveQuota(job: Job): Held | OtherSource | null;
-  /** Takes back what a job that is not sent was counted against: the minute of its lane and the day of its source. */
-  releaseQuota(job: Job): void;
-  /** Returns how many workers a lane may have. */
-  slotsOf(lane: string): number;
-}
-
 /** Names of the lanes of mail that needs no connection. */
 const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
 
@@ -70,9 +50,7 @@ function laneOf(destination: Destination, source: string | null): string | null 
   return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
 }
 
-export const createPlacing = (deps: PlacingDeps): Placing => new JobPlacing(deps);
-
-class JobPlacing implements Placing {
+export class Placing {
   private readonly deps: PlacingDeps;
   private readonly preferences: BatchLoader<SourcePreference>;
 
@@ -81,15 +59,14 @@ class JobPlacing implements Placing {
     this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(this.deps, ids));
   }
 
+  /** Brings a job into the lane of its destination, once that is known. */
   place(job: Job): void {
     const known = this.deps.sites.known(job.domain);
     if (known !== null && !(known.kind === 'site' && this.deps.sources.named && job.preference === undefined))
       this.offer(job, known);
     else
       this.findDestination(job).then(
-        (found) => {
-          this.offer(job, found);
-        },
+        (found) => this.offer(job, found),
         (error: unknown) => {
           this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
           this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);
@@ -97,6 +74,7 @@ class JobPlacing implements Placing {
       );
   }
 
+  /** Returns the lane of a destination, for this job or for mail without a preference. */
   laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
     if (destination.kind !== 'site') return innerLanes[destination.kind];
     const site = destination.name;
@@ -111,6 +89,10 @@ class JobPlacing implements Placing {
     return lane;
   }
 
+  /**
+   * Tells whether the job may be tried in this lane now. Where its route has changed it goes to another lane; where its part of the
+   * lane rests it waits on disk; where, in an operator's lane, the hosts of its own domain cannot be had it is put aside.
+   */
   mayGo(lane: string, job: Job): boolean {
     const known = this.deps.sites.known(job.domain);
     const source = job.source ?? null;
@@ -131,6 +113,7 @@ class JobPlacing implements Placing {
     return true;
   }
 
+  /** See `WorkerDeps.putAside`. */
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.deps.sites.known(job.domain);
@@ -146,6 +129,7 @@ class JobPlacing implements Placing {
     return false;
   }
 
+  /** Returns how many workers a lane may have. */
   slotsOf(lane: string): number {
     const route = this.deps.control.routeOf(lane);
     // A worker takes held mail out of the lane: it marks it or finds it another lane.
@@ -157,6 +141,7 @@ class JobPlacing implements Placing {
     return this.deps.control.slots(lane);
   }
 
+  /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
   reserveQuota(job: Job): Held | OtherSource | null {
     const { domain, source = null, preference } = job;
     if (job.quotaSite !== undefined) this.deps.sources.putBack(source, job.quotaSite);
@@ -173,6 +158,7 @@ class JobPlacing implements Placing {
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
+  /** Takes back what a job that is not sent was counted against: the minute of its lane and the day of its source. */
   releaseQuota(job: Job): void {
     if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane);
     delete job.pacedLane;
@@ -218,4 +204,27 @@ class JobPlacing implements Placing {
     const keys = hosts.map((host) => hostKey(host, job.source ?? null));
     this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
   }
+}
+
+/**
+ * Loads the source preferences of deliveries, by id: the pool of the stream, and the source of the last attempt, which greylisting
+ * expects again. Deliveries that are gone have none.
+ */
+async function loadSourcePreferences(
+  { db, poolOf }: Pick<PlacingDeps, 'db' | 'poolOf'>,
+  ids: readonly string[],
+): Promise<Map<string, SourcePreference>> {
+  const rows = await db.prepared.all<{ id: string; account_id: string; stream: string; last: string | null }>(
+    `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
+       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
+     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+    [JSON.stringify(ids)],
+  );
+  const preferences = rows.map(
+    async ({ id, account_id: account, stream, last }): Promise<[string, SourcePreference]> => [
+      id,
+      { pool: await poolOf(account, stream), last },
+    ],
+  );
+  return new Map(await Promise.all(preferences));
 }

@@ -8,12 +8,12 @@ import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { MailFacts } from '../messages/delivery/hold-book.ts';
-import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
+import { latestEventTime } from '../events/event-log.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
-import type { LaneControl } from './lanes/lane-state.ts';
+import type { LaneControl } from './lanes/lane-control.ts';
 
 export interface SweeperDeps {
   db: Pick<Database, 'prepared'>;
@@ -44,14 +44,6 @@ export interface SweeperOptions {
   stalledMs: number;
 }
 
-export interface Sweeper {
-  /** Takes back the claims of earlier runs: how far those attempts came is not known, so they are tried again by the schedule. */
-  takeBack(): Promise<void>;
-  /** Sweeps now, and again every 30 s. */
-  start(): Promise<void>;
-  stop(): void;
-}
-
 /** How often it sweeps, in ms; also how long mail waits that a route holds. */
 export const SWEEP_MS = 30_000;
 const BATCH = 500;
@@ -64,10 +56,7 @@ const LONGEST_JITTER = 1.2;
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
 
-export const createSweeper = (deps: SweeperDeps, options: SweeperOptions): Sweeper =>
-  new PeriodicSweeper(deps, options);
-
-class PeriodicSweeper implements Sweeper {
+export class Sweeper {
   private readonly deps: SweeperDeps;
   private readonly options: SweeperOptions;
   private timer: Timer | null = null;
@@ -80,6 +69,7 @@ class PeriodicSweeper implements Sweeper {
     this.options = options;
   }
 
+  /** Takes back the claims of earlier runs: how far those attempts came is not known, so they are tried again by the schedule. */
   async takeBack(): Promise<void> {
     for (;;) {
       const rows = await this.deps.db.prepared.all<{ id: string; claim_epoch: number; attempt_count: number }>(
@@ -105,6 +95,7 @@ class PeriodicSweeper implements Sweeper {
     }
   }
 
+  /** Sweeps now, and again every 30 s. */
   async start(): Promise<void> {
     try {
       await this.checkClock();

@@ -11,12 +11,12 @@ import type { Hold } from '../messages/delivery/holds.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Attempts } from './attempt/attempt.ts';
-import type { NoPassage, Passage } from './attempt/passages.ts';
+import type { NoPassage, Passage, Passages } from './attempt/passages.ts';
 import type { Held, Prepared, Preparing } from './prepare/prepare.ts';
 import { PreparedMails, type PreparedMail } from './prepared-mails.ts';
 import type { Job, DueQueue } from './due-queue.ts';
 
-export interface WorkerDeps extends Attempts {
+export interface WorkerDeps {
   clock: Clock;
   recorder: Recorder;
   dueQueue: Pick<DueQueue, 'done'>;
@@ -27,6 +27,8 @@ export interface WorkerDeps extends Attempts {
   /** Tells whether the job may be tried in this lane now; where it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Preparing | Held | OtherSource>;
+  passages: Pick<Passages, 'findIdle' | 'find' | 'release'>;
+  attempts: Pick<Attempts, 'attempt'>;
   /** Finds the job another lane. */
   requeue(job: Job): void;
   /**
@@ -92,7 +94,7 @@ class Worker {
         next = this.beginNext();
         continue;
       }
-      const found = deps.findIdlePassage(job, ready.wanted) ?? (await this.findPassage(job, ready));
+      const found = deps.passages.findIdle(job, ready.wanted) ?? (await this.findPassage(job, ready));
       if (isNone(found)) {
         await this.writeFinished();
         if (found.kind === 'moved') deps.requeue(job);
@@ -105,7 +107,7 @@ class Worker {
       }
       const ahead = this.beginAhead();
       const claim = await this.writeAndClaim(job);
-      if (claim === null) deps.releasePassage(found);
+      if (claim === null) deps.passages.release(found);
       else this.finished = await this.attempt(job, await ready.mail, claim, found, ahead);
       next = (ahead === null ? null : this.ownOrNone(ahead)) ?? this.beginNext();
       if (next?.isMade !== true) await this.writeFinished();
@@ -135,7 +137,7 @@ class Worker {
 
   /** Finds a connection while the last outcome is written. A bug in it leaves the mail for its next time. */
   private async findPassage(job: Job, { wanted }: Preparing): Promise<Passage | NoPassage> {
-    const finding = this.deps.findPassage(job, wanted).catch((error: unknown): NoPassage => {
+    const finding = this.deps.passages.find(job, wanted).catch((error: unknown): NoPassage => {
       this.deps.failed(error);
       return { kind: 'exhausted' };
     });
@@ -151,7 +153,7 @@ class Worker {
     ahead: Mail | null,
   ): Promise<Finished> {
     try {
-      const attempted = await this.deps.attempt(job, mail, claim.attemptCount, passage);
+      const attempted = await this.deps.attempts.attempt(job, mail, claim.attemptCount, passage);
       return { job, occurrences: occurrencesOf(this.deps, job, claim.attemptCount, attempted) };
     } catch (error) {
       // A bug, and how far the attempt came is not known: the claim stays, and the mail falls due when its lease ends.

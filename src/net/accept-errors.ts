@@ -9,22 +9,22 @@ import type { Log } from '../base/log.ts';
 /** Each new connection fails this way, so one line is written in this time. */
 const QUIET_MS = 60_000;
 
-/** Begins when the server listens: an error before that belongs to the caller of `listen`. `what` names the server in the log. */
+/** Logs errors from when the server listens; those before belong to the caller of `listen`. `what` names the server in the log. */
 export function logAcceptErrors(
   { clock, log }: { clock: Clock; log: Pick<Log, 'error'> },
   server: Server,
   what: string,
 ): void {
-  let toldAt = -Infinity;
+  let loggedAt = -Infinity;
   let unreported = 0;
-  const hear = (error: Error): void => {
-    if (clock.monotonic() - toldAt < QUIET_MS) {
+  const logError = (error: Error): void => {
+    if (clock.monotonic() - loggedAt < QUIET_MS) {
       unreported++;
       return;
     }
     log.error({ event: 'accept_failed', server: what, unreported, err: error }, 'a connection could not be accepted');
-    toldAt = clock.monotonic();
+    loggedAt = clock.monotonic();
     unreported = 0;
   };
-  server.once('listening', () => server.on('error', hear));
+  server.once('listening', () => server.on('error', logError));
 }

@@ -17,7 +17,7 @@ export class Crowds<Member> {
     if (members?.size === 0) this.networks.delete(network);
   }
 
-  /** The members of the network that has most, the oldest first. */
+  /** Returns the members of the network that has most, the oldest first. */
   largest(): readonly Member[] {
     let largest: ReadonlySet<Member> = new Set();
     for (const members of this.networks.values()) if (members.size > largest.size) largest = members;

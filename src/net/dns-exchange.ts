@@ -1,6 +1,6 @@
 /**
- * The wire under the resolver: one query to one DNS server over UDP, or over TCP where the answer was cut. A fresh
- * socket per query means a random source port from the kernel; a *connected* UDP socket lets the kernel drop what comes
+ * Sends one query to one DNS server over UDP, or over TCP where the answer was cut. A new
+ * socket for each query means a random source port from the kernel; a *connected* UDP socket lets the kernel drop packets
  * from any other address and report a closed port at once.
  */
 import { createSocket } from 'node:dgram';
@@ -74,12 +74,8 @@ export function askOverTcp(server: ServerAddress, query: Buffer, listener: Asked
   const prefix = Buffer.alloc(2);
   prefix.writeUInt16BE(query.length);
   socket.write(Buffer.concat([prefix, query]));
-  socket.on('error', (error) => {
-    listener.error(error.message);
-  });
-  socket.on('end', () => {
-    listener.error('the connection ended before the whole answer');
-  });
+  socket.on('error', (error) => listener.error(error.message));
+  socket.on('end', () => listener.error('the connection ended before the whole answer'));
   socket.on('data', (chunk) => {
     received = Buffer.concat([received, chunk]);
     if (received.length < 2) return;

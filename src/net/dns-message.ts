@@ -1,6 +1,6 @@
 /**
  * DNS messages (RFC 1035, EDNS 6891) between our questions and the `dns-packet` codec: writes a query, and reads from a
- * reply what it says about exactly that query. Pure: bytes in, values out.
+ * reply the answer to exactly that query. Pure: bytes in, values out.
  */
 import { randomBytes } from 'node:crypto';
 import { AUTHENTIC_DATA, RECURSION_DESIRED, TRUNCATED_RESPONSE, decode, encode } from 'dns-packet';
@@ -34,7 +34,7 @@ export interface RecordOf {
 
 export type RecordType = keyof RecordOf;
 
-/** Over what a mail domain publishes by far; keeps the decoding of a hostile 64 KiB answer off the main loop. */
+/** Far more than a mail domain publishes; keeps the decoding of a hostile 64 KiB answer off the main loop. */
 export const MAX_MESSAGE_BYTES = 32_768;
 const MAX_RECORDS = 512;
 const MAX_ALIASES = 8;
@@ -47,13 +47,13 @@ const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, ref
 export type Reply<T> =
   /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
   | { kind: 'foreign' }
-  /** A reply whose question has not the case of ours: forged by a sender that has not seen it, or from a server that changes case. */
+  /** The case of the reply's question differs from ours: it is forged by a sender that has not seen ours, or the server changes case. */
   | { kind: 'folded' }
   /** Ask again over TCP (RFC 7766). */
   | { kind: 'truncated' }
   | { kind: 'failure'; why: 'servfail' | 'refused' | 'malformed' | 'no_edns'; text: string }
   | { kind: 'records'; records: T[]; name: string; ttl: number; secure: boolean }
-  /** An alias whose target the reply does not speak of: ask for `name`. */
+  /** An alias without records of its target in the reply: ask for `name`. */
   | { kind: 'alias'; name: string; ttl: number; secure: boolean }
   | { kind: 'no_data'; ttl: number; secure?: true }
   | { kind: 'no_domain'; ttl: number };
@@ -62,13 +62,13 @@ export interface Query<T extends RecordType = RecordType> {
   id: number;
   /** Lower case. */
   name: string;
-  /** The name as it is written into the question, where its case was drawn by lot: the reply has to repeat it exactly. */
+  /** The name as it is written into the question, where its case is random: the reply has to repeat it exactly. */
   written?: string;
   type: T;
   edns: boolean;
 }
 
-/** The bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
+/** Returns the bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
 export function writeQuery(query: Query): Buffer {
   return encode({
     type: 'query',
@@ -91,7 +91,7 @@ const ednsOption = {
 };
 
 /**
- * The name with the case of each letter drawn by lot (DNS 0x20). Servers repeat the question as it was asked, so somebody who
+ * Returns the name with a random case for each letter (DNS 0x20). Servers repeat the question as it was asked, so an attacker who
  * forges a reply without seeing the question has to guess one bit more for each letter.
  */
 export function withRandomCase(name: string): string {
@@ -102,12 +102,12 @@ export function withRandomCase(name: string): string {
   }).join('');
 }
 
-/** True for a name that fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
+/** Tells whether a name fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
 export function isAskable(name: string): boolean {
   return name.length <= 253 && name.split('.').every((label) => /^[!-~]{1,63}$/.test(label));
 }
 
-/** Reads what `bytes` answers to the query with this id, name and type. Never throws. */
+/** Reads the answer in `bytes` to the query with this id, name and type. Never throws. */
 export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>): Reply<RecordOf[T]> {
   if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.id) return { kind: 'foreign' };
   const packet = decodeBounded(bytes);
@@ -138,7 +138,7 @@ function decodeBounded(bytes: Buffer): DecodedPacket | null {
   }
 }
 
-/** A server that could not even read the question may leave it out of its reply (RFC 6891 section 7). */
+/** Tells whether the packet answers the query. A server that could not read the question may leave it out (RFC 6891 section 7). */
 function answers(packet: DecodedPacket, query: Query): boolean {
   if (packet.type !== 'response') return false;
   const rcode = (packet.flags ?? 0) & 15;
@@ -201,19 +201,19 @@ function followAliases(name: string, answers: readonly Answer[]): { name: string
   return null;
 }
 
-/** RFC 2308 section 5: the smaller of the SOA's own TTL and its minimum; null without a SOA. */
+/** Returns the TTL of a negative answer (RFC 2308 section 5): the smaller of the SOA's own TTL and its minimum; null without a SOA. */
 function negativeTtl(authorities: readonly Answer[]): number | null {
   for (const answer of authorities) if (answer.type === 'SOA') return Math.min(ttlOf(answer), answer.data.minimum ?? 0);
   return null;
 }
 
-/** RFC 2181 section 8: a TTL with the top bit set counts as zero. */
+/** Returns the TTL of a record. RFC 2181 section 8: a TTL with the top bit set counts as zero. */
 function ttlOf(answer: Answer): number {
   if (!('ttl' in answer) || answer.ttl === undefined) return 0;
   return answer.ttl > 0x7fffffff ? 0 : answer.ttl;
 }
 
-/** Names compare without case (RFC 4343); the root stays a dot. */
+/** Returns a name in the form that is compared: without case (RFC 4343) and final dot; the root stays a dot. */
 function fold(name: string): string {
   const lower = name.toLowerCase();
   return lower.length > 1 && lower.endsWith('.') ? lower.slice(0, -1) : lower;

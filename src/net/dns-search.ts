@@ -1,6 +1,6 @@
 /**
- * One DNS question put to several servers in turn until one gives a usable answer or the deadline passes. A server that
- * is slow keeps its socket, so a late answer still counts; one that fails hands over to the next at once.
+ * Asks several servers one DNS question, in turn, until one gives a usable answer or the deadline passes. A server that
+ * is slow keeps its socket, so a late answer still counts; after one that fails the next is asked at once.
  */
 import { randomInt } from 'node:crypto';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -9,7 +9,7 @@ import type { Asked, ServerAddress } from './dns-exchange.ts';
 import { readReply, withRandomCase, writeQuery } from './dns-message.ts';
 import type { Query, RecordOf, RecordType, Reply } from './dns-message.ts';
 
-/** A DNS server and what is remembered of it between look-ups. */
+/** A DNS server, and the facts about it that are kept between look-ups. */
 export interface Server extends ServerAddress {
   /** Look-ups in a row that this server left without any reply. */
   missed: number;
@@ -24,7 +24,7 @@ export interface Server extends ServerAddress {
 export interface Trouble {
   kind: 'trouble';
   why: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'network';
-  /** For a person: which server trouble it was. */
+  /** The trouble in words, for people. */
   text: string;
 }
 export type Found<T> = Extract<Reply<T>, { kind: 'records' | 'alias' | 'no_data' | 'no_domain' }> | Trouble;
@@ -32,7 +32,7 @@ export type Found<T> = Extract<Reply<T>, { kind: 'records' | 'alias' | 'no_data'
 const FIRST_REPEAT_MS = 800;
 const MISSES_UNTIL_DEAD = 3;
 const DEAD_MS = 30_000;
-/** Then a server is taken for one that changes case, and the case is not drawn by lot for it any more. */
+/** After so many a server is taken for one that changes case, and gets no random case any more. */
 const FOLDED_UNTIL_KNOWN = 3;
 
 interface Turn {
@@ -40,11 +40,11 @@ interface Turn {
   asked: Asked;
   /** When it was first asked. */
   since: number;
-  /** A reply of any kind came: the server lives. */
+  /** A reply of any kind came: the server works. */
   heard: boolean;
-  /** It gave what cannot be used; asking again would not help. */
+  /** Its answer cannot be used; asking again would not help. */
   failed: boolean;
-  /** A reply had not the case of the question: the case is not checked any more in this look-up. */
+  /** A reply did not have the case of the question: the case is not checked any more in this look-up. */
   folded: boolean;
 }
 
@@ -54,7 +54,10 @@ export interface Search<T> {
   abort(trouble: Trouble): void;
 }
 
-/** Starts asking. `validating`: a SERVFAIL is the answer, whatever other servers say. `deadline` is on `clock.monotonic()`. The promise never rejects and nothing stays open after it settles. */
+/**
+ * Starts asking. `validating`: a SERVFAIL is the answer, whatever other servers say. `deadline` is on `clock.monotonic()`. The
+ * promise never rejects and nothing stays open after it settles.
+ */
 export function search<T extends RecordType>(
   deps: { clock: Clock; servers: readonly Server[]; validating: boolean },
   question: { name: string; type: T },
@@ -142,7 +145,7 @@ export function search<T extends RecordType>(
     if (reply.kind === 'foreign') return;
     turn.heard = true;
     if (reply.kind === 'folded') {
-      // Asked again with another id and port and without the lot: a forger would have to guess both once more.
+      // It is asked again with another id and port and without a random case: a forger would have to guess both once more.
       turn.folded = true;
       turn.server.folded++;
       ask(turn.server, askOverUdp, turn);
@@ -172,7 +175,7 @@ export function search<T extends RecordType>(
 
 const nothing: Asked = { repeat: () => undefined, close: () => undefined };
 
-/** Servers that live first, each group in the order of the settings. */
+/** Returns the servers that answer first, then those that do not, each group in the order of the settings. */
 function preferred(servers: readonly Server[], now: number): Server[] {
   const live = servers.filter((server) => server.deadUntil <= now);
   return live.length === servers.length ? live : [...live, ...servers.filter((server) => server.deadUntil > now)];

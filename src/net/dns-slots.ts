@@ -3,8 +3,8 @@
  * limit begins when they get a slot.
  *
  * A name whose servers are silent keeps its slot for the whole time limit, where others need milliseconds. So look-ups that run
- * longer than `slowMs`, and those of names that were silent before, form a class of their own. While others wait it may hold half
- * of the slots at most: what is beyond that gives its slot back and begins again later, in a separate line.
+ * longer than `slowMs`, and those of names that were silent before, form a separate class. While others wait it may have half
+ * of the slots at most: look-ups beyond that give their slot back and begin again later, in a separate line.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 
@@ -24,16 +24,7 @@ export interface DnsSlotsOptions {
   slowMs: number;
 }
 
-export interface DnsSlots<T> {
-  /**
-   * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
-   * silent before. `ask` is called once more if the look-up had to give its slot back. Null if too many wait.
-   */
-  run(ask: () => Asking<T>, of: { kind: string; isSlow: boolean }): Promise<T> | null;
-  load(): { inFlight: number; waiting: number };
-  /** Ends all look-ups with this result. */
-  close(result: T): void;
-}
+export type DnsSlots<T> = ReturnType<typeof createDnsSlots<T>>;
 
 interface Entry<T> {
   ask: () => Asking<T>;
@@ -43,13 +34,13 @@ interface Entry<T> {
   fail(error: unknown): void;
 }
 
-export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptions): DnsSlots<T> {
+export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptions) {
   const { clock } = deps;
   const { max, maxWaiting, slowMs } = options;
   const half = Math.max(1, Math.floor(max / 2));
   /** In the order in which they began. */
   const prompt: Entry<T>[] = [];
-  /** In the order in which they came into this class. A look-up that begins here has a place below `half` and so never has to give way. */
+  /** In the order in which they came into this class. One that begins here has a place below `half`, so it never gives way. */
   const slow: Entry<T>[] = [];
   const promptLines = new Map<string, Line<Entry<T>>>();
   const slowLine = createLine<Entry<T>>();
@@ -64,23 +55,17 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     entry.asking = asking;
     asking.result.then(
       (result) => {
-        if (entry.asking === asking)
-          end(entry, () => {
-            entry.settle(result);
-          });
+        if (entry.asking === asking) end(entry, () => entry.settle(result));
       },
       (error: unknown) => {
-        if (entry.asking === asking)
-          end(entry, () => {
-            entry.fail(error);
-          });
+        if (entry.asking === asking) end(entry, () => entry.fail(error));
       },
     );
   }
 
-  function end(entry: Entry<T>, tell: () => void): void {
+  function end(entry: Entry<T>, settle: () => void): void {
     if (!removed(prompt, entry)) removed(slow, entry);
-    tell();
+    settle();
     pump();
   }
 
@@ -90,8 +75,8 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     slowLine.push(entry);
   }
 
-  /** Look-ups that have become slow leave the class of the prompt ones; those for which there is no room give their slot back. */
-  function sortOut(): void {
+  /** Moves look-ups that have become slow to the slow class; those for which it has no room give their slot back. */
+  function moveSlow(): void {
     const now = clock.monotonic();
     for (let first = prompt[0]; first !== undefined && now - first.since >= slowMs; first = prompt[0]) {
       prompt.shift();
@@ -103,7 +88,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     }
   }
 
-  /** Slow look-ups that have to make room for waiting ones. */
+  /** Counts the slow look-ups that have to make room for waiting ones. */
   function excessNow(): number {
     const wanted = promptWaiting - (max - prompt.length - slow.length);
     return Math.max(0, Math.min(slow.length - half, wanted));
@@ -112,14 +97,14 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   function pump(): void {
     timer?.cancel();
     timer = null;
-    sortOut();
+    moveSlow();
     while (prompt.length + slow.length < max) if (!beginNext()) break;
     const first = prompt[0];
     if (promptWaiting > 0 && first !== undefined)
       timer = clock.after(Math.max(1, first.since + slowMs - clock.monotonic()), pump);
   }
 
-  /** The two classes take turns for free slots. */
+  /** Begins the next look-up; the two classes take turns for free slots. */
   function beginNext(): boolean {
     isSlowTurn = !isSlowTurn;
     return (isSlowTurn && beginSlow()) || beginPrompt() || beginSlow();
@@ -133,7 +118,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
 
   function beginPrompt(): boolean {
     for (const [kind, line] of promptLines) {
-      // To the end of the turns, or out of them.
+      // The kind goes to the end of the turns, or out of them.
       promptLines.delete(kind);
       const entry = line.shift();
       if (line.length > 0) promptLines.set(kind, line);
@@ -146,7 +131,11 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   }
 
   return {
-    run(ask, { kind, isSlow }) {
+    /**
+     * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
+     * silent before. `ask` is called once more if the look-up had to give its slot back. Returns null if too many wait.
+     */
+    run(ask: () => Asking<T>, { kind, isSlow }: { kind: string; isSlow: boolean }): Promise<T> | null {
       if (promptWaiting + slowLine.length >= maxWaiting) return null;
       return new Promise((resolve, reject) => {
         const entry: Entry<T> = { ask, asking: null, since: 0, settle: resolve, fail: reject };
@@ -161,7 +150,8 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
       });
     },
     load: () => ({ inFlight: prompt.length + slow.length, waiting: promptWaiting + slowLine.length }),
-    close(result) {
+    /** Ends all look-ups with this result. */
+    close(result: T): void {
       timer?.cancel();
       timer = null;
       const all = [...prompt.splice(0), ...slow.splice(0), ...slowLine.drain()];
@@ -184,27 +174,22 @@ function removed<E>(from: E[], entry: E): boolean {
 }
 
 /** First in, first out, also with many thousands in it. */
-interface Line<E> {
-  readonly length: number;
-  push(entry: E): void;
-  shift(): E | undefined;
-  drain(): E[];
-}
+type Line<E> = ReturnType<typeof createLine<E>>;
 
 /** Above this the used-up head of a line is cut off when it is the larger part. */
 const LONG_HEAD = 1024;
 
-function createLine<E>(): Line<E> {
+function createLine<E>() {
   let entries: E[] = [];
   let head = 0;
   return {
     get length() {
       return entries.length - head;
     },
-    push(entry) {
+    push(entry: E): void {
       entries.push(entry);
     },
-    shift() {
+    shift(): E | undefined {
       const entry = entries[head];
       if (entry === undefined) return undefined;
       head++;
@@ -214,7 +199,7 @@ function createLine<E>(): Line<E> {
       }
       return entry;
     },
-    drain() {
+    drain(): E[] {
       const rest = entries.slice(head);
       entries = [];
       head = 0;

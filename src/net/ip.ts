@@ -1,10 +1,10 @@
-/** IP addresses in one spelling, their ranges, and which of them anyone can reach. Pure. */
+/** Reads IP addresses into one spelling, and tells their ranges and which are public. Pure. */
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
  * Reads an address; IPv4-mapped IPv6 (`::ffff:10.0.0.1`) becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out.
- * Null for other text. Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
+ * Returns null for other text. Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
  */
 export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
   return isIP(text) === 0 ? null : ipaddr.process(text.replace(/%.*$/, ''));
@@ -66,7 +66,7 @@ export const prefixOf = (ip: string, groups: number): string =>
     .map((group) => group.toString(16))
     .join(':');
 
-/** Returns what shares one rate-limit bucket: an IPv4 address, or the /64 that one IPv6 customer commonly has alone. */
+/** Returns the name of an address's rate-limit bucket: the IPv4 address, or the /64 that one IPv6 customer commonly has alone. */
 export function addressBucket(text: string): string {
   const ip = plainAddress(text);
   return ip === null || isIPv4(ip) ? (ip ?? text) : prefixOf(ip, 4);
@@ -77,7 +77,7 @@ export function networkOf(text: string): string {
   return rangeOf(text, 4);
 }
 
-/** Returns what one customer of a provider usually has: the /24 of an IPv4 address, or a /48, which is 65,536 networks. */
+/** Returns the range that one customer of a provider usually has: the /24 of an IPv4 address, or a /48, which is 65,536 networks. */
 export function siteOf(text: string): string {
   return rangeOf(text, 3);
 }

@@ -1,10 +1,10 @@
 /**
- * Which addresses a request on behalf of a customer may go to: global unicast alone (RFC 6890 and the IANA special-purpose
- * registries), never this machine itself, and what the operator has allowed besides. Pure.
+ * Decides to which addresses a request on behalf of a customer may go: global unicast only (RFC 6890 and the IANA special-purpose
+ * registries), never this machine itself, and those that the operator has allowed. Pure.
  */
 import { addressList, isListed, isPublicAddress, plainAddress } from './ip.ts';
 
-/** Says whether an address may be called. Text that is not an address may not. */
+/** Tells whether an address may be called. Text that is not an address may not. */
 export type AddressRule = (ip: string) => boolean;
 
 export interface AddressRuleOptions {
@@ -14,7 +14,7 @@ export interface AddressRuleOptions {
   ownAddresses: () => readonly string[];
 }
 
-/** NAT64 and 6to4. Mail counts them as the IPv4 address in them; here they are closed: whose network they cross is not known. */
+/** NAT64 and 6to4. Mail counts them as the IPv4 address in them; here they are closed: it is not known whose network they cross. */
 const translated = addressList(['64::/16', '2002::/16']);
 
 export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptions): AddressRule {

@@ -1,7 +1,7 @@
 /**
- * DNS look-ups with a deadline, a cache and a bound. Node's own resolver gives neither TTL nor AD bit for MX, hence our own
+ * Looks up DNS records with a deadline, a cache and a bound. Node's resolver gives neither TTL nor AD bit for MX, so this is our own
  * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
- * (who may ask now).
+ * (the look-ups that may ask now).
  */
 import { getServers } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
 import { isAskable } from './dns-message.ts';
-import type { MxRecord, RecordOf, RecordType, TlsaRecord } from './dns-message.ts';
+import type { RecordOf, RecordType } from './dns-message.ts';
 import { search } from './dns-search.ts';
 import type { Found, Search, Server, Trouble } from './dns-search.ts';
 import { createDnsSlots } from './dns-slots.ts';
@@ -26,41 +26,22 @@ export type DnsAnswer<T> =
       name: string;
       /** Seconds this answer is still good for. */
       ttl: number;
-      /** The AD bit: the resolver says it validated the answer. Worth only what the way to that resolver is worth. */
+      /** The AD bit: the resolver says that it validated the answer. Only as safe as the network to that resolver. */
       secure: boolean;
     }
-  /** `secure` as above: there certainly is none. */
+  /** `secure` as above: then the absence is certain. */
   | { kind: 'no_data'; secure?: true }
   /** `fresh`: asked just now, not taken from the cache. */
   | { kind: 'no_domain'; fresh: boolean }
   | Trouble;
 
 export interface LookupOptions {
-  /** Do not take the answer from the cache. */
+  /** The answer is not taken from the cache. */
   fresh?: boolean;
 }
 
 /** Look-ups by name (A-labels, any case). None of them rejects: DNS trouble is an answer. */
-export interface Resolver {
-  mx(name: string, options?: LookupOptions): Promise<DnsAnswer<MxRecord>>;
-  a(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  aaaa(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  txt(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** Names of an IPv4 or IPv6 address. Throws on text that is not an address. */
-  ptr(ip: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** The target of the name's own alias, not its records. */
-  cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
-  /** How many look-ups ask now, and how many wait for their turn. */
-  load(): ResolverLoad;
-  /** Ends what is under way with trouble and leaves nothing open. */
-  close(): Promise<void>;
-}
-
-export interface ResolverLoad {
-  inFlight: number;
-  waiting: number;
-}
+export type Resolver = ReturnType<typeof createResolver>;
 
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
@@ -90,11 +71,11 @@ const LONGEST_NEGATIVE_SECONDS = 60;
 const TROUBLE_SECONDS = 5;
 /** Nearly every answer of a healthy server comes sooner, also where it has to ask others first. */
 const SLOW_MS = 1500;
-/** A name that timed out begins among the slow ones for so long. */
+/** For so long a name that timed out begins among the slow ones. */
 const SILENT_MS = 600_000;
 const MOST_SILENT = 10_000;
 
-export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}): Resolver {
+export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}) {
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
@@ -117,7 +98,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     const key = `${type} ${name}`;
     const now = clock.monotonic();
     const cached = options?.fresh === true ? undefined : cache.get(key);
-    // The key holds the type, so the answer under it is of that type; the cache cannot say so.
+    // The key contains the type, so the answer under it is of that type; the cache cannot say so.
     if (cached !== undefined && cached.until > now)
       return Promise.resolve(aged(cached.answer as DnsAnswer<RecordOf[T]>, Math.ceil((cached.until - now) / 1000)));
     const flying = flights.get(key) as Promise<DnsAnswer<RecordOf[T]>> | undefined;
@@ -175,15 +156,19 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   }
 
   return {
-    mx: (name, options) => lookUp('MX', name, options),
-    a: (name, options) => lookUp('A', name, options),
-    aaaa: (name, options) => lookUp('AAAA', name, options),
-    txt: (name, options) => lookUp('TXT', name, options),
-    ptr: (ip, options) => lookUp('PTR', reverseName(ip), options),
-    cname: (name, options) => lookUp('CNAME', name, options),
-    tlsa: (name, options) => lookUp('TLSA', name, options),
+    mx: (name: string, options?: LookupOptions) => lookUp('MX', name, options),
+    a: (name: string, options?: LookupOptions) => lookUp('A', name, options),
+    aaaa: (name: string, options?: LookupOptions) => lookUp('AAAA', name, options),
+    txt: (name: string, options?: LookupOptions) => lookUp('TXT', name, options),
+    /** Looks up the names of an IPv4 or IPv6 address. Throws on text that is not an address. */
+    ptr: (ip: string, options?: LookupOptions) => lookUp('PTR', reverseName(ip), options),
+    /** Looks up the target of the name's own alias, not its records. */
+    cname: (name: string, options?: LookupOptions) => lookUp('CNAME', name, options),
+    tlsa: (name: string, options?: LookupOptions) => lookUp('TLSA', name, options),
+    /** Counts the look-ups that ask now, and those that wait for their turn. */
     load: () => slots.load(),
-    async close() {
+    /** Ends what is under way with trouble and leaves nothing open. */
+    async close(): Promise<void> {
       closed = true;
       slots.close({ answer: trouble('the resolver is closed'), seconds: 0 });
       await Promise.all(flights.values());
@@ -191,7 +176,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   };
 }
 
-/** The name under which the names of an address are looked up (RFC 1035 section 3.5, RFC 3596 section 2.5). */
+/** Returns the name under which the names of an address are looked up (RFC 1035 section 3.5, RFC 3596 section 2.5). */
 export function reverseName(ip: string): string {
   if (isIPv4(ip)) return `${ip.split('.').reverse().join('.')}.in-addr.arpa`;
   if (!isIPv6(ip)) throw new Error(`"${ip}" is not an IP address`);
@@ -210,7 +195,7 @@ function serversFrom(configured: readonly string[]): Server[] {
 
 interface Kept<T> {
   answer: DnsAnswer<T>;
-  /** How long to remember it; 0 for not at all. */
+  /** The time for which it is kept; 0 for not at all. */
   seconds: number;
 }
 

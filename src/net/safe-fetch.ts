@@ -1,6 +1,6 @@
 /**
- * One HTTP request to a stranger's server that cannot reach what only we can reach: undici connects to what our own resolver
- * says, less every address that is not open to all. No other look-up could say something else (DNS rebinding), redirects are
+ * Sends one HTTP request to a stranger's server, and cannot reach what only this machine can reach: undici connects to the addresses of
+ * our own resolver that are public. No second look-up could give others (DNS rebinding), redirects are
  * not followed, there is no proxy, and TLS is verified for the name. Connections are kept, each for its scheme, name and port.
  */
 import type { IncomingHttpHeaders } from 'node:http';
@@ -57,15 +57,9 @@ interface Failed {
  */
 export type FetchFault = 'url' | 'forbidden' | 'dns' | 'timeout' | 'broken' | 'own' | 'closed';
 
-export interface SafeFetch {
-  send(request: SafeRequest): Promise<Fetched>;
-  /** Says what can be known of a URL before it is called: a name that does not resolve (yet) is no fault. */
-  vet: (url: string) => Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }>;
-  /** Ends what is under way and every connection. */
-  close(): void;
-}
+export type SafeFetch = ReturnType<typeof createSafeFetch>;
 
-/** More of an answer is not read. */
+/** The bytes of an answer that are read. */
 export const MOST_BYTES = 64 * 1024;
 /** A name may have hundreds of addresses; each can cost a whole attempt. */
 const MOST_ADDRESSES = 3;
@@ -81,7 +75,7 @@ const IDLE_MS = 4000;
 /** Origins whose connections are kept. */
 const MOST_POOLS = 1000;
 
-/** Ends a request with what is to be answered for it. */
+/** Ends a request with its result. */
 class Refusal extends Error {
   readonly failed: Failed;
   constructor(why: FetchFault, text: string) {
@@ -92,7 +86,7 @@ class Refusal extends Error {
 
 const noop = (): void => undefined;
 
-export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions): SafeFetch {
+export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
   const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
@@ -100,7 +94,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   const underWay = new Set<AbortController>();
   let closed = false;
 
-  /** IPv4 first: few machines have IPv4 that does not work. Throws a Refusal. */
+  /** Looks up the addresses, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
   async function addressesOf(name: string): Promise<string[]> {
     const answers = await Promise.all([resolver.a(name), resolver.aaaa(name)]);
     const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
@@ -123,9 +117,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
           ips.map((address) => ({ address, family: isIPv4(address) ? 4 : 6 })),
         );
       },
-      (error: unknown) => {
-        callback(error as Error, []);
-      },
+      (error: unknown) => callback(error as Error, []),
     );
   };
 
@@ -176,18 +168,16 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   }
 
   return {
-    async send(asked) {
+    async send(asked: SafeRequest): Promise<Fetched> {
       if (closed) return CLOSED.failed;
       const abort = new AbortController();
-      const deadline = clock.after(timeoutMs, () => {
-        abort.abort(new Refusal('timeout', `no whole answer within ${String(timeoutMs / 1000)} s`));
-      });
+      const deadline = clock.after(timeoutMs, () =>
+        abort.abort(new Refusal('timeout', `no whole answer within ${String(timeoutMs / 1000)} s`)),
+      );
       underWay.add(abort);
       // undici looks at the signal only once it has a connection.
       const aborted = new Promise<Fetched>((resolve) => {
-        abort.signal.addEventListener('abort', () => {
-          resolve(failureOf(abort.signal.reason));
-        });
+        abort.signal.addEventListener('abort', () => resolve(failureOf(abort.signal.reason)));
       });
       try {
         return await Promise.race([send(asked, abort), aborted]);
@@ -196,7 +186,8 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
         underWay.delete(abort);
       }
     },
-    async vet(text) {
+    /** Checks a URL before it is called, as far as that is possible: a name that does not resolve (yet) is not a fault. */
+    async vet(text: string): Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }> {
       const reading = readSafeUrl(text, options);
       if (reading.kind === 'bad') return reading;
       const { host, href, isAddress } = reading.url;
@@ -208,7 +199,8 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       }
       return { kind: 'ok', href };
     },
-    close() {
+    /** Ends what is under way and every connection. */
+    close(): void {
       closed = true;
       for (const abort of underWay) abort.abort(CLOSED);
       for (const pool of pools.values()) pool.destroy().catch(noop);
@@ -247,18 +239,22 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
 const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
 const LONGEST_TEXT = 200;
 
+/** What OpenSSL says has an address in memory in front and paths of the build behind; between them is why. */
+const OPENSSL = /:error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/;
+
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
 function failureOf(error: unknown): Failed {
   if (error instanceof Refusal) return error.failed;
   const said = error instanceof Error ? error.message || codeOf(error) : String(error);
-  const text = said.slice(0, LONGEST_TEXT);
+  const reason = OPENSSL.exec(said)?.[1];
+  const text = (reason === undefined ? said : `TLS failed: ${reason}`).slice(0, LONGEST_TEXT);
   return OWN_FAULT.test(codeOf(error))
     ? { kind: 'failed', why: 'own', text: `no connection can be opened here: ${text}` }
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };
 }
 
-/** Asking the system costs more than all else that is checked. */
+/** Our own addresses are remembered for so long, since asking the system costs more than all other checks. */
 const OWN_FRESH_MS = 10_000;
 
 function remembered(clock: Clock, ask: () => readonly string[]): () => readonly string[] {

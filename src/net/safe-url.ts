@@ -1,13 +1,13 @@
 /**
  * The URLs that may be called on behalf of a customer: https, without credentials or fragment, on a web port or a high one.
- * There is one parser, that of the URL standard, and what is dialled is its result: so `http://0x7f.1/` and
- * `http://2130706433/` are seen as the address they reach. Pure.
+ * There is one parser, that of the URL standard, and its result is dialled: so `http://0x7f.1/` and
+ * `http://2130706433/` count as the address that they reach. Pure.
  */
 import { isIP } from 'node:net';
 
 /** A URL that may be called, as far as the URL alone can say. */
 export interface SafeUrl {
-  /** As it is stored and compared: normal form, with a path. */
+  /** The normal form with a path, which is stored and compared. */
   href: string;
   protocol: 'https:' | 'http:';
   /** A name, or an IP address without brackets. */
@@ -28,7 +28,7 @@ const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 const FIRST_HIGH_PORT = 1024;
 
-/** `allowHttp` opens http and port 80. */
+/** Reads a URL that a customer gave. `allowHttp` allows http and port 80. */
 export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean }): UrlReading {
   if (text.length > LONGEST_URL) return bad(`must have at most ${String(LONGEST_URL)} characters`);
   if (!URL.canParse(text)) return bad('is not a URL');

@@ -1,9 +1,9 @@
 /**
  * Counts what each name has used in a window of time: octets, mails, milliseconds. All windows end together, so that forgetting
- * the past is one assignment. In memory: a restart grants everybody a new window.
+ * the past is one assignment. The counts are in memory: a restart begins a new window for all names.
  */
 
-/** Most names with a count each; beyond, newcomers share one count: a flood of names must not take the memory. */
+/** Names that have a count each. Those beyond share one count, since a flood of names must not take the memory. */
 const MOST_NAMES = 20_000;
 const SHARED = '';
 
@@ -22,17 +22,24 @@ export class Allowance {
     this.mostNames = mostNames;
   }
 
-  /** Whether `amount` more fits. `now` is in milliseconds since the epoch. */
+  /** Tells whether `amount` more fits. `now` is in milliseconds since the epoch. */
   has(name: string, amount: number, now: number): boolean {
-    this.turn(now);
-    return (this.used.get(this.keyOf(name)) ?? 0) + amount <= this.most;
+    return this.usedBy(name, now) + amount <= this.most;
   }
 
-  /** Notes what was used, also beyond the limit: what has happened has happened. */
-  spend(name: string, amount: number, now: number): void {
+  /** Returns what the name has used in this window. */
+  usedBy(name: string, now: number): number {
+    this.turn(now);
+    return this.used.get(this.keyOf(name)) ?? 0;
+  }
+
+  /** Notes what was used, also beyond the limit, since it has happened; returns how much that is in this window. */
+  spend(name: string, amount: number, now: number): number {
     this.turn(now);
     const key = this.keyOf(name);
-    this.used.set(key, (this.used.get(key) ?? 0) + amount);
+    const used = (this.used.get(key) ?? 0) + amount;
+    this.used.set(key, used);
+    return used;
   }
 
   /** Takes back a part of what was spent at `then`, if that was in this window. */

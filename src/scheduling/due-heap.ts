@@ -1,4 +1,4 @@
-/** A heap of what falls due when: the next one is found at once, however many wait. */
+/** A heap of items by the time at which they fall due: the next one is found at once, however many wait. */
 
 interface Entry<Item> {
   at: number;
@@ -12,7 +12,7 @@ export class DueHeap<Item> {
     return this.entries.length;
   }
 
-  /** When the first item falls due, or null. */
+  /** Returns when the first item falls due, or null. */
   nextAt(): number | null {
     return this.entries[0]?.at ?? null;
   }

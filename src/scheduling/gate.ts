@@ -1,16 +1,11 @@
 /**
- * A gate that lets so many in at a time; the next wait in the order they came, and beyond so many who wait the gate says no.
- * Pure: it neither knows time nor what goes on inside.
+ * A gate that lets a number of callers in at a time. Others wait in order, up to a number; those beyond are refused.
+ * Pure: it knows neither the time nor the work inside.
  */
 
-export interface Gate {
-  /** Resolves inside, with what to call when leaving; null where too many wait already. */
-  enter(): Promise<(() => void) | null> | (() => void);
-  /** How many are inside, and how many wait. */
-  sizes(): { inside: number; waiting: number };
-}
+export type Gate = ReturnType<typeof createGate>;
 
-export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }): Gate {
+export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }) {
   let inside = 0;
   const queue: ((leave: () => void) => void)[] = [];
 
@@ -26,11 +21,13 @@ export function createGate({ most, waiting: mostWaiting }: { most: number; waiti
   }
 
   return {
-    enter() {
+    /** Resolves when the caller is inside, with the function to call when leaving; null where too many wait already. */
+    enter(): Promise<(() => void) | null> | (() => void) {
       if (inside < most) return admit();
       if (queue.length >= mostWaiting) return Promise.resolve(null);
       return new Promise((resolve) => queue.push(resolve));
     },
+    /** Counts the callers that are inside, and those that wait. */
     sizes: () => ({ inside, waiting: queue.length }),
   };
 }

@@ -19,20 +19,7 @@ export interface LaneJob {
 }
 
 /** A lane as its workers see it. */
-export interface Lane<Job extends LaneJob> {
-  readonly name: string;
-  /** Takes the next job. Returns null where the worker should end: no job waits, another lane needs the slot more, or a stop. */
-  take(): Job | null;
-  /** Takes the job after the one in hand. Until `own` returns true, an idle worker of the lane may take it over. */
-  prefetch(): Job | null;
-  /**
-   * Makes a prefetched job the worker's own. Returns false where another worker has taken it over, where take() would return null,
-   * and where another job goes first, which may be one that a busy worker has prefetched. In the last two cases it waits again.
-   */
-  own(job: Job): boolean;
-  /** Puts a job back to the front of its share. */
-  giveBack(job: Job): void;
-}
+export type Lane<Job extends LaneJob> = Pick<LaneQueue<Job>, 'name' | 'take' | 'prefetch' | 'own' | 'giveBack'>;
 
 /** Every fifth turn class 1 goes first. */
 const TURNS_A_RESERVE = 5;
@@ -42,7 +29,7 @@ const isAny = (): boolean => true;
 
 type Shares<Job> = Map<string, Job[]>;
 
-export class LaneQueue<Job extends LaneJob> implements Lane<Job> {
+export class LaneQueue<Job extends LaneJob> {
   readonly name: string;
   /** Workers running. */
   slots = 0;
@@ -71,11 +58,13 @@ export class LaneQueue<Job extends LaneJob> implements Lane<Job> {
     this.waiting++;
   }
 
+  /** Takes the next job. Returns null where the worker should end: no job waits, another lane needs the slot more, or a stop. */
   take(): Job | null {
     if (!this.mayTake(this)) return null;
     return this.takeNext(true) ?? this.steal(isAny);
   }
 
+  /** Takes the job after the one in hand. Until `own` returns true, an idle worker of the lane may take it over. */
   prefetch(): Job | null {
     if (!this.mayTake(this)) return null;
     const job = this.takeNext(false);
@@ -83,6 +72,10 @@ export class LaneQueue<Job extends LaneJob> implements Lane<Job> {
     return job;
   }
 
+  /**
+   * Makes a prefetched job the worker's own. Returns false where another worker has taken it over, where take() would return null,
+   * and where another job goes first, which may be one that a busy worker has prefetched. In the last two cases it waits again.
+   */
   own(job: Job): boolean {
     const byRight = this.prefetched.get(job);
     if (byRight === undefined) return false;
@@ -92,6 +85,7 @@ export class LaneQueue<Job extends LaneJob> implements Lane<Job> {
     return false;
   }
 
+  /** Puts a job back to the front of its share. */
   giveBack(job: Job): void {
     this.prefetched.delete(job);
     this.add(job, true);

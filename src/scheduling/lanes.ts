@@ -34,21 +34,7 @@ export interface LanesOptions<Job extends LaneJob> {
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
 
-export interface Lanes<Job extends LaneJob> {
-  offer(name: string, job: Job): void;
-  /** Looks at the lane again: its limit may have grown, or its pause ended. */
-  pump(name: string): void;
-  views(): LaneView[];
-  view(name: string): LaneView;
-  /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
-  starving(): number;
-  /** Takes no more work and resolves when all workers have ended. */
-  stop(): Promise<void>;
-}
-
-export const createLanes = <Job extends LaneJob>(options: LanesOptions<Job>): Lanes<Job> => new SharedLanes(options);
-
-class SharedLanes<Job extends LaneJob> implements Lanes<Job> {
+export class Lanes<Job extends LaneJob> {
   private readonly options: LanesOptions<Job>;
   private readonly lanes = new Map<string, LaneQueue<Job>>();
   /** Lanes that have jobs and no slot because the total is reached, longest waiting first. */
@@ -71,6 +57,7 @@ class SharedLanes<Job extends LaneJob> implements Lanes<Job> {
     this.startWorkers(lane);
   }
 
+  /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void {
     const lane = this.lanes.get(name);
     if (lane !== undefined) this.startWorkers(lane);
@@ -85,10 +72,12 @@ class SharedLanes<Job extends LaneJob> implements Lanes<Job> {
     return { name, waiting, slots };
   }
 
+  /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
   starving(): number {
     return this.starved.size;
   }
 
+  /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void> {
     this.isStopping = true;
     if (this.total === 0) return Promise.resolve();
@@ -123,9 +112,7 @@ class SharedLanes<Job extends LaneJob> implements Lanes<Job> {
     lane.slots++;
     this.total++;
     void this.options.work(lane).then(
-      () => {
-        this.workerEnded(lane);
-      },
+      () => this.workerEnded(lane),
       (error: unknown) => {
         this.options.failed(lane.name, error);
         this.workerEnded(lane);

@@ -1,6 +1,6 @@
 /**
  * Reads one page of a list whose entries are tested one by one. A request looks at a bounded number of entries, slice by slice; a page
- * that is not full by then comes short and says how far it came, so that the next request goes on from there.
+ * that is not full by then is returned short and says how far it came, so that the next request goes on from there.
  */
 
 /** Entries of each slice. The first fills most pages; all of them cost about 50 ms of CPU in a reader's thread. */
@@ -10,14 +10,14 @@ export const SLICES: readonly number[] = [1000, 4000, 15_000];
 export interface SlicedList<Position, Row> {
   /** Returns the position of the `count`th entry behind `from`, fitting or not; null where the list has fewer. */
   endOfSlice(from: Position | null, count: number): Promise<Position | null>;
-  /** Returns the first `limit` fitting entries behind `from`, up to and including `to`. Null means the begin and the end of the list. */
+  /** Returns the first `limit` fitting entries behind `from`, up to and including `to`. Null means the start and the end of the list. */
   readFitting(from: Position | null, to: Position | null, limit: number): Promise<Row[]>;
 }
 
 export interface BoundedPage<Position, Row> {
   rows: Row[];
   hasMore: boolean;
-  /** Where the last slice ended, if the page came short of its limit before the list ended. */
+  /** The position where the last slice ended, if the page is short and the list goes on. */
   reached: Position | null;
 }
 

@@ -1,10 +1,10 @@
 /**
  * The grouped commit: every write of the program goes through here, on the one connection that writes.
  *
- * Callers hand in units and await each its own result. Units that arrive while a commit runs wait and go together into
- * the next one, so a busy system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
+ * Callers hand in units and wait for its result. Units that arrive while a commit runs share the next one, so a busy
+ * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
- * back and its units run again one by one, so that only the guilty one fails.
+ * back and its units run again one by one, so that only the faulty one fails.
  */
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
@@ -19,20 +19,6 @@ export interface Work<Input, Output, Read = unknown> {
   readonly name: string;
   read?(connection: Connection, inputs: readonly Input[]): Promise<Read>;
   run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
-}
-
-export interface Committer {
-  /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
-  submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output>;
-  /** Adds rows, all or none. */
-  insert(rows: Rows, bytes?: number): Promise<void>;
-  /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
-  transact<Output>(run: (tx: Connection) => Promise<Output>): Promise<Output>;
-  /** The number of waiting units, by which the intake slows down. */
-  readonly waiting: number;
-  readonly stats: CommitStats;
-  /** Runs the waiting units and then refuses new ones. */
-  close(): Promise<void>;
 }
 
 export interface CommitStats {
@@ -56,7 +42,7 @@ export function isStorageTrouble(error: unknown): boolean {
   return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }
 
-/** Units hold every kind of work; each kind gets only its own inputs and what it read itself. */
+/** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
 
 interface WorkOfGroup {
@@ -96,7 +82,7 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
 };
 
 /** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
-export function createCommitter(connection: Connection, order: readonly string[] = []): Committer {
+export function createCommitter(connection: Connection, order: readonly string[] = []) {
   const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
   let queue: Unit[] = [];
@@ -218,17 +204,24 @@ export function createCommitter(connection: Connection, order: readonly string[]
   }
 
   return {
+    /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
     submit,
-    insert: (rows, bytes) => submit(insertWork, rows, bytes),
-    transact: <Output>(run: (tx: Connection) => Promise<Output>) =>
+    /** Adds rows, all or none. */
+    insert: (rows: Rows, bytes?: number): Promise<void> => submit(insertWork, rows, bytes),
+    /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
+    transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
       submit(transactWork, run as (tx: Connection) => Promise<unknown>) as Promise<Output>,
+    /** The number of waiting units, by which the intake slows down. */
     get waiting() {
       return queue.length;
     },
     stats,
-    async close() {
+    /** Runs the waiting units and then refuses new ones. */
+    async close(): Promise<void> {
       closed = true;
       while (running !== null) await running;
     },
   };
 }
+
+export type Committer = ReturnType<typeof createCommitter>;

@@ -23,7 +23,7 @@ const MOST_STATEMENTS = 200;
 /** Takes the only connection of a pool. The caller does not share that pool. */
 export async function takeConnection(knex: Knex): Promise<Connection> {
   const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
-  /** Promises, so that two callers of a new statement share it: one that is lost would keep the database from closing. */
+  /** Promises, so that two callers of a new statement share it: a lost statement would keep the database from closing. */
   const prepared = new LRUCache<string, Promise<Statement>>({
     max: MOST_STATEMENTS,
     dispose(made, _sql, reason) {

@@ -1,6 +1,6 @@
 /**
- * A consistent copy of the database while others write to it: `VACUUM INTO` reads one snapshot and writes it without gaps.
- * A writer is not kept waiting, but while the copy runs its WAL cannot be taken back, so that it grows by what is written.
+ * Makes a consistent copy of the database while others write to it: `VACUUM INTO` reads one snapshot and writes it without gaps.
+ * A writer need not wait, but the WAL is not reset while the copy runs, so it grows by all that is written.
  */
 import { pathToFileURL } from 'node:url';
 import knexPackage, { type Knex } from 'knex';
@@ -8,7 +8,7 @@ import sqlite from 'sqlite3';
 
 /** The copier opens the file itself, since the server may run in another process. */
 export interface CopySource {
-  /** Bytes that a copy will take, about. */
+  /** The approximate size of a copy in bytes. */
   readonly bytes: number;
   /** Writes the copy to a file that does not exist yet. It is not synced. */
   copyTo(file: string): Promise<void>;

@@ -6,23 +6,9 @@ import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
-import { takeConnection, type Connection } from './connection.ts';
+import { takeConnection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
-
-export interface Database {
-  /** All writes. */
-  readonly commit: Committer;
-  /** Readers for queries built at run time. They cannot write. */
-  readonly reader: Knex;
-  /** One more reader, for the fixed statements of the hot path. */
-  readonly prepared: Connection;
-  /** One more reader for housekeeping, whose old rows come from the disk. */
-  readonly maintenance: Connection;
-  /** The migrations that were run while opening. */
-  readonly migrated: readonly string[];
-  close(): Promise<void>;
-}
 
 export interface DatabaseOptions {
   /** `sqlite:<path>`. */
@@ -39,7 +25,7 @@ export interface DatabaseOptions {
 const READERS = 2;
 
 /** Opens and migrates the database. Throws if the file cannot be opened or written. */
-export async function openDatabase({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
+export async function openDatabase({ url, workOrder, beforeMigration, migrating }: DatabaseOptions) {
   const file = sqliteFile(url);
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
 
@@ -55,12 +41,17 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   const cold = await takeConnection(upkeep);
   const commit = createCommitter(connection, workOrder);
   return {
+    /** All writes. */
     commit,
+    /** Readers for queries built at run time. They cannot write. */
     reader: read,
+    /** One more reader, for the fixed statements of the hot path. */
     prepared: fast,
+    /** One more reader for housekeeping, whose old rows come from the disk. */
     maintenance: cold,
+    /** The migrations that were run while opening. */
     migrated,
-    async close() {
+    async close(): Promise<void> {
       await commit.close();
       await fast.close();
       await cold.close();
@@ -73,26 +64,38 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   };
 }
 
-/** A database opened for reading only, with or without a running server: nothing is written or migrated. */
-export interface Reader {
-  readonly reader: Knex;
-  /** Migrations that it still needs. */
-  readonly waiting: readonly string[];
-  close(): Promise<void>;
-}
+export type Database = Awaited<ReturnType<typeof openDatabase>>;
 
-/** Rejects if the file does not exist or cannot be read. */
-export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise<Reader> {
+/**
+ * Opens the database for reading only, with or without a running server: nothing is written or migrated. `waiting`: the migrations
+ * that it still needs. Rejects if the file does not exist or cannot be read.
+ */
+export async function openReader({ url }: Pick<DatabaseOptions, 'url'>) {
   // Knex always adds write access to the driver's flags, so the file's URI says that it is read-only.
   const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
     const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
-    return { reader: read, waiting, close: () => read.destroy() };
+    return { reader: read, waiting, close: (): Promise<void> => read.destroy() };
   } catch (error) {
     await read.destroy();
     throw error;
   }
+}
+
+/**
+ * Begins a new epoch, the number of this run of the program, and returns it. It grows by one at each start, so that claims of earlier
+ * runs can be recognised.
+ */
+export function beginEpoch(commit: Committer): Promise<number> {
+  return commit.transact(async (tx) => {
+    const [row] = await tx.all<{ value: string }>(
+      `INSERT INTO settings (name, value) VALUES ('epoch', '1')
+       ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS INTEGER) + 1 RETURNING value`,
+    );
+    if (row === undefined) throw new Error('the epoch was not written');
+    return Number(row.value);
+  });
 }
 
 /** Returns the version of SQLite in the driver. */

@@ -6,16 +6,6 @@ import { statfs } from 'node:fs/promises';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 
-export interface DiskGuard {
-  /** Whether there is room for new mail, as of the last look. */
-  hasRoom(): boolean;
-  /** Whether there is also room for what strangers send: they are refused long before new mail is. */
-  hasRoomForStrangers(): boolean;
-  /** Looks now. Never rejects. */
-  look(): Promise<void>;
-  stop(): void;
-}
-
 /** A burst of mail fills far less than half a gigabyte in this time. */
 const LOOK_MS = 5_000;
 /** Strangers may fill the disk down to this many times the space that is kept for our own mail. */
@@ -26,7 +16,7 @@ export function createDiskGuard(
   { clock, log }: { clock: Clock; log: Log },
   { dir, minFreeBytes }: { dir: string; minFreeBytes: number },
   free: (dir: string) => Promise<number> = freeBytes,
-): DiskGuard {
+) {
   let room = true;
   let roomForStrangers = true;
   let timer: Timer | null = null;
@@ -65,15 +55,20 @@ export function createDiskGuard(
   }
 
   return {
-    hasRoom: () => room,
-    hasRoomForStrangers: () => roomForStrangers,
+    /** Returns true if there was room for new mail at the last look. */
+    hasRoom: (): boolean => room,
+    /** Returns true if there was also room for mail from strangers, which is refused long before new mail is. */
+    hasRoomForStrangers: (): boolean => roomForStrangers,
+    /** Looks now. Never rejects. */
     look,
-    stop() {
+    stop(): void {
       stopped = true;
       timer?.cancel();
     },
   };
 }
+
+export type DiskGuard = ReturnType<typeof createDiskGuard>;
 
 /** Returns the size in bytes of the disk with the folder. */
 export async function diskBytes(dir: string): Promise<number> {

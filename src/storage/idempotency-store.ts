@@ -16,15 +16,6 @@ export function recordKey(accountId: string, mode: string, method: string, path:
   return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
 }
 
-export interface IdempotencyStore {
-  /** Returns the row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
-  find(key: string): Promise<IdempotencyRow | null>;
-  /** Inserts an answer that no other transaction carries. Rejects if the key exists. */
-  insert(row: IdempotencyRow): Promise<void>;
-  /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
-  purge(now: number): Promise<number>;
-}
-
 interface Asked {
   resolve(row: IdempotencyRow | null): void;
   reject(error: unknown): void;
@@ -46,13 +37,7 @@ const dropExpired: Work<{ key: string; now: number }, undefined> = {
   },
 };
 
-export function createIdempotencyStore({
-  db,
-  clock,
-}: {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-}): IdempotencyStore {
+export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'commit' | 'prepared'>; clock: Clock }) {
   let asked = new Map<string, Asked[]>();
 
   async function answer(): Promise<void> {
@@ -82,15 +67,18 @@ export function createIdempotencyStore({
   }
 
   return {
-    async find(key) {
+    /** Returns the row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
+    async find(key: string): Promise<IdempotencyRow | null> {
       const row = await look(key);
       const now = clock.now();
       if (row === null || row.expires_at > now) return row;
       await db.commit.submit(dropExpired, { key, now });
       return null;
     },
-    insert: (row) => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
-    async purge(now) {
+    /** Inserts an answer that no other transaction carries. Rejects if the key exists. */
+    insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
+    /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
+    async purge(now: number): Promise<number> {
       const rows = await db.commit.transact((tx) =>
         tx.all(
           'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING 1',
@@ -101,3 +89,5 @@ export function createIdempotencyStore({
     },
   };
 }
+
+export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;

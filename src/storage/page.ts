@@ -10,7 +10,7 @@ export interface PagePart {
 
 export interface RowPage<Row> {
   rows: Row[];
-  /** Whether there are more in the direction that was asked for. */
+  /** True if there are more in the direction that was asked for. */
   hasMore: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** How a table is declared: its columns with their types, and how its rows are written. */
+/** Declares tables: their columns with types, and how their rows are written. */
 
 /** A column. `Value` is the type of its values in TypeScript; no value of that type is kept here. */
 export interface Column<Value> {
@@ -19,7 +19,7 @@ export interface TableOptions {
   isReferredTo?: boolean;
   /** Its values are large or bytes: they are bound one by one, since JSON would double them or cannot carry them. */
   hasLargeValues?: boolean;
-  /** What is done with a row that is there already, as SQL; otherwise such a row is an error. */
+  /** The SQL for a row that exists already; without it such a row is an error. */
   onConflict?: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What operators read with `sqlite3 -readonly`: views whose names and columns stay, whatever becomes of the tables. Times are
- * RFC 3339 texts, flags 0 or 1. They are dropped before migrations and made anew after them: SQLite refuses to rebuild a
+ * The views that operators read with `sqlite3 -readonly`: their names and columns stay the same when the tables change. Times are
+ * RFC 3339 texts, flags 0 or 1. They are dropped before migrations and made again after them: SQLite refuses to rebuild a
  * table that a view reads.
  */
 import type { Knex } from 'knex';
@@ -8,9 +8,9 @@ import type { Knex } from 'knex';
 interface View {
   name: string;
   says: string;
-  /** Column -> its expression, and what it says. */
+  /** For each column its expression and its meaning. */
   columns: Readonly<Record<string, readonly [sql: string, says: string]>>;
-  /** Everything behind the columns. */
+  /** The SQL after the columns. */
   from: string;
 }
 
@@ -169,7 +169,7 @@ export const views: readonly View[] = [
   },
 ];
 
-/** The statement that makes a view. Its comments are kept by SQLite: `.schema v_messages` shows them. */
+/** Returns the statement that makes a view. SQLite keeps its comments: `.schema v_messages` shows them. */
 export function viewStatement({ name, says, columns, from }: View): string {
   const entries = Object.entries(columns);
   const lines = entries.map(
@@ -186,7 +186,7 @@ export async function withoutViews<Result>(knex: Knex, change: () => Promise<Res
   return result;
 }
 
-/** Makes the views that are missing or were made by another version. Nothing is written where all are as they should be. */
+/** Makes the views that are missing or were made by another version. Nothing is written if all views are up to date. */
 export async function renewViews(knex: Knex): Promise<void> {
   const rows = (await knex('sqlite_master').select('name', 'sql').where({ type: 'view' })) as Record<
     'name' | 'sql',

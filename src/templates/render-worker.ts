@@ -1,7 +1,7 @@
 /** The thread that compiles and renders slow templates; started by `renderer.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { announceReady } from '../base/thread.ts';
+import { announceReady } from '../base/threads.ts';
 import { createCompiledCache } from './compiled-cache.ts';
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
 import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';

@@ -498,6 +498,35 @@ describe('API shell: reads', () => {
   });
 });
 
+describe('API shell: streams', () => {
+  it('watches a response once for all listeners of its call, so that Node sees no leak', async () => {
+    const stream = route(
+      {
+        method: 'GET',
+        path: '/v1/stream',
+        operationId: 'stream',
+        summary: 'Stream',
+        description: 'Stream.',
+        tag: 'any',
+        scope: ['send'],
+        responses: { 200: { description: 'Any.' } },
+      },
+      (call) => {
+        for (let n = 0; n < 4; n++) call.whenOver(() => undefined);
+        return { status: 200, stream: Readable.from(['a', 'b']), type: 'text/plain' };
+      },
+    );
+    const h = await startHarness({ routes: [...someRoutes, stream] });
+    const warned: string[] = [];
+    const warn = ({ name }: Error): void => void warned.push(name);
+    process.on('warning', warn);
+    assert.equal((await h.send('GET', '/v1/stream')).text, 'ab');
+    await h.stop();
+    process.off('warning', warn);
+    assert.deepEqual(warned, []);
+  });
+});
+
 describe('API shell: stopping', () => {
   it('finishes what runs, refuses what comes, and closes', async () => {
     let finish = (): void => undefined;
@@ -517,6 +546,7 @@ describe('API shell: stopping', () => {
       },
       async (call) => {
         call.whenOver(() => over++);
+        call.whenOver(() => over++);
         started();
         await new Promise<void>((resolve) => (finish = resolve));
         return { status: 200, body: {} };
@@ -535,7 +565,7 @@ describe('API shell: stopping', () => {
     early.on('data', (piece) => (earlyText += piece.toString()));
     await new Promise<void>((resolve) => early.once('connect', () => setImmediate(resolve)));
     const stopped = h.stop();
-    assert.equal(over, 1, 'the running handler was told');
+    assert.equal(over, 2, 'each listener of the running handler was called');
     socket.write(`GET /v1/messages HTTP/1.1\r\n${head}`);
     early.write(`GET /v1/messages HTTP/1.1\r\n${head}`);
     await new Promise((resolve) => early.on('close', resolve));

@@ -231,7 +231,7 @@ describe('backup', () => {
       [
         'a manifest of a later form, soundly summed',
         (at: string) => resum(at, (manifest) => (manifest['format'] = 2)),
-        /form that this version does not know/,
+        /format that this version does not know/,
       ],
       [
         'counts that are not those of the database, soundly summed',

@@ -9,7 +9,7 @@ const manifest = (created_at: string, files: object[]): object => ({
   format: 1,
   version: '1.2.3',
   created_at,
-  migrations: ['001-ground'],
+  migrations: ['001-schema'],
   epoch: 1,
   key_ids: ['k1'],
   counts: { accounts: 1, messages: 2, recipients: 2, waiting: 0, events: 4 },

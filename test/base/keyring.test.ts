@@ -123,7 +123,7 @@ describe('base/keyring', () => {
       ['# only a comment\n', /holds no key/],
       ['a short\n', /line 1: expected/],
       [`# c\na ${key(1)} more\n`, /line 2: expected/],
-      [`a ${key(1)}\na ${key(2)}\n`, /line 2: the key id a stands twice/],
+      [`a ${key(1)}\na ${key(2)}\n`, /line 2: the key id a is there twice/],
       [`a.b ${key(1)}\n`, /line 1: expected/],
       ['x'.repeat(70_000), /too large/],
     ];

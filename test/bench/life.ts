@@ -6,7 +6,7 @@ import path from 'node:path';
 import { systemClock, type Clock } from '../../src/base/clock.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { isMoreAfter, type Rule, type SizedRule } from '../../src/housekeeping/housekeeping.ts';
-import { oldStats } from '../../src/housekeeping/old-stats.ts';
+import { oldStats } from '../../src/housekeeping/old-rows.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';

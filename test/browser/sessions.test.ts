@@ -113,7 +113,7 @@ describe('browser: windows and sessions', function () {
     await page.getByLabel('Code').fill(code());
     await page.getByLabel('Current password').fill(PASSWORD);
     await page.locator('main form button.main').click();
-    await page.getByText('recovery codes').first().waitFor();
+    await page.getByRole('heading', { name: 'Recovery codes' }).waitFor();
     await fillStream('factor');
     app.clock.advance(13 * 3_600_000);
     await page.getByRole('button', { name: 'Create it' }).click();

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { ConfigError } from '../../src/config/load.ts';
-import { readScanners, shippedScanners } from '../../src/config/scanners.ts';
+import { readScanners } from '../../src/config/scanners.ts';
 
 describe('config/scanners', () => {
   let folder: string;
@@ -20,7 +20,7 @@ describe('config/scanners', () => {
   };
 
   it('reads the file that comes with the program', () => {
-    const rules = readScanners(shippedScanners());
+    const rules = readScanners(null);
     assert.ok(rules.length > 5);
     for (const bot of ['apple_mpp', 'gmail_proxy', 'scanner', 'prefetch'])
       assert.ok(
@@ -55,6 +55,6 @@ describe('config/scanners', () => {
   }
 
   it('refuses a file that is not there', () => {
-    assert.throws(() => readScanners(path.join(folder, 'nowhere.yaml')), /nowhere\.yaml.*ENOENT/);
+    assert.throws(() => readScanners(path.join(folder, 'nowhere.yaml')), /nowhere\.yaml: no such file/);
   });
 });

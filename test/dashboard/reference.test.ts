@@ -1,10 +1,9 @@
-/** What the dashboard makes of schemas, templates and time zones. */
+/** The dashboard's schema tables, template previews and time zones. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
-import { highlighted } from '../../src/dashboard/highlight.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
-import { checkPage, previewPage } from '../../src/dashboard/preview.ts';
+import { checkPage, highlighted, previewPage } from '../../src/dashboard/preview.ts';
 import { postmanCollection } from '../../src/dashboard/postman.ts';
 import { schemaLines } from '../../src/dashboard/schema-table.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';

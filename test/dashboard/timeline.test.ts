@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { timelineOf, type MessageWhole } from '../../src/dashboard/timeline.ts';
+import type { MessageDetails } from '../../src/client/types.ts';
+import { timelineOf } from '../../src/dashboard/timeline.ts';
 
-const message: MessageWhole = {
+const message = {
   id: 'msg_1',
   subject: 's',
   created_at: '2026-01-31T10:00:00.000Z',
@@ -18,8 +19,10 @@ const message: MessageWhole = {
       data: { recipient: 'ana@dest.test', bounced: { reason: 'mailbox_not_found', smtp_reply: '550 no' } },
     },
   ],
-};
+} as unknown as MessageDetails;
 const report = {
+  object: 'report' as const,
+  size: 1,
   id: 'rep_1',
   kind: 'auto_reply',
   received_at: '2026-01-31T10:01:00.000Z',
@@ -29,7 +32,7 @@ const report = {
 };
 
 describe('dashboard/timeline', () => {
-  it('has what came back by mail in its place, with where to get it as it came', () => {
+  it('has what came back by mail in its place, with the link to its source', () => {
     const moments = timelineOf(message, [report], '/messages/msg_1');
     assert.deepEqual(
       moments.map(({ what, href }) => [what, href]),
@@ -45,10 +48,10 @@ describe('dashboard/timeline', () => {
   it('says of a report without proof that it changed nothing, and that it can be confirmed', () => {
     const [, moment] = timelineOf({ ...message, events: [] }, [{ ...report, verified: false }], '/messages/msg_1');
     assert.equal(moment?.isUnverified, true);
-    assert.match(moment.facts.join(), /unverified/);
+    assert.match(moment.facts?.join() ?? '', /unverified/);
   });
 
-  it('says of a bounce that it came from nobody, and of a mail that nobody has read yet', () => {
+  it('names the null sender of a bounce, and says that a mail is not read yet', () => {
     const [, moment] = timelineOf(
       { ...message, events: [] },
       [{ ...report, kind: null, sender: '' }],

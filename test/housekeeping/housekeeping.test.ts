@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHousekeeping, nextSize, type Rule, type SizedRule } from '../../src/housekeeping/housekeeping.ts';
-import { expiredIdempotency } from '../../src/housekeeping/idempotency.ts';
-import { retiredKeys } from '../../src/housekeeping/retired-keys.ts';
+import { expiredIdempotency, retiredKeys } from '../../src/housekeeping/old-rows.ts';
 import { createIdempotencyStore, PURGE_STEP } from '../../src/storage/idempotency-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { createTransport } from 'nodemailer';
 import { addToStats } from '../../src/events/stats.ts';
-import { oldAggregates } from '../../src/housekeeping/old-aggregates.ts';
+import { oldAggregates } from '../../src/housekeeping/old-rows.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { dmarcXml } from '../support/harness/dmarc.ts';

@@ -1,6 +1,8 @@
 /** The Developer tab: a key made by a form works, and what is done to it in the form is in force. */
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
 import { scopeNames } from '../../src/keys/scopes.ts';
+import type { AuditRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { type Browser, type Fields, signedIn } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
@@ -102,7 +104,7 @@ describe('dashboard: API keys', () => {
       [{ allowed_ips: '0.0.0.0/0' }, /allowed_ips/],
       [{ allowed_ips: 'not-an-address' }, /allowed_ips/],
       [{ ttl: 'date' }, /expires_on/],
-      [{ ttl: 'date', expires_on: '2001-01-01' }, /must lie ahead/],
+      [{ ttl: 'date', expires_on: '2001-01-01' }, /must be in the future/],
       [{ domains: 'no domain!' }, /domains/],
     ];
     for (const [fields, fault] of cases) {
@@ -198,5 +200,27 @@ describe('dashboard: API keys', () => {
         .filter((one) => one === id).length,
       2,
     );
+  });
+
+  it('exports more than ten thousand lines, and reports a refused filter', async () => {
+    await app.get('/v1/messages');
+    app.clock.advance(200);
+    const { db } = app.app;
+    const [line] = await db.reader<AuditRow>('audit').where({ key_id: app.keyId }).limit(1);
+    assert.ok(line !== undefined);
+    const added = Array.from({ length: 10_001 }, () => ({ ...line, id: newId('aud', line.at) }));
+    await db.commit.insert({ audit: added });
+    const all = await browser.open(`/developer/log/export?format=ndjson&key_id=${app.keyId}`);
+    const ids = new Set(
+      all.html
+        .trim()
+        .split('\n')
+        .map((one) => (JSON.parse(one) as { id: string }).id),
+    );
+    assert.deepEqual(
+      added.filter(({ id }) => !ids.has(id)),
+      [],
+    );
+    assert.equal((await browser.open('/developer/log/export?status=x')).status, 400);
   });
 });

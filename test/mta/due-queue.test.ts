@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createDueQueue, type Job, type DueQueue } from '../../src/mta/due-queue.ts';
+import { type Job, DueQueue } from '../../src/mta/due-queue.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -38,7 +38,7 @@ describe('mta/due-queue', () => {
         }
       },
     };
-    windows = createDueQueue({
+    windows = new DueQueue({
       db: { prepared },
       clock,
       offer: (job) => offered.push(job),
@@ -128,7 +128,7 @@ describe('mta/due-queue', () => {
   it('leaves a group alone whose mail is held, however much of it waits', async () => {
     await add(...Array.from({ length: 300 }, () => ({})));
     windows.stop();
-    const held = createDueQueue({
+    const held = new DueQueue({
       db: {
         prepared: {
           ...temp.db.prepared,

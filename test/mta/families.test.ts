@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createTlsMemory } from '../../src/mta/connection/dial.ts';
-import { createPool, type Pool } from '../../src/mta/connection/pool.ts';
+import { Pool } from '../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../src/mta/connection/tls.ts';
 import { deliver } from '../../src/mta/attempt/deliver.ts';
 import { connectToSite, type SourceContext } from '../../src/mta/attempt/reach.ts';
@@ -18,7 +18,7 @@ describe('mta/attempt/deliver: the other address family', () => {
   let six: FakeMailServer;
   let four: FakeMailServer;
   beforeEach(async () => {
-    pool = createPool({ clock });
+    pool = new Pool({ clock });
     six = await startMailServer({ listen: { host: '::1' } });
     four = await startMailServer({ listen: { port: six.port } });
   });

@@ -2,25 +2,18 @@
  * Lanes, their control, the pool and the workers as they are in the engine, over hosts that exist in simulated time only: how many
  * connections each lets in, whether it is there, how long it takes. Counts what the hosts see and what the engine does for it.
  */
-import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
+import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
 import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
-import {
-  createPool,
-  defaultPoolLimits,
-  type Lease,
-  type LeaseRequest,
-  type Pool,
-} from '../../src/mta/connection/pool.ts';
+import { defaultPoolLimits, type Lease, type LeaseRequest, Pool } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
-import { createLaneControl } from '../../src/mta/lanes/lane-control.ts';
-import type { LaneControl } from '../../src/mta/lanes/lane-state.ts';
+import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { partOf } from '../../src/mta/attempt/attempt.ts';
-import { createPlacing, type Placing } from '../../src/mta/placing.ts';
+import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
@@ -80,7 +73,7 @@ export class LaneWorld {
 
   constructor(most = 10, maxPerHost = defaultPoolLimits.maxPerHost) {
     const { clock } = this;
-    this.pool = createPool(
+    this.pool = new Pool(
       {
         clock,
         random: () => 0.5,
@@ -96,13 +89,13 @@ export class LaneWorld {
       for (const job of jobs) this.lanes.offer(lane, job);
     });
     const work = createWorker(this.workerDeps());
-    this.lanes = createLanes<Job>({
+    this.lanes = new Lanes<Job>({
       work,
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => 1000,
       failed: (_, error) => this.errors.push(error),
     });
-    this.control = createLaneControl(
+    this.control = new LaneControl(
       {
         clock,
         log: quietLog,
@@ -116,7 +109,7 @@ export class LaneWorld {
       },
       { lane: { initial: 2, max: most }, rules: [], innerSlots: 1 },
     );
-    this.placing = createPlacing({
+    this.placing = new Placing({
       db: { prepared: { all: () => Promise.resolve([]) } as never },
       clock,
       log: quietLog,
@@ -239,43 +232,47 @@ export class LaneWorld {
         this.placing.place(job);
       },
       putAside: (lane, job, found) => this.placing.putAside(lane, job, found),
-      findIdlePassage: (job) => {
-        const site = this.siteOf(job);
-        for (const { name } of site.hosts) {
-          const taken = this.take(this.requestFor(site, name));
-          if (taken.kind === 'leased') return this.connected(site, name, taken.lease);
-          if (taken.kind === 'dial') return null;
-        }
-        return null;
+      passages: {
+        findIdle: (job) => {
+          const site = this.siteOf(job);
+          for (const { name } of site.hosts) {
+            const taken = this.take(this.requestFor(site, name));
+            if (taken.kind === 'leased') return this.connected(site, name, taken.lease);
+            if (taken.kind === 'dial') return null;
+          }
+          return null;
+        },
+        find: (job) => this.findPassage(this.siteOf(job)),
+        release: (found) => {
+          if (found.kind === 'connected') found.connection.lease.giveBack();
+        },
       },
-      findPassage: (job) => this.findPassage(this.siteOf(job)),
-      releasePassage: (found) => {
-        if (found.kind === 'connected') found.connection.lease.giveBack();
-      },
-      attempt: async (job, _, __, found) => {
-        const site = this.siteOf(job);
-        const part = partOf(job);
-        this.attempts++;
-        this.control.begin(site.name, part);
-        if (found.kind !== 'connected') {
-          const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'connect: refused' });
-          const outcome = { ...deferred(this.clock.now() + 60_000), facts };
-          return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
-        }
-        const { lease, host } = found.connection;
-        const isOver = await (lease.session as unknown as SimulatedSession).carry();
-        lease.giveBack();
-        if (isOver) {
-          this.pool.broke(hostKey(host), 'mail: reset');
-          const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'mail: reset' });
-          const outcome = { ...deferred(this.clock.now() + 60_000), facts };
-          return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
-        }
-        this.pool.carried(hostKey(host));
-        const times = this.delivered.get(job.domain) ?? [];
-        this.delivered.set(job.domain, times);
-        times.push(this.clock.monotonic());
-        return { kind: 'done', outcome: this.control.learn(site.name, part, accepted()), followUps: [] };
+      attempts: {
+        attempt: async (job, _, __, found) => {
+          const site = this.siteOf(job);
+          const part = partOf(job);
+          this.attempts++;
+          this.control.begin(site.name, part);
+          if (found.kind !== 'connected') {
+            const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'connect: refused' });
+            const outcome = { ...deferred(this.clock.now() + 60_000), facts };
+            return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
+          }
+          const { lease, host } = found.connection;
+          const isOver = await (lease.session as unknown as SimulatedSession).carry();
+          lease.giveBack();
+          if (isOver) {
+            this.pool.broke(hostKey(host), 'mail: reset');
+            const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'mail: reset' });
+            const outcome = { ...deferred(this.clock.now() + 60_000), facts };
+            return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
+          }
+          this.pool.carried(hostKey(host));
+          const times = this.delivered.get(job.domain) ?? [];
+          this.delivered.set(job.domain, times);
+          times.push(this.clock.monotonic());
+          return { kind: 'done', outcome: this.control.learn(site.name, part, accepted()), followUps: [] };
+        },
       },
       failed: (error) => this.errors.push(error),
     };

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { createLaneControl } from '../../src/mta/lanes/lane-control.ts';
-import type { LaneControl } from '../../src/mta/lanes/lane-state.ts';
+import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import type { Part } from '../../src/mta/lanes/rests.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
@@ -26,7 +25,7 @@ class Lane {
       capOf: () => null,
       tryNow: () => undefined,
     };
-    this.control = createLaneControl(
+    this.control = new LaneControl(
       {
         clock: this.clock,
         log: quietLog,

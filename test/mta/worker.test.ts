@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
+import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
@@ -67,7 +67,7 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    const dueQueue: DueQueue = {
+    const dueQueue: Pick<DueQueue, keyof DueQueue> = {
       scan: () => Promise.resolve(),
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
@@ -89,17 +89,21 @@ class Bench {
       requeue: (job) => this.moved.push(job.id),
       mayGo: (_, job) => this.mayGo(job.id),
       putAside: (_, job, found) => this.putAside(job.id, found),
-      findIdlePassage: (job) => this.passageNow(job.id),
-      findPassage: (job) => this.passage(job.id),
-      releasePassage: () => this.left++,
-      attempt: (job, mail, number) => {
-        this.kinds.push(mail.kind);
-        this.attempts.push(`${job.id}#${number}`);
-        return this.attempt(job.id, number);
+      passages: {
+        findIdle: (job) => this.passageNow(job.id),
+        find: (job) => this.passage(job.id),
+        release: () => this.left++,
+      },
+      attempts: {
+        attempt: (job, mail, number) => {
+          this.kinds.push(mail.kind);
+          this.attempts.push(`${job.id}#${number}`);
+          return this.attempt(job.id, number);
+        },
       },
       failed: (error) => this.failures.push(error),
     };
-    this.lanes = createLanes<Job>({
+    this.lanes = new Lanes<Job>({
       work: createWorker(deps),
       slots: () => this.slots,
       maxSlots: () => 10,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { createLanes, type Lane, type LaneJob, type Lanes } from '../../src/scheduling/lanes.ts';
+import { type Lane, type LaneJob, Lanes } from '../../src/scheduling/lanes.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 
 interface Job extends LaneJob {
@@ -23,7 +23,7 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    this.lanes = createLanes<Job>({
+    this.lanes = new Lanes<Job>({
       work: (lane) => this.work(lane),
       slots: (name) => this.limits.get(name) ?? 1,
       maxSlots: () => this.most,
@@ -235,7 +235,7 @@ describe('base/lanes', () => {
       const workers: { lane: Lane<Job>; end: () => void; fail: (error: Error) => void }[] = [];
       const failures: unknown[] = [];
       const limits = { slots: limit };
-      const lanes = createLanes<Job>({
+      const lanes = new Lanes<Job>({
         work: (lane) => new Promise((end, fail) => workers.push({ lane, end, fail })),
         slots: () => limits.slots,
         maxSlots: () => 100,
@@ -395,7 +395,7 @@ describe('base/lanes', () => {
     it('gives a prefetched job to no worker', async () => {
       const ends: (() => void)[] = [];
       const seen: (Lane<Job> | undefined)[] = [];
-      const lanes = createLanes<Job>({
+      const lanes = new Lanes<Job>({
         work: (lane) =>
           new Promise((resolve) => {
             seen.push(lane);
@@ -460,7 +460,7 @@ describe('base/lanes', () => {
               current = ahead !== null && lane.own(ahead) ? ahead : lane.take();
             }
           };
-          const lanes = createLanes<Job>({
+          const lanes = new Lanes<Job>({
             work,
             slots: (name) => limits[names.indexOf(name)]!,
             maxSlots: () => most,

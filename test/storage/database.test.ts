@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { migrationNames } from '../../src/storage/migrate.ts';
 import { openDatabase, sqliteFile } from '../../src/storage/database.ts';
-import { beginEpoch } from '../../src/storage/epoch.ts';
+import { beginEpoch } from '../../src/storage/database.ts';
 
 describe('storage/database', () => {
   let folder: string;

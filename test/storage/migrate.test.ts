@@ -6,7 +6,7 @@ import { openTempDatabase } from '../support/harness/temp-database.ts';
 describe('storage/migrate', () => {
   it('names its steps without a file’s ending, and knows which were taken', async () => {
     const temp = await openTempDatabase();
-    assert.equal(migrationNames[0], '001-ground');
+    assert.equal(migrationNames[0], '001-schema');
     assert.deepEqual(temp.db.migrated, migrationNames);
     assert.deepEqual(
       await migrationState(temp.db.reader),

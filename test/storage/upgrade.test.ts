@@ -1,15 +1,15 @@
 /** Every version's database can be brought up to date in one step, with every row of it as it was; and no newer one is touched. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
+import sqlite3 from 'sqlite3';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { openStill } from '../../src/storage/copy.ts';
 import { openDatabase } from '../../src/storage/database.ts';
-import { statTypes } from '../../src/storage/tables.ts';
-import { migrateTo, migrationNames, NewerDatabase } from '../../src/storage/migrate.ts';
+import { migrationNames, UnsupportedSchema } from '../../src/storage/migrate.ts';
 import { ran } from '../cli/ran.ts';
 import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
 import { startMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -24,21 +24,34 @@ type Row = Record<string, unknown>;
 /** Tables of the database's own, whose rows other rows name. */
 const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
-/** Tables that later versions do not have: what they held was made from rows of other tables. */
+
+const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
+/** What the upgrade drops: message blocks and sums of hours and days. */
 const dropped = ['message_blocks', 'message_sets', 'message_changes', 'event_sums'];
 
-/** A database as the version left it whose last migration was this. */
-async function openAt(file: string, name: string): Promise<Knex> {
-  const knex = knexPackage({
+/** Makes a database as the last build with many steps left it. */
+async function openOld(file: string): Promise<Knex> {
+  const plain = new sqlite3.Database(file);
+  const run = (sql: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      plain.exec(sql, (error) => {
+        if (error === null) resolve();
+        else reject(error);
+      });
+    });
+  await run('PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;');
+  await run(schema036);
+  await new Promise<void>((resolve) => {
+    plain.close(() => {
+      resolve();
+    });
+  });
+  return knexPackage({
     client: 'sqlite3',
     connection: { filename: file },
     useNullAsDefault: true,
     pool: { min: 1, max: 1 },
   });
-  await knex.raw('PRAGMA auto_vacuum = INCREMENTAL');
-  await knex.raw('PRAGMA journal_mode = WAL');
-  await migrateTo(knex, name);
-  return knex;
 }
 
 const tablesOf = async (knex: Knex): Promise<string[]> => {
@@ -54,9 +67,7 @@ const tablesOf = async (knex: Knex): Promise<string[]> => {
 const columnsOf = async (knex: Knex, table: string): Promise<Column[]> => await knex.raw(`PRAGMA table_info(${table})`);
 
 /** A value that is unlike those of other rows and columns, and has the form that the column's name promises. */
-function valueFor(table: string, { name, type }: Column, n: number): unknown {
-  // Of kinds that nobody knows there are no numbers.
-  if (table === 'stats' && name === 'type') return statTypes[n];
+function valueFor({ name, type }: Column, n: number): unknown {
   if (name.endsWith('_id') || name === 'id') return `${name.replace(/_id$/, '')}-${String(n)}`;
   if (name.endsWith('_json'))
     return name.includes('metadata') || name.includes('detail') ? `{"n":"${String(n)}"}` : `["${String(n)}"]`;
@@ -80,7 +91,7 @@ async function fill(knex: Knex): Promise<void> {
                 ? `domain-${String(n)}`
                 : column.name === 'id'
                   ? `${table}-${String(n)}`
-                  : valueFor(table, column, n),
+                  : valueFor(column, n),
           ]),
         ),
       );
@@ -106,13 +117,6 @@ async function everyRow(knex: Knex): Promise<Map<string, Row[]>> {
 const withColumnsOf = (rows: readonly Row[], like: readonly Row[]): Row[] =>
   rows.map((row) => Object.fromEntries(Object.keys(like[0] ?? {}).map((column) => [column, row[column]])));
 
-/** The row of `stats` again, from the table that came in its place and has a column for each kind. */
-function countIn(counts: readonly Row[], stat: Row): Row {
-  const { type, n: _, ...rest } = stat;
-  const found = counts.find((row) => Object.entries(rest).every(([column, value]) => row[column] === value));
-  return { ...rest, type, n: found?.[String(type)] };
-}
-
 describe('upgrades', () => {
   let folder: string;
   let file: string;
@@ -124,50 +128,70 @@ describe('upgrades', () => {
     rmSync(folder, { recursive: true });
   });
 
-  for (const [index, name] of migrationNames.slice(0, -1).entries()) {
-    it(`from ${name}: takes the ${String(migrationNames.length - index - 1)} steps that came later, and keeps every value`, async () => {
-      const old = await openAt(file, name);
-      await fill(old);
-      const before = await everyRow(old);
-      await old.destroy();
-      let copied = 0;
-      const db = await openDatabase({
-        url: `sqlite:${file}`,
-        beforeMigration: () => {
-          copied++;
-          return Promise.resolve();
-        },
-      });
-      assert.equal(copied, 1, 'what is to lose was not copied first');
-      assert.deepEqual(db.migrated, migrationNames.slice(index + 1));
-      const after = await everyRow(db.reader);
-      const counts = after.get('event_counts') ?? [];
-      for (const row of before.get('stats') ?? []) assert.deepEqual(countIn(counts, row), row);
-      for (const table of ['stats', ...dropped]) before.delete(table);
-      for (const [table, rows] of before)
-        assert.deepEqual(withColumnsOf(after.get(table) ?? [], rows), rows, `${table} is not as it was`);
-      assert.deepEqual(await db.reader.raw('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
-      assert.deepEqual(await db.reader.raw('PRAGMA auto_vacuum'), [{ auto_vacuum: 2 }]);
-      await db.close();
+  it('from 036 keep every value of every table that stays', async () => {
+    const old = await openOld(file);
+    await fill(old);
+    const before = await everyRow(old);
+    await old.destroy();
+    let copied = 0;
+    const db = await openDatabase({
+      url: `sqlite:${file}`,
+      beforeMigration: () => {
+        copied++;
+        return Promise.resolve();
+      },
     });
-  }
+    assert.equal(copied, 1, 'the database was not copied first');
+    assert.deepEqual(db.migrated, migrationNames);
+    const after = await everyRow(db.reader);
+    assert.deepEqual(
+      dropped.filter((table) => after.has(table)),
+      [],
+    );
+    for (const [table, rows] of before)
+      if (!dropped.includes(table))
+        assert.deepEqual(withColumnsOf(after.get(table) ?? [], rows), rows, `${table} has changed`);
+    assert.deepEqual(await db.reader.raw('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
+    assert.deepEqual(await db.reader.raw('PRAGMA auto_vacuum'), [{ auto_vacuum: 2 }]);
+    await db.close();
+    const again = await openDatabase({ url: `sqlite:${file}` });
+    assert.deepEqual(again.migrated, []);
+    await again.close();
+  });
+
+  it('refuse a database that lacks the last of the old steps, and change nothing', async () => {
+    const old = await openOld(file);
+    await old('migrations').where({ name: '036-resends' }).delete();
+    await old.destroy();
+    await assert.rejects(
+      openDatabase({ url: `sqlite:${file}` }),
+      (error) => error instanceof UnsupportedSchema && /lacks 036-resends/.test(error.message),
+    );
+    const still = openStill(file);
+    assert.equal((await still('migrations').select<Row[]>('name')).length, 28);
+    await still.destroy();
+  });
 
   it('go on where one was killed: the lock that it left holds nobody up', async () => {
-    const old = await openAt(file, '005-stats');
+    const old = await openOld(file);
     await old('migrations_lock').update({ is_locked: 1 });
     await old.destroy();
     const db = await openDatabase({ url: `sqlite:${file}` });
-    assert.deepEqual(db.migrated, migrationNames.slice(migrationNames.indexOf('005-stats') + 1));
+    assert.deepEqual(db.migrated, migrationNames);
     await db.close();
   });
 
-  it('make the same tables and indexes as a new database has', async () => {
-    const schema = async (knex: Knex): Promise<unknown> =>
-      (await knex('sqlite_master')
-        .select('type', 'name', 'sql')
+  it('make the same tables, columns and indexes as a new database has', async () => {
+    // ALTER TABLE keeps the spelling of the first statement, so quotes, spaces and case do not count.
+    const schema = async (knex: Knex): Promise<string[]> => {
+      const rows = (await knex('sqlite_master')
+        .select('sql')
+        .whereNotNull('sql')
         .whereNot('name', 'like', 'sqlite_%')
-        .orderBy('name')) as unknown;
-    await (await openAt(file, '001-ground')).destroy();
+        .orderBy('name')) as { sql: string }[];
+      return rows.map(({ sql }) => sql.replaceAll(/[`"'\s]/g, '').toLowerCase());
+    };
+    await (await openOld(file)).destroy();
     const old = await openDatabase({ url: `sqlite:${file}` });
     const fresh = await openDatabase({ url: `sqlite:${path.join(folder, 'fresh.db')}` });
     assert.deepEqual(await schema(old.reader), await schema(fresh.reader));
@@ -178,7 +202,7 @@ describe('upgrades', () => {
   it('of a queue: mail that the first version took goes out under this one, and its copy is kept', async function () {
     // A whole program starts, with keys to make and a copy to check.
     this.timeout(60_000);
-    const old = await openAt(file, '001-ground');
+    const old = await openOld(file);
     const at = Date.parse('2026-01-31T09:29:00.000Z');
     const account = { id: 'acc_00000000000000000000000001', name: 'default', plan: 'unlimited', created_at: at };
     const message = {
@@ -274,7 +298,7 @@ describe('upgrades', () => {
 
     const server = await startMailServer();
     const test = await startTestApp({ folder, mailPort: server.port, zones: zonesFor('dest.test') });
-    assert.deepEqual(test.app.migrated, migrationNames.slice(1));
+    assert.deepEqual(test.app.migrated, migrationNames);
     await test.settled();
     const [row] = await test.app.db.prepared.all<Row>('SELECT status FROM deliveries');
     assert.equal(row?.['status'], 'delivered');
@@ -293,24 +317,24 @@ describe('upgrades', () => {
   });
 
   it('do not begin where the copy before fails', async () => {
-    await (await openAt(file, '001-ground')).destroy();
+    await (await openOld(file)).destroy();
     const opening = openDatabase({
       url: `sqlite:${file}`,
       beforeMigration: () => Promise.reject(new Error('no room')),
     });
     await assert.rejects(opening, /no room/);
     const still = openStill(file);
-    assert.equal((await still('migrations').select<Row[]>('name')).length, 1);
+    assert.equal((await still('migrations').select<Row[]>('name')).length, 29);
     await still.destroy();
   });
 
   it('posthorn migrate copies first and says where, unless the settings say otherwise', async () => {
-    await (await openAt(file, '005-stats')).destroy();
+    await (await openOld(file)).destroy();
     const first = await ran(['migrate'], { POSTHORN_DATA_DIR: folder });
     assert.equal(first.code, 0, first.notes);
     assert.match(first.notes, /copied to .*backups\/before-migration-\d{8}T\d{6}Z first/);
     const other = path.join(folder, 'other');
-    await (await openAt(path.join(folder, 'other.db'), '005-stats')).destroy();
+    await (await openOld(path.join(folder, 'other.db'))).destroy();
     const second = await ran(['migrate'], {
       POSTHORN_DATA_DIR: other,
       POSTHORN_STORAGE__URL: `sqlite:${path.join(folder, 'other.db')}`,
@@ -325,7 +349,7 @@ describe('upgrades', () => {
       tx.run("INSERT INTO migrations (name, batch, migration_time) VALUES ('999-later', 9, 0)"),
     );
     await db.close();
-    await assert.rejects(openDatabase({ url: `sqlite:${file}` }), NewerDatabase);
+    await assert.rejects(openDatabase({ url: `sqlite:${file}` }), UnsupportedSchema);
     const { code, notes } = await ran(['migrate'], { POSTHORN_DATA_DIR: folder });
     assert.deepEqual(
       [code, notes.startsWith('posthorn: the database was changed by a later version (999-later)')],

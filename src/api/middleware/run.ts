@@ -5,6 +5,7 @@ import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { exchangeAudit } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
+import { overWatch } from '../over-watch.ts';
 import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
 import { rowFor } from '../idempotency.ts';
@@ -77,6 +78,7 @@ function bodyOf(reply: Reply): string | Buffer | Readable {
 
 function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Incoming {
   const { exchange } = ctx.state;
+  let watch: Incoming['whenOver'] | undefined;
   return {
     params: exchange.params,
     search: exchange.search,
@@ -102,7 +104,8 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     whenOver: (listener) => {
-      whenOver(deps, ctx, listener);
+      watch ??= overWatch((end) => watchCall(deps, ctx, end));
+      watch(listener);
     },
   };
 }
@@ -112,21 +115,21 @@ function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
 
-function whenOver(deps: Deps, ctx: Context, listener: () => void): void {
+/** Watches the client, the key and the server. Returns the function that ends the watch. */
+function watchCall(deps: Deps, { state, res, req: { socket } }: Context, end: () => void): () => void {
   const { stop } = deps;
-  const once = (): void => {
-    if (!stop.listeners.delete(once)) return;
-    unwatch();
-    ctx.res.off('close', once);
-    ctx.req.socket.off('close', once);
-    listener();
-  };
-  stop.listeners.add(once);
-  const unwatch = watchKey(deps, ctx.state.exchange, once);
-  ctx.res.once('close', once);
+  stop.listeners.add(end);
+  const unwatchKey = watchKey(deps, state.exchange, end);
+  res.once('close', end);
   // A response queued behind another one gets no `close` event of its connection.
-  ctx.req.socket.once('close', once);
-  if (stop.begun || ctx.res.destroyed) once();
+  socket.once('close', end);
+  if (stop.begun || res.destroyed) end();
+  return () => {
+    stop.listeners.delete(end);
+    unwatchKey();
+    res.off('close', end);
+    socket.off('close', end);
+  };
 }
 
 /** For tests: throws where the reply is not what the OpenAPI document declares. */

@@ -1,5 +1,5 @@
 /** The API reference, read from the OpenAPI document: endpoints with parameters, bodies and examples; downloads; the use of the rate limit. */
-import { openapiDocument } from '../../api/openapi.ts';
+import { openapiDocument, problemCodes } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue, Problem } from '../../base/problem.ts';
 import { MINUTE_MS } from '../../base/time.ts';
@@ -9,7 +9,7 @@ import { postmanCollection, type PostmanRequest } from '../postman.ts';
 import { resolveReference, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
 
 const WHERE = '/developer/api';
-/** Most requests that are counted: more than any plan allows in a minute. */
+/** The most pages of 100 requests that are counted: more than any plan allows in a minute. */
 const MOST_COUNTED_PAGES = 10;
 const DEPRECATED_DAYS = 30;
 
@@ -83,7 +83,7 @@ function readReference({ routes, config, version }: Deps): Reference {
 
 async function index({ routes, config }: Deps, { operations, tags }: Reference, visit: Visit): Promise<Shown> {
   const [settings, used, deprecated] = await Promise.all([
-    visit.ask<{ plan: string; limits: { requests_per_minute: number | null } }>('getSettings'),
+    visit.ask('getSettings'),
     usedNow(visit),
     deprecatedInUse(visit, routes),
   ]);
@@ -114,11 +114,6 @@ async function index({ routes, config }: Deps, { operations, tags }: Reference, 
   });
 }
 
-interface AuditPage {
-  data: { key_id: string | null; actor: string; at: string }[];
-  next_cursor: string | null;
-}
-
 /** Counts the requests with keys in this minute of the clock, as the rate limit does. */
 async function usedNow(visit: Visit): Promise<number> {
   const since = new Date(Math.floor(visit.now / MINUTE_MS) * MINUTE_MS).toISOString();
@@ -126,7 +121,7 @@ async function usedNow(visit: Visit): Promise<number> {
   let after: string | null = null;
   for (let page = 0; page < MOST_COUNTED_PAGES; page++) {
     const asked: Record<string, string | null> = { by: 'key', since, limit: '100', after };
-    const { data, next_cursor: next } = await visit.ask<AuditPage>('listAuditEntries', { query: asked });
+    const { data, next_cursor: next } = await visit.ask('listAuditEntries', { query: asked });
     count += data.length;
     if (next === null) break;
     after = next;
@@ -141,7 +136,7 @@ async function deprecatedInUse(visit: Visit, routes: readonly Route[]): Promise<
     routes.map(async ({ method, path, deprecated }) => {
       if (deprecated === undefined) return [];
       const query = { by: 'key', method, endpoint: path, since, limit: '100' };
-      const { data } = await visit.ask<AuditPage>('listAuditEntries', { query });
+      const { data } = await visit.ask('listAuditEntries', { query });
       const keys = [...new Map(data.map(({ key_id: id, actor, at }) => [id, { id, actor, at }])).values()];
       return [{ method, path, ...deprecated, keys }];
     }),
@@ -172,7 +167,7 @@ function details({ routes, config }: Deps, { operations, schemas, parameters }: 
     answers: Object.entries(operation.responses)
       .filter(([status]) => Number(status) < 400)
       .map(([status, answer]) => answerOf(status, answer, schemas)),
-    codes: (route?.problems ?? []).map((code) => ({ code, ...catalogue[code] })),
+    codes: (route === undefined ? [] : problemCodes(route)).map((code) => ({ code, ...catalogue[code] })),
   });
 }
 

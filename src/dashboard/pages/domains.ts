@@ -1,32 +1,26 @@
 /** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
-import { Problem } from '../../base/problem.ts';
+import type { Problem } from '../../base/problem.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import { pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { pageOf, pagerOf } from '../links.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
-
-interface DomainList {
-  data: DomainRecord[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
 
 type Deps = Pick<DashboardDeps, 'config'>;
 
 export function domainPages({ config }: Deps): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, add),
+    post(WHERE, withFault(add, list)),
     get(`${WHERE}/:id`, (visit) => details(visit, config.domains.grace)),
     get(`${WHERE}/:id/zone`, zone),
     post(`${WHERE}/:id`, change),
     post(`${WHERE}/:id/verify`, async (visit) => {
-      const domain = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
+      const domain = (await visit.ask('verifyDomain', { params: visit.params })) as DomainRecord;
       // The page itself shows what is wrong.
       const isRight =
         domain.records.every(({ required, status }) => !required || status === 'ok') &&
@@ -50,34 +44,34 @@ const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
 async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query } = visit;
-  const asked = { status: 'any', after: query.get('after'), before: query.get('before'), limit: '50' };
-  const domains = await visit.ask<DomainList>('listDomains', { query: asked });
+  const domains = await visit.ask('listDomains', {
+    query: { status: 'any', ...pageOf(query) },
+  });
   const rows = domains.data.map((domain) => ({
     ...domain,
     wrong: domain.records.filter(({ status }) => status !== 'ok').length,
     all: domain.records.length,
-    ...stateOnPage(domain),
+    ...stateOnPage(domain as DomainRecord),
   }));
-  const data = { rows, pager: pagerOf(WHERE, query, domains), fault, entered: filledIn(visit.form) };
-  return view('domains', 'Domains', data, fault?.status ?? 200);
+  return view('domains', 'Domains', {
+    rows,
+    pager: pagerOf(WHERE, query, domains),
+    fault,
+    entered: filledIn(visit.form),
+  });
 }
 
 async function add(visit: Visit): Promise<Shown> {
-  try {
-    const body = definedMembers({
-      name: visit.form.get('name')?.trim() ?? '',
-      return_path: fieldText(visit.form, 'return_path'),
-    });
-    const { id } = await visit.ask<DomainRecord>('createDomain', { body });
-    return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
-  } catch (error) {
-    if (error instanceof Problem) return list(visit, error);
-    throw error;
-  }
+  const body = definedMembers({
+    name: visit.form.get('name')?.trim() ?? '',
+    return_path: fieldText(visit.form, 'return_path'),
+  });
+  const { id } = await visit.ask('createDomain', { body });
+  return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
 }
 
 async function details(visit: Visit, graceMs: number): Promise<Shown> {
-  const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
+  const domain = (await visit.ask('getDomain', { params: visit.params })) as DomainRecord;
   return view('domain', domain.name, {
     domain: { ...domain, records: domain.records.map((one) => recordOnPage(one, domain.trusted)) },
     ...stateOnPage(domain),
@@ -141,7 +135,7 @@ async function change(visit: Visit): Promise<Shown> {
 
 /** Writes the records as a zone file (RFC 1035 section 5). A TXT string holds 255 bytes at most, so a long value becomes several. */
 async function zone(visit: Visit): Promise<Shown> {
-  const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
+  const domain = (await visit.ask('getDomain', { params: visit.params })) as DomainRecord;
   const lines = domain.records.map(({ host, type, value, required, purpose }) => {
     const data = type === 'TXT' ? (value.match(/.{1,255}/gs) ?? ['']).map(quoted).join(' ') : `${value}.`;
     return `; ${purpose}${required ? '' : ' (optional)'}\n${host}. 3600 IN ${type} ${data}`;

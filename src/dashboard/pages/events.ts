@@ -1,19 +1,16 @@
 /** Events, the newest first, with filters and a live tail, which is the API's own event stream. */
 import { Readable } from 'node:stream';
+import type { EventRecord, Operations } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { linkTo, spanOf, type Pager } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { detailOf } from '../timeline.ts';
 
 const WHERE = '/events';
 const ROWS = 50;
 const filters = ['type', 'recipient', 'message_id', 'batch_id', 'tag', 'test'] as const;
 
-interface EventList {
-  data: { id: string; type: string; timestamp: string; data: Readonly<Record<string, unknown>> }[];
-  has_more: boolean;
-  next_cursor: string;
-  previous_cursor: string | null;
-}
+type EventPage = Operations['listEvents']['answer'];
 
 export function eventPages(): Page[] {
   return [get(WHERE, list), get(`${WHERE}/tail`, tail)];
@@ -29,7 +26,7 @@ async function list(visit: Visit): Promise<Shown> {
   const span = spanOf(query, '30d', now);
   const position = after === null ? { before: before ?? 'end' } : { after };
   const asked = { ...filtersOf(query), ...position, limit: String(ROWS), occurred_after: span.since };
-  const events = await visit.ask<EventList>('listEvents', { query: asked });
+  const events = await visit.ask('listEvents', { query: asked });
   const isNewest = after === null && before === null;
   const types = query.get('type') ?? '';
   return view('events', 'Events', {
@@ -46,14 +43,14 @@ async function list(visit: Visit): Promise<Shown> {
   });
 }
 
-function rowOf(event: EventList['data'][number]): object {
-  const detail = (event.data[event.type] ?? {}) as Readonly<Record<string, unknown>>;
+function rowOf(event: EventRecord): object {
+  const detail = detailOf(event);
   const said = detail['smtp_reply'] ?? detail['reason'] ?? detail['url'] ?? detail['mx'] ?? '';
   return { ...event, said, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
 }
 
 /** Swaps the cursors: this page shows the newest first, and the API's `next` is newer. */
-function pagerOfEvents(query: URLSearchParams, events: EventList, since: string | null): Pager {
+function pagerOfEvents(query: URLSearchParams, events: EventPage, since: string | null): Pager {
   const forwards = query.get('after') !== null;
   const hasOlder = events.previous_cursor !== null && (forwards || events.has_more);
   const hasNewer = forwards ? events.has_more : query.get('before') !== null;

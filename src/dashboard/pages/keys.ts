@@ -1,11 +1,11 @@
 /** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
 import { Problem } from '../../base/problem.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
-import type { KeyRecord } from '../../keys/key-store.ts';
+import type { CreatedKey, Key } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
-import { linkTo, pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { linkTo, pageOf, pagerOf } from '../links.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
 
 /** A key that was not used for this time is shown as idle. */
@@ -13,20 +13,17 @@ const IDLE_MS = 30 * 86_400_000;
 const DAY_S = 86_400;
 const WHERE = '/developer/keys';
 
-interface KeyList {
-  data: KeyRecord[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
-
 export function keyPages(deps: DashboardDeps): Page[] {
   return [
     get('/developer', () => move(WHERE)),
     get(WHERE, list),
     get(`${WHERE}/new`, (visit) => newForm(visit, null)),
-    post(`${WHERE}/new`, (visit) => create(deps, visit)),
+    post(
+      `${WHERE}/new`,
+      withFault((visit) => create(deps, visit), newForm),
+    ),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
-    post(`${WHERE}/:id`, change),
+    post(`${WHERE}/:id`, withFault(change, details)),
     post(`${WHERE}/:id/revoke`, revoke),
     post(`${WHERE}/:id/replace`, (visit) => replace(deps, visit)),
   ];
@@ -34,7 +31,7 @@ export function keyPages(deps: DashboardDeps): Page[] {
 
 async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
-  const keys = await visit.ask<KeyList>('listKeys', { query: pageOf(query) });
+  const keys = await visit.ask('listKeys', { query: pageOf(query) });
   const rows = keys.data.map((key) => ({
     ...key,
     ...stateOf(key, now),
@@ -44,16 +41,9 @@ async function list(visit: Visit): Promise<Shown> {
   return view('keys', 'API keys', { tab: 'keys', rows, pager: pagerOf(WHERE, query, keys) });
 }
 
-/** Returns the parameters of the address that the API's list takes. */
-const pageOf = (query: URLSearchParams): Record<string, string | null> => ({
-  after: query.get('after'),
-  before: query.get('before'),
-  limit: '50',
-});
-
 type State = 'active' | 'expired' | 'revoked' | 'ending';
 
-function stateOf(key: KeyRecord, now: number): { state: State; isIdle: boolean; isOver: boolean } {
+function stateOf(key: Key, now: number): { state: State; isIdle: boolean; isOver: boolean } {
   const { revoked_at: revoked, expires_at: expires, last_used_at: used, created_at: created } = key;
   const isRevoked = revoked !== null && Date.parse(revoked) <= now;
   const isExpired = expires !== null && Date.parse(expires) <= now;
@@ -61,64 +51,51 @@ function stateOf(key: KeyRecord, now: number): { state: State; isIdle: boolean; 
   return { state, isOver: isRevoked || isExpired, isIdle: Date.parse(used ?? created) + IDLE_MS < now };
 }
 
-interface Ticked {
-  scopes: readonly string[];
-}
-
-function boxes({ scopes }: Ticked): object {
-  return {
-    groups: scopeGroups().map(({ area, scopes: members }) => ({
-      area,
-      scopes: members.map(({ name, meaning }) => ({ name, meaning, on: scopes.includes(name) })),
-    })),
-  };
-}
+const boxes = (ticked: readonly string[]): object[] =>
+  scopeGroups().map(({ area, scopes }) => ({
+    area,
+    scopes: scopes.map(({ name, meaning }) => ({ name, meaning, on: ticked.includes(name) })),
+  }));
 
 async function newForm(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { form, query, ip } = visit;
-  const domains = await visit.ask<{ data: { name: string }[] }>('listDomains', {
+  const domains = await visit.ask('listDomains', {
     query: { status: 'any', limit: '100' },
   });
   const chosen = form.get('preset') ?? query.get('preset') ?? 'send';
   const preset = presets.find(({ name }) => name === chosen);
   const wanted = form.getAll('domains');
-  return view(
-    'key-new',
-    'New API key',
-    {
-      tab: 'keys',
-      fault,
-      entered: { mode: 'live', ttl: 'none', ...filledIn(form) },
-      presets: presets.map((one) => ({ ...one, list: one.scopes.join(' '), on: one.name === chosen })),
-      isCustom: preset === undefined,
-      ...boxes({ scopes: preset === undefined ? form.getAll('scopes') : preset.scopes }),
-      domains: domains.data.map(({ name }) => ({ name, on: wanted.includes(name) })),
-      ip,
-    },
-    fault === null ? 200 : fault.status,
-  );
+  return view('key-new', 'New API key', {
+    tab: 'keys',
+    fault,
+    entered: { mode: 'live', ttl: 'none', ...filledIn(form) },
+    presets: presets.map((one) => ({ ...one, list: one.scopes.join(' '), on: one.name === chosen })),
+    isCustom: preset === undefined,
+    groups: boxes(preset?.scopes ?? form.getAll('scopes')),
+    domains: domains.data.map(({ name }) => ({ name, on: wanted.includes(name) })),
+    ip,
+  });
 }
 
 async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, now } = visit;
-  try {
-    const preset = presets.find(({ name }) => name === form.get('preset'));
-    const ips = fieldItems(form, 'allowed_ips');
-    if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
-    const body = definedMembers({
-      name: form.get('name') ?? '',
-      mode: form.get('mode') === 'test' ? 'test' : 'live',
-      scopes: preset?.scopes ?? form.getAll('scopes'),
-      domains: form.getAll('domains'),
-      allowed_ips: ips,
-      ...lifetime(form, now),
-    });
-    const made = await visit.ask<KeyRecord & { key: string }>('createKey', { body });
-    return shownOnce(config, made);
-  } catch (error) {
-    if (error instanceof Problem) return newForm(visit, error);
-    throw error;
-  }
+  const preset = presets.find(({ name }) => name === form.get('preset'));
+  const body = definedMembers({
+    name: form.get('name') ?? '',
+    mode: form.get('mode') === 'test' ? 'test' : 'live',
+    scopes: preset?.scopes ?? form.getAll('scopes'),
+    domains: form.getAll('domains'),
+    allowed_ips: addressesIn(visit),
+    ...lifetime(form, now),
+  });
+  const made = await visit.ask('createKey', { body });
+  return shownOnce(config, made);
+}
+
+/** Returns the addresses that the form allows; a box adds the visitor's own. */
+function addressesIn({ form, ip }: Visit): string[] {
+  const ips = fieldItems(form, 'allowed_ips');
+  return form.get('my_address') === null || ips.includes(ip) ? ips : [...ips, ip];
 }
 
 function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_at?: string } {
@@ -126,10 +103,10 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
   if (choice === 'date') {
     const date = fieldText(form, 'expires_on');
     if (date === undefined)
-      throw new Problem('missing_field', 'say on which day the key is to end', { field: 'expires_on' });
+      throw new Problem('missing_field', 'give the day on which the key ends', { field: 'expires_on' });
     // The day is one of UTC, and the key is valid until its end.
     const end = Date.parse(`${date}T23:59:59Z`);
-    if (!(end > now)) throw new Problem('invalid_field', 'the day must lie ahead', { field: 'expires_on' });
+    if (!(end > now)) throw new Problem('invalid_field', 'the day must be in the future', { field: 'expires_on' });
     return { expires_at: new Date(end).toISOString() };
   }
   const days = { 30: 30, 90: 90, 365: 365 }[choice];
@@ -137,7 +114,7 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
 }
 
 /** Shows the key in the answer to the form itself, since it is stored nowhere that another page could read it from. */
-function shownOnce(config: DashboardDeps['config'], made: KeyRecord & { key: string }): Shown {
+function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
   const url = config.http.publicUrl;
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
   const canSend = made.scopes.includes('send');
@@ -154,46 +131,34 @@ function shownOnce(config: DashboardDeps['config'], made: KeyRecord & { key: str
 }
 
 async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
-  const key = await visit.ask<KeyRecord>('getKey', { params: visit.params });
+  const key = await visit.ask('getKey', { params: visit.params });
   const { form } = visit;
   const entered = fault === null ? null : filledIn(form);
-  return view(
-    'key',
-    key.name,
-    {
-      tab: 'keys',
-      key,
-      ...stateOf(key, visit.now),
-      fault,
-      entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
-      ...boxes({ scopes: fault === null ? key.scopes : form.getAll('scopes') }),
-      ip: visit.ip,
-      requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
-      usedAgo: key.last_used_at === null ? null : visit.now - Date.parse(key.last_used_at),
-    },
-    fault === null ? 200 : fault.status,
-  );
+  return view('key', key.name, {
+    tab: 'keys',
+    key,
+    ...stateOf(key, visit.now),
+    fault,
+    entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
+    groups: boxes(fault === null ? key.scopes : form.getAll('scopes')),
+    ip: visit.ip,
+    requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
+    usedAgo: key.last_used_at === null ? null : visit.now - Date.parse(key.last_used_at),
+  });
 }
 
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
-  try {
-    const ips = fieldItems(form, 'allowed_ips');
-    if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
-    await visit.ask('updateKey', {
-      params,
-      body: {
-        name: form.get('name') ?? '',
-        scopes: form.getAll('scopes'),
-        domains: fieldItems(form, 'domains'),
-        allowed_ips: ips,
-      },
-    });
-    return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed, with effect at once.');
-  } catch (error) {
-    if (error instanceof Problem && error.code !== 'not_found') return details(visit, error);
-    throw error;
-  }
+  await visit.ask('updateKey', {
+    params,
+    body: {
+      name: form.get('name') ?? '',
+      scopes: form.getAll('scopes'),
+      domains: fieldItems(form, 'domains'),
+      allowed_ips: addressesIn(visit),
+    },
+  });
+  return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed, with effect at once.');
 }
 
 async function revoke(visit: Visit): Promise<Shown> {
@@ -203,12 +168,12 @@ async function revoke(visit: Visit): Promise<Shown> {
 
 /** Creates a key with the same settings; the old one ends after the chosen hours. */
 async function replace({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
-  const old = await visit.ask<KeyRecord>('getKey', { params: visit.params });
+  const old = await visit.ask('getKey', { params: visit.params });
   const hours = Number(visit.form.get('hours') ?? '0');
   const { name, mode, scopes, domains, allowed_ips, expires_at } = old;
   const body = {
     ...{ name, mode, scopes, domains, allowed_ips, replaces: old.id, revoke_after: Math.round(hours * 3600) },
     ...(expires_at === null || Date.parse(expires_at) <= visit.now ? {} : { expires_at }),
   };
-  return shownOnce(config, await visit.ask<KeyRecord & { key: string }>('createKey', { body }));
+  return shownOnce(config, await visit.ask('createKey', { body }));
 }

@@ -1,31 +1,18 @@
 /** Messages: the list with its search, and one message with its history. */
 import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
-import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
-import { adminPost, get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, spanOf } from '../links.ts';
+import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
-import { timelineOf, type MessageWhole, type ReportSeen } from '../timeline.ts';
+import { timelineOf } from '../timeline.ts';
+import type { Content, MessageDetails, ReportContent, Suppression, Why } from '../../client/types.ts';
 
 const WHERE = '/messages';
-const ROWS = 50;
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
 const SHOWN_CHARACTERS = 100_000;
 /** HTML of a mail is not trusted: it is shown without scripts, network and forms, in an opaque origin. */
 export const PREVIEW_CSP =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
-
-interface MessageList {
-  data: object[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
-
-interface Content {
-  stored: 'parts' | 'mail' | 'nothing';
-  html: string | null;
-  text: string | null;
-  attachments: { filename: string; content_type: string; disposition: string; size: number }[];
-}
 
 export function messagePages(): Page[] {
   return [
@@ -33,8 +20,10 @@ export function messagePages(): Page[] {
     get(`${WHERE}/:id`, details),
     get(`${WHERE}/:id/html`, html),
     get(`${WHERE}/:id/request`, request),
-    get(`${WHERE}/:id/source`, source),
-    get(`${WHERE}/:id/reports/:report_id`, report),
+    get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
+    get(`${WHERE}/:id/reports/:report_id`, async (visit) =>
+      mailFile(await bytesOf(visit, 'getMessageReport'), visit.params['report_id'] ?? 'report'),
+    ),
     get(`${WHERE}/:id/reports/:report_id/read`, readReport),
     get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
     adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
@@ -46,7 +35,7 @@ export function messagePages(): Page[] {
       return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
     }),
     post(`${WHERE}/:id/resend`, async (visit) => {
-      const { id } = await visit.ask<{ id: string }>('resendMessage', { params: visit.params });
+      const { id } = await visit.ask('resendMessage', { params: visit.params });
       return move(`${WHERE}/${id}`, 'Sent again: this is the new message.');
     }),
     post(`${WHERE}/:id/erase`, async (visit) => {
@@ -79,14 +68,13 @@ async function list(visit: Visit): Promise<Shown> {
   const search = searchOf(q);
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
   const span = spanOf(query, '30d', now);
-  const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
   // A request says by itself when it came.
   const since = 'request_id' in search ? null : span.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  const asked = { ...search, ...given, ...paging, created_after: since, sort };
-  const messages = await visit.ask<MessageList>('listMessages', { query: asked });
+  const asked = { ...search, ...given, ...pageOf(query), created_after: since, sort };
+  const messages = await visit.ask('listMessages', { query: asked });
   return view('messages', 'Messages', {
     q,
     rows: messages.data,
@@ -106,14 +94,8 @@ async function list(visit: Visit): Promise<Shown> {
   });
 }
 
-interface WhyRecord {
-  email: string;
-  reason: string;
-  until: string | null;
-}
-
 /** Returns the next try of a recipient: not before the end of what delays it. */
-function withNext(recipient: MessageWhole['recipients'][number], why: readonly WhyRecord[]): object {
+function withNext(recipient: MessageDetails['recipients'][number], why: Why['recipients']): object {
   const { email, next_attempt_at: next } = recipient;
   const until = why.find((one) => one.email === email)?.until ?? null;
   return next !== null && until !== null && until > next ? { ...recipient, next_attempt_at: until } : recipient;
@@ -121,12 +103,12 @@ function withNext(recipient: MessageWhole['recipients'][number], why: readonly W
 
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
-  const message = await visit.ask<MessageWhole>('getMessage', { params });
+  const message = await visit.ask('getMessage', { params });
   const [why, content, suppressed, reports] = await Promise.all([
-    visit.ask<{ recipients: WhyRecord[] }>('explainMessage', { params }),
-    visit.ask<Content>('getMessageContent', { params }),
+    visit.ask('explainMessage', { params }),
+    visit.ask('getMessageContent', { params }),
     suppressionsOf(visit, message),
-    visit.ask<{ data: ReportSeen[] }>('listMessageReports', { params }),
+    visit.ask('listMessageReports', { params }),
   ]);
   const wanted = query.get('part');
   const part = wanted ?? firstPart(content);
@@ -162,39 +144,23 @@ function firstPart({ html, text, stored }: Content): string {
 
 /** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
 async function request(visit: Visit): Promise<Shown> {
-  const { request_id: id } = await visit.ask<MessageWhole>('getMessage', { params: visit.params });
+  const { request_id: id } = await visit.ask('getMessage', { params: visit.params });
   if (id === null) throw new Problem('not_found', 'This message has no request.');
   const query = { request_id: id, by: 'key', limit: '1' };
-  const { data } = await visit.ask<{ data: object[] }>('listAuditEntries', { query });
+  const { data } = await visit.ask('listAuditEntries', { query });
   const place = data.length > 0 ? '/developer/log' : '/developer/actions';
   return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
 }
 
-interface Suppressed {
-  email: string;
-  reason: string;
-  scope: string;
-  created_at: string;
-  source_message_id: string | null;
-  note: string | null;
-}
-
-/** Looks up the suppressions of recipients that bounced or complained. */
 const MOST_LOOKED_UP = 10;
 
-async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Suppressed[]> {
+/** Looks up the suppressions of recipients. */
+async function suppressionsOf(visit: Visit, message: MessageDetails): Promise<Suppression[]> {
   const asked = message.recipients
     .filter(({ status }) => ['suppressed', 'bounced', 'complained', 'delivered'].includes(status))
     .slice(0, MOST_LOOKED_UP);
   const found = await Promise.all(
-    asked.map(async ({ email }) => {
-      try {
-        return await visit.ask<Suppressed>('getSuppression', { params: { email } });
-      } catch (error) {
-        if (error instanceof Problem && error.code === 'not_found') return null;
-        throw error;
-      }
-    }),
+    asked.map(({ email }) => nullAt('not_found', () => visit.ask('getSuppression', { params: { email } }))),
   );
   return found.filter((one) => one !== null);
 }
@@ -202,47 +168,38 @@ async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Supp
 /** Returns the head and the beginning of the body, as they are sent. */
 async function sourceText(visit: Visit): Promise<string> {
   try {
-    const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
-    return Buffer.isBuffer(body) ? body.toString('latin1', 0, SHOWN_CHARACTERS) : '';
+    return (await bytesOf(visit, 'getMessageRaw')).toString('latin1', 0, SHOWN_CHARACTERS);
   } catch (error) {
     if (error instanceof Problem && error.code === 'invalid_state') return error.message;
     throw error;
   }
 }
 
+async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageReport'): Promise<Buffer> {
+  const { body } = await visit.fetch(operation, { params: visit.params });
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+}
+
+const htmlFile = (body: string): Shown => ({
+  kind: 'file',
+  body,
+  type: 'text/html; charset=utf-8',
+  csp: PREVIEW_CSP,
+});
+
+const mailFile = (body: Buffer, name: string): Shown => ({
+  kind: 'file',
+  body,
+  type: 'message/rfc822',
+  name: `${name}.eml`,
+});
+
 /** Returns the text up to the first empty line. */
 const headOf = (source: string): string => source.split(/\r?\n\r?\n/, 1)[0] ?? '';
 
 async function html(visit: Visit): Promise<Shown> {
-  const content = await visit.ask<Content>('getMessageContent', { params: visit.params });
-  return { kind: 'file', body: content.html ?? '', type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
-}
-
-async function source(visit: Visit): Promise<Shown> {
-  const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
-  const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-  return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${idOf(visit)}.eml` };
-}
-
-/** Returns the source of a mail that came back, as a file. */
-async function report(visit: Visit): Promise<Shown> {
-  return {
-    kind: 'file',
-    body: await reportBytes(visit),
-    type: 'message/rfc822',
-    name: `${visit.params['report_id'] ?? 'report'}.eml`,
-  };
-}
-
-async function reportBytes(visit: Visit): Promise<Buffer> {
-  const { body } = await visit.fetch('getMessageReport', { params: visit.params });
-  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-}
-
-interface ReportContent {
-  subject: string;
-  html: string | null;
-  text: string | null;
+  const content = await visit.ask('getMessageContent', { params: visit.params });
+  return htmlFile(content.html ?? '');
 }
 
 /** Shows a mail that came back: as a mail program would, or its source where it cannot be parsed. */
@@ -251,7 +208,8 @@ async function readReport(visit: Visit): Promise<Shown> {
   return view('report', 'A mail that came back', {
     content,
     text: content?.text?.slice(0, SHOWN_CHARACTERS),
-    source: content === null ? (await reportBytes(visit)).toString('latin1', 0, SHOWN_CHARACTERS) : null,
+    source:
+      content === null ? (await bytesOf(visit, 'getMessageReport')).toString('latin1', 0, SHOWN_CHARACTERS) : null,
     message: `${WHERE}/${idOf(visit)}`,
     here: `${WHERE}/${idOf(visit)}/reports/${visit.params['report_id'] ?? ''}`,
   });
@@ -259,14 +217,9 @@ async function readReport(visit: Visit): Promise<Shown> {
 
 async function reportHtml(visit: Visit): Promise<Shown> {
   const content = await reportContent(visit);
-  return { kind: 'file', body: content?.html ?? '', type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
+  return htmlFile(content?.html ?? '');
 }
 
-async function reportContent(visit: Visit): Promise<ReportContent | null> {
-  try {
-    return await visit.ask<ReportContent>('getMessageReportContent', { params: visit.params });
-  } catch (error) {
-    if (error instanceof Problem && error.code === 'invalid_state') return null;
-    throw error;
-  }
-}
+/** Returns null where the mail cannot be parsed. */
+const reportContent = (visit: Visit): Promise<ReportContent | null> =>
+  nullAt('invalid_state', () => visit.ask('getMessageReportContent', { params: visit.params }));

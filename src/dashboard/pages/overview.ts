@@ -2,7 +2,7 @@
 import { statfs } from 'node:fs/promises';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { stateOf, type DomainState } from '../../domains/lost-records.ts';
-import type { StatType } from '../../events/stats.ts';
+import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
@@ -10,13 +10,6 @@ import { stateOnPage } from './domains.ts';
 import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
-
-export interface StatsRecord {
-  bucket: 'hour' | 'day' | 'total';
-  total: Record<StatType, number>;
-  rates: Record<'delivered' | 'bounced' | 'complained' | 'opened' | 'clicked', number | null>;
-  data: { at: string; key: string | null; counts: Record<StatType, number> }[];
-}
 
 const MOST_SHOWN = 8;
 const MOST_DOMAINS = 5;
@@ -41,25 +34,26 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
   const isAdmin = visit.member.is_admin === 1;
-  const [stats, domains, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
-    visit.ask<StatsRecord>('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
-    visit.ask<{ data: DomainRecord[] }>('listDomains', { query: { status: 'any', limit: '100' } }),
-    visit.ask<{ data: object[] }>('listMessages', {
+  const [stats, listed, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
+    visit.ask('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
+    visit.ask('listDomains', { query: { status: 'any', limit: '100' } }),
+    visit.ask('listMessages', {
       query: {
         status: 'bounced,complained,failed,deferred',
         created_after: new Date(now - 24 * HOUR_MS).toISOString(),
         limit: String(MOST_SHOWN),
       },
     }),
-    visit.ask<{ data: { id: string; url: string; status: string; disabled_reason: string | null }[] }>('listWebhooks', {
+    visit.ask('listWebhooks', {
       query: { limit: '100' },
     }),
-    visit.ask<{ retention: object }>('getSettings'),
+    visit.ask('getSettings'),
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     isAdmin ? visit.operate('queue.holds', {}) : null,
     isAdmin ? diskOf(config.dataDir) : null,
     isAdmin ? visit.operate('reputation.moments', { account: visit.account.id, days: 1 }) : null,
   ]);
+  const domains = listed.data as DomainRecord[];
   const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
     span: {
@@ -75,14 +69,14 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     chart: volumeChart(stats),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
-    unverified: domains.data.filter((domain) => stateOf(domain) === 'unverified'),
-    refused: inTrouble(domains.data, 'refused'),
-    failing: inTrouble(domains.data, 'failing'),
+    unverified: domains.filter((domain) => stateOf(domain) === 'unverified'),
+    refused: inTrouble(domains, 'refused'),
+    failing: inTrouble(domains, 'failing'),
     listed: (moments?.checks ?? []).filter(({ state }) => state === 'listed'),
     kept: kept.slice(0, MOST_DOMAINS),
     moreKept: Math.max(0, kept.length - MOST_DOMAINS),
     here: '/',
-    hasDomains: domains.data.length > 0,
+    hasDomains: domains.length > 0,
     disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
     retention: settings.retention,
     queue: queue === null ? null : queueSummary(queue.domains, now),
@@ -122,8 +116,10 @@ function queueSummary(
   return { waiting, oldest, isOld, domains: domains.slice(0, MOST_SHOWN) };
 }
 
+export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+
 /** Draws delivered, bounced and complained over time. */
-export const volumeChart = (stats: StatsRecord): string =>
+export const volumeChart = (stats: Stats): string =>
   chartHtml({
     label: 'Recipients by outcome, over time (UTC)',
     yAxis: 'Recipients',
@@ -138,7 +134,7 @@ export const volumeChart = (stats: StatsRecord): string =>
 export const stepsOf = ({
   data,
   bucket,
-}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Chart, 'times' | 'step'> => ({
+}: Pick<Stats, 'bucket'> & { data: readonly { at: string }[] }): Pick<Chart, 'times' | 'step'> => ({
   times: data.map(({ at }) => Date.parse(at)),
   step: bucket === 'hour' ? 'hour' : 'day',
 });

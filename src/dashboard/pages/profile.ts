@@ -3,30 +3,41 @@ import { randomBytes } from 'node:crypto';
 import { renderSVG } from 'uqr';
 import { Problem } from '../../base/problem.ts';
 import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
-import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
+import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
 import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
 import type { Rows } from '../../storage/rows.ts';
+import type { MemberRow } from '../../storage/tables.ts';
 import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { passwordContext } from '../password-context.ts';
-import { provenPassword } from './proof.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { newPasswordIn, provenPassword } from './proof.ts';
 
 const WHERE = '/profile';
 /** Context under which the secret is sealed in the form that switches the second factor on. */
 const OFFER_PURPOSE = 'second factor offered to ';
 
 export function profilePages(deps: DashboardDeps): Page[] {
+  const onPage = (act: (deps: DashboardDeps, visit: Visit) => Promise<Shown>) =>
+    withFault(
+      (visit: Visit) => act(deps, visit),
+      (visit, fault) => show(deps, visit, fault),
+    );
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
-    post(`${WHERE}/password`, (visit) => withFault(deps, visit, newPassword)),
+    post(`${WHERE}/password`, onPage(newPassword)),
     get(`${WHERE}/second-factor`, (visit) => offer(deps, visit, null)),
-    post(`${WHERE}/second-factor`, (visit) => switchOn(deps, visit)),
-    post(`${WHERE}/second-factor/off`, (visit) => withFault(deps, visit, switchOff)),
-    post(`${WHERE}/recovery-codes`, (visit) => withFault(deps, visit, newRecoveryCodes)),
+    post(
+      `${WHERE}/second-factor`,
+      withFault(
+        (visit) => switchOn(deps, visit),
+        (visit, fault) => offer(deps, visit, fault),
+      ),
+    ),
+    post(`${WHERE}/second-factor/off`, onPage(switchOff)),
+    post(`${WHERE}/recovery-codes`, onPage(newRecoveryCodes)),
     post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
       await closeSession(deps, member.id, params['id'] ?? '');
       return move(WHERE, 'That session has ended.');
@@ -46,32 +57,11 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
     hasSecondFactor: member.totp_sealed !== null,
     codes,
     isLow: (codes?.left ?? 0) < 3,
-    sessions: sessions.map(({ id, created_at, seen_at, ip, user_agent }) => ({
-      id,
-      created_at,
-      seen_at,
-      ip,
-      user_agent,
-      isThis: id === session.id,
-    })),
-    signIns: signIns.map(({ at, ip, user_agent, result }) => ({ at, ip, user_agent, result })),
+    sessions: sessions.map((one) => ({ ...one, isThis: one.id === session.id })),
+    signIns,
     shortest: SHORTEST_PASSWORD,
   };
-  return view('profile', 'Your login', data, fault?.status ?? 200);
-}
-
-/** Shows the page again with the problem. */
-async function withFault(
-  deps: DashboardDeps,
-  visit: Visit,
-  act: (deps: DashboardDeps, visit: Visit) => Promise<Shown>,
-): Promise<Shown> {
-  try {
-    return await act(deps, visit);
-  } catch (error) {
-    if (error instanceof Problem) return show(deps, visit, error);
-    throw error;
-  }
+  return view('profile', 'Your login', data);
 }
 
 /** Writes the audit line of the account. */
@@ -82,29 +72,25 @@ const acted =
 
 async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, member, session } = visit;
-  const password = form.get('password') ?? '';
-  checkPassword(password, passwordContext(deps.config, member.email));
-  if (password !== form.get('password_again'))
-    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  const password = newPasswordIn(form, member.email, deps.config);
   await provenPassword(deps, visit);
   const hash = await deps.passwords.hash(password);
   await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
   return move(WHERE, 'Your password is changed, and all other sessions have ended.');
 }
 
-function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
+function offer(deps: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
-  const purpose = OFFER_PURPOSE + member.id;
-  const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : keyring.open(purpose, form.get('offer') ?? '');
+  const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : offeredSecret(deps, member, form);
   const link = otpauthUrl(secret, member.email, 'Posthorn');
   const data = {
-    offer: keyring.seal(purpose, secret),
+    offer: deps.keyring.seal(OFFER_PURPOSE + member.id, secret),
     secret: base32(secret).replaceAll(/(.{4})(?=.)/g, '$1 '),
     link,
     qr: `data:image/svg+xml,${encodeURIComponent(renderSVG(link, { border: 4 }))}`,
     fault,
   };
-  return view('second-factor', 'Second factor', data, fault?.status ?? 200);
+  return view('second-factor', 'Second factor', data);
 }
 
 /** Switches it on once a code has proved that the app has the secret, so that no member is locked out. */
@@ -112,25 +98,20 @@ async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { keyring } = deps;
   const { member, form, now, session } = visit;
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
-  const secret = opened(deps, member.id, form.get('offer') ?? '');
-  try {
-    await provenPassword(deps, visit);
-    const step = stepOfCode(secret, form.get('code') ?? '', now, null);
-    if (step === null)
-      throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
-    const recoveryCodes = makeRecoveryCodes();
-    const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
-    await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
-    return codesPage(deps, visit, recoveryCodes, { isNew: true });
-  } catch (error) {
-    if (error instanceof Problem) return offer(deps, visit, error);
-    throw error;
-  }
+  const secret = offeredSecret(deps, member, form);
+  await provenPassword(deps, visit);
+  const step = stepOfCode(secret, form.get('code') ?? '', now, null);
+  if (step === null)
+    throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
+  const recoveryCodes = makeRecoveryCodes();
+  const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
+  await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
+  return codesPage(deps, visit, recoveryCodes, { isNew: true });
 }
 
-function opened({ keyring }: DashboardDeps, memberId: string, sealed: string): Buffer {
+function offeredSecret({ keyring }: DashboardDeps, { id }: MemberRow, form: URLSearchParams): Buffer {
   try {
-    return keyring.open(OFFER_PURPOSE + memberId, sealed);
+    return keyring.open(OFFER_PURPOSE + id, form.get('offer') ?? '');
   } catch {
     throw new Problem('invalid_request', 'This form did not come from this page. Open the page again.');
   }

@@ -1,8 +1,9 @@
-/** Asks for the password again, so that a stolen session or an unattended browser cannot send certain forms. */
+/** Passwords in forms: a new one, and the present one, so that a stolen session or an unattended browser cannot send certain forms. */
 import { Problem } from '../../base/problem.ts';
+import { checkPassword } from '../../members/password.ts';
 import { provePassword } from '../../members/sign-in.ts';
 import type { DashboardDeps } from '../deps.ts';
-import type { Shown, Visit } from '../page.ts';
+import { withFault, type Shown, type Visit } from '../page.ts';
 import { waitText } from './sign-in.ts';
 
 /** Checks the password. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
@@ -19,18 +20,21 @@ export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise
 }
 
 /** Wraps a handler so that it runs only with the password; `again` shows the page with the problem. */
-export const withPassword =
-  (
-    deps: DashboardDeps,
-    again: (visit: Visit, fault: Problem) => Promise<Shown>,
-    act: (visit: Visit) => Promise<Shown>,
-  ): ((visit: Visit) => Promise<Shown>) =>
-  async (visit) => {
-    try {
-      await provenPassword(deps, visit);
-      return await act(visit);
-    } catch (error) {
-      if (error instanceof Problem) return again(visit, error);
-      throw error;
-    }
-  };
+export const withPassword = (
+  deps: DashboardDeps,
+  again: (visit: Visit, fault: Problem) => Promise<Shown>,
+  act: (visit: Visit) => Promise<Shown>,
+) =>
+  withFault(async (visit: Visit) => {
+    await provenPassword(deps, visit);
+    return act(visit);
+  }, again);
+
+/** Reads a new password and its repetition. Throws a Problem where they differ or a guesser would find it soon. */
+export function newPasswordIn(form: URLSearchParams, email: string, { http, smtp }: DashboardDeps['config']): string {
+  const password = form.get('password') ?? '';
+  checkPassword(password, [email, new URL(http.publicUrl).hostname, smtp.hostname]);
+  if (password !== form.get('password_again'))
+    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  return password;
+}

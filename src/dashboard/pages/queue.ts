@@ -4,7 +4,7 @@ import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
-import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
@@ -20,16 +20,19 @@ const SHOWN_LANES = 200;
 
 type Deps = Pick<DashboardDeps, 'history'>;
 
-export function queuePages({ history }: Deps): Page[] {
+export function queuePages(deps: Deps): Page[] {
+  /** Shows the page of the form, of the queue or of a lane, again with the problem. */
+  const again = (visit: Visit, fault: Problem): Promise<Shown> =>
+    backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(deps, visit, fault);
   return [
-    adminGet(WHERE, (visit) => show({ history }, visit, null)),
+    adminGet(WHERE, (visit) => show(deps, visit, null)),
     adminGet(LANE, (visit) => lane(visit, null)),
     adminPost(`${WHERE}/flush`, flush),
-    adminPost(`${WHERE}/hold`, (visit) => hold({ history }, visit)),
+    adminPost(`${WHERE}/hold`, withFault(hold, again)),
     adminPost(`${WHERE}/release`, release),
-    adminPost(`${WHERE}/limit`, (visit) => limit({ history }, visit)),
+    adminPost(`${WHERE}/limit`, withFault(limit, again)),
     adminPost(`${WHERE}/resend`, resend),
-    adminPost(`${WHERE}/cancel`, (visit) => cancel({ history }, visit)),
+    adminPost(`${WHERE}/cancel`, withFault(cancel, again)),
   ];
 }
 
@@ -48,36 +51,31 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const parked = found.data.find(({ name }) => name === laneName)?.parked_until ?? null;
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
-  return view(
-    'queue',
-    'Queue',
-    {
-      ...sumOf(found),
-      lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
-      laneHeadings: laneOrder.headings,
-      domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
-      domainHeadings: domainOrder.headings,
-      domain,
-      inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row, parked)) },
-      lane: hrefOf(laneName ?? '~'),
-      kept: domain === '' ? keptLines(holds.others, found.domains) : [],
-      why: inside === null ? [] : await whyOf(visit, domain, inside.data),
-      plots: plotsOf(history.moments()),
-      holds: holds.data
-        .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
-        .map((row) => withTarget(visit, row)),
-      accounts: visit.accounts,
-      fault,
-      entered: filledIn(form),
-      here: linkTo(WHERE, query),
-    },
-    fault?.status ?? 200,
-  );
+  return view('queue', 'Queue', {
+    ...sumOf(found),
+    lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
+    laneHeadings: laneOrder.headings,
+    domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
+    domainHeadings: domainOrder.headings,
+    domain,
+    inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row, parked)) },
+    lane: hrefOf(laneName ?? '~'),
+    kept: domain === '' ? keptLines(holds.others, found.domains) : [],
+    why: inside === null ? [] : await whyOf(visit, domain, inside.data),
+    plots: plotsOf(history.moments()),
+    holds: holds.data
+      .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
+      .map((row) => withTarget(visit, row)),
+    accounts: visit.accounts,
+    fault,
+    entered: filledIn(form),
+    here: linkTo(WHERE, query),
+  });
 }
 
-/** Returns the reasons why the first mails of a destination wait, each once. */
 const MOST_ASKED = 5;
 
+/** Returns the reasons why the first mails of a destination wait, each once. */
 async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<TimedReason[]> {
   const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
   const all = await Promise.all(ids.map((id) => visit.operate('messages.why', { id })));
@@ -147,7 +145,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     fault,
     entered: filledIn(visit.form),
   };
-  return view('lane', `Lane ${name}`, data, fault?.status ?? 200);
+  return view('lane', `Lane ${name}`, data);
 }
 
 /** Returns the page on which an action began. */
@@ -177,7 +175,7 @@ async function resend(visit: Visit): Promise<Shown> {
   return move(backOf(visit), `${text}${others}${more}`);
 }
 
-/** One part of the queue: `scope` is the kind of `target`. */
+/** Returns the part of the queue that the form names: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   const target = fieldText(form, 'target');
   if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
@@ -203,28 +201,16 @@ function lengthOf(form: URLSearchParams): number | undefined {
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 
-/** Shows the page of the form, of the queue or of a lane, again with the problem. */
-async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
-  if (!(error instanceof Problem)) throw error;
-  const isLane = backOf(visit).startsWith(LANE);
-  if (isLane && visit.form.get('lane') !== null) return lane(visit, error);
-  return show(deps, visit, error);
-}
-
-async function hold(deps: Deps, visit: Visit): Promise<Shown> {
+async function hold(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  try {
-    const args = {
-      ...partOf(form),
-      ...definedMembers({ for_ms: lengthOf(form), note: fieldText(form, 'note') }),
-      new: form.get('new') !== null,
-    };
-    const { catches_new: all, until } = await visit.operate('queue.hold', args);
-    const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
-    return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
-  } catch (error) {
-    return again(deps, visit, error);
-  }
+  const args = {
+    ...partOf(form),
+    ...definedMembers({ for_ms: lengthOf(form), note: fieldText(form, 'note') }),
+    new: form.get('new') !== null,
+  };
+  const { catches_new: all, until } = await visit.operate('queue.hold', args);
+  const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
+  return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
 }
 
 async function release(visit: Visit): Promise<Shown> {
@@ -232,34 +218,25 @@ async function release(visit: Visit): Promise<Shown> {
   return move(backOf(visit), 'Released: it goes on.');
 }
 
-async function limit(deps: Deps, visit: Visit): Promise<Shown> {
+async function limit(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  try {
-    const isEnd = form.get('end') !== null;
-    const limits = isEnd
-      ? {}
-      : { connections: fieldNumber(form, 'connections'), per_minute: fieldNumber(form, 'per_minute') };
-    if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
-      throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
-        field: 'connections',
-      });
-    const args = {
-      lane: form.get('lane') ?? '',
-      ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
-    };
-    await visit.operate('queue.limit', args);
-    return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
-  } catch (error) {
-    return again(deps, visit, error);
-  }
+  const isEnd = form.get('end') !== null;
+  const limits = isEnd
+    ? {}
+    : { connections: fieldNumber(form, 'connections'), per_minute: fieldNumber(form, 'per_minute') };
+  if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
+    throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
+      field: 'connections',
+    });
+  const args = {
+    lane: form.get('lane') ?? '',
+    ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
+  };
+  await visit.operate('queue.limit', args);
+  return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
 }
 
-async function cancel(deps: Deps, visit: Visit): Promise<Shown> {
-  const { form } = visit;
-  try {
-    const { canceled } = await visit.operate('queue.cancel', partOf(form));
-    return move(backOf(visit), canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`);
-  } catch (error) {
-    return again(deps, visit, error);
-  }
+async function cancel(visit: Visit): Promise<Shown> {
+  const { canceled } = await visit.operate('queue.cancel', partOf(visit.form));
+  return move(backOf(visit), canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`);
 }

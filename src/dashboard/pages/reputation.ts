@@ -1,11 +1,12 @@
 /** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
 import { providerNames } from '../../events/stats.ts';
 import type { ResultOf } from '../../operator/operations.ts';
+import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
-import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
+import { levelOf, limits, part, stepsOf } from './overview.ts';
 
 const WHERE = '/reputation';
 /** Most lines of reports that are shown, the newest first; `posthorn reputation` prints all. */
@@ -22,8 +23,8 @@ async function show(visit: Visit): Promise<Shown> {
   const days = span.value === '7d' ? 7 : 30;
   const server = visit.member.is_admin === 1;
   const [apart, overTime, reports, moments] = await Promise.all([
-    visit.ask<StatsRecord>('getStats', { query: { since: span.since, by: 'provider' } }),
-    visit.ask<StatsRecord>('getStats', { query: { since: span.since, bucket: 'day', provider } }),
+    visit.ask('getStats', { query: { since: span.since, by: 'provider' } }),
+    visit.ask('getStats', { query: { since: span.since, bucket: 'day', provider } }),
     visit.operate('reputation', { account: visit.account.id, days }),
     visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
@@ -46,7 +47,10 @@ async function show(visit: Visit): Promise<Shown> {
     sources: sortedBy(sources, sourceOrder, (line, column) => line[column]),
     sourceHeadings: sourceOrder.headings,
     rows: sortedBy(
-      apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
+      apart.data.map(({ key, counts }) => {
+        const name = key ?? 'other';
+        return { provider: name, href: linkTo(WHERE, query, { provider: name, source: null }), ...cellsOf(counts) };
+      }),
       order,
       (line, column) => line[column],
     ),
@@ -74,25 +78,25 @@ async function show(visit: Visit): Promise<Shown> {
 
 const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
 
-function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['total']) {
-  const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
-  const [bounced, complained] = [part(counts.bounced, counts.sent), part(counts.complained, counts.delivered)];
+const counted = ['sent', 'delivered', 'bounced', 'bounced_block', 'deferred', 'complained'] as const;
+type Counted = (typeof counted)[number];
+
+/** Returns the cells of a line: the counts, and shares of them. */
+function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained }: Record<Counted, number>) {
+  const [bounces, complaints] = [part(bounced, sent), part(complained, delivered)];
   return {
-    provider,
-    href: linkTo(WHERE, query, { provider, source: null }),
-    counts,
-    sent: counts.sent,
-    delivered: counts.delivered,
-    bounced,
-    complained,
-    blocked: part(counts.bounced_block, counts.sent),
-    deferred: part(counts.deferred, counts.sent),
-    bouncedLevel: levelOf(bounced, limits.bounced),
-    complainedLevel: levelOf(complained, limits.complained),
+    sent,
+    delivered,
+    bounced: bounces,
+    complained: complaints,
+    blocked: part(bounced_block, sent),
+    deferred: part(deferred, sent),
+    bouncedLevel: levelOf(bounces, limits.bounced),
+    complainedLevel: levelOf(complaints, limits.complained),
   };
 }
 
-const sourceColumns = ['source', 'tries', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
+const sourceColumns = ['source', 'sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
 
 type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 
@@ -100,35 +104,21 @@ type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 function sourceLines(query: URLSearchParams, days: SourceDays) {
   return [...new Set(days.map(({ source }) => source))].map((source) => {
     const own = days.filter((one) => one.source === source);
-    const sum = (type: keyof SourceDays[number]['counts']): number =>
-      own.reduce((all, { counts }) => all + counts[type], 0);
-    const [tries, delivered] = [sum('sent'), sum('delivered')];
-    const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
-    const [bounced, complained] = [part(sum('bounced'), tries), part(sum('complained'), delivered)];
-    return {
-      source,
-      href: linkTo(WHERE, query, { source, provider: null }),
-      tries,
-      delivered,
-      bounced,
-      complained,
-      blocked: part(sum('bounced_block'), tries),
-      deferred: part(sum('deferred'), tries),
-      bouncedLevel: levelOf(bounced, limits.bounced),
-      complainedLevel: levelOf(complained, limits.complained),
-    };
+    const sum = (type: Counted): number => own.reduce((all, { counts }) => all + counts[type], 0);
+    const counts = Object.fromEntries(counted.map((type) => [type, sum(type)])) as Record<Counted, number>;
+    return { source, href: linkTo(WHERE, query, { source, provider: null }), ...cellsOf(counts) };
   });
 }
 
 /** Returns the days of all mail, with the numbers of one source. */
-function daysOf(source: string, days: SourceDays, { bucket, data }: StatsRecord): Charted {
+function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Charted {
   const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
   const none = { bounced: 0, deferred: 0, complained: 0 };
   return { bucket, data: data.map(({ at, key }) => ({ at, key, counts: own.get(at.slice(0, 10)) ?? none })) };
 }
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
-interface Charted extends Pick<StatsRecord, 'bucket'> {
+interface Charted extends Pick<Stats, 'bucket'> {
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }
 

@@ -1,16 +1,9 @@
 /** The request log: every use of a key, and a second list with the actions of members. Exported as CSV or NDJSON. */
+import { Readable } from 'node:stream';
 import { csvLine } from '../../base/csv.ts';
-import type { AuditRow } from '../../storage/tables.ts';
-import { linkTo, pagerOf, spanOf } from '../links.ts';
+import type { AuditEntry } from '../../client/types.ts';
+import { linkTo, pageOf, pagerOf, spanOf, type Cursors } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-
-type Entry = Omit<AuditRow, 'at'> & { at: string };
-
-interface EntryList {
-  data: Entry[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
 
 const columns = [
   'at',
@@ -27,9 +20,6 @@ const columns = [
   'user_agent',
 ] as const;
 const filters = ['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'] as const;
-const ROWS = 50;
-/** Most pages of a hundred lines in an export. */
-const MOST_PAGES = 100;
 
 export function requestLogPages(): Page[] {
   return [
@@ -54,12 +44,11 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const { query, now } = visit;
   const place = placeOf(by);
   const span = spanOf(query, usualSpan(by), now);
-  const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
   const isAdmin = visit.member.is_admin === 1;
   const entries =
     by === 'person' && isAdmin && query.get('of') === 'server'
       ? await serverActs(visit)
-      : await visit.ask<EntryList>('listAuditEntries', { query: { ...wanted(visit, by), ...paging } });
+      : await visit.ask('listAuditEntries', { query: { ...wanted(visit, by), ...pageOf(query) } });
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
     tab: by === 'key' ? 'log' : 'actions',
     isLog: by === 'key',
@@ -86,33 +75,43 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
 }
 
 /** Acts that concern no account, for administrators; the newest. */
-async function serverActs(visit: Visit): Promise<EntryList> {
+async function serverActs(visit: Visit): Promise<Cursors & { data: AuditEntry[] }> {
   const { data } = await visit.operate('audit.list', { server: true });
-  return { data: data as unknown as Entry[], next_cursor: null, previous_cursor: null };
+  return { data: data as unknown as AuditEntry[], next_cursor: null, previous_cursor: null };
 }
 
 /** Returns a link to the messages of a request; null for a repeated request, which sent nothing. */
-const mailsOf = ({ endpoint, method, status, idempotency_replayed: isReplay, request_id: id }: Entry): string | null =>
-  method !== 'GET' && sendsMail.has(endpoint) && status < 300 && !Boolean(isReplay)
+const mailsOf = ({
+  endpoint,
+  method,
+  status,
+  idempotency_replayed: isReplay,
+  request_id: id,
+}: AuditEntry): string | null =>
+  method !== 'GET' && sendsMail.has(endpoint) && status < 300 && !isReplay
     ? linkTo('/messages', new URLSearchParams({ q: id }))
     : null;
 
 const sendsMail: ReadonlySet<string> = new Set(['/v1/messages', '/v1/messages/{id}/resend', 'DATA']);
 
-/** Yields up to ten thousand lines, page by page. */
+/** Sends all entries, however many: they are read while they are sent. */
 async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const isCsv = visit.query.get('format') !== 'ndjson';
-  const lines: string[] = isCsv ? [columns.join(',')] : [];
-  let after: string | null = null;
-  for (let page = 0; page < MOST_PAGES; page++) {
-    const query: Record<string, string | null> = { ...wanted(visit, by), limit: '100', after };
-    const { data, next_cursor: next } = await visit.ask<EntryList>('listAuditEntries', { query });
-    for (const entry of data)
-      lines.push(isCsv ? csvLine(columns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry));
-    if (next === null) break;
-    after = next;
+  const pageAfter = (after: string | null) =>
+    visit.ask('listAuditEntries', { query: { ...wanted(visit, by), limit: '100', after } });
+  const lineOf = (entry: AuditEntry): string =>
+    isCsv ? csvLine(columns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry);
+  // Read before the answer begins: afterwards a refused filter could not be reported.
+  let page = await pageAfter(null);
+  async function* lines(): AsyncGenerator<string> {
+    if (isCsv) yield `${columns.join(',')}\n`;
+    for (;;) {
+      yield page.data.map((entry) => `${lineOf(entry)}\n`).join('');
+      if (page.next_cursor === null) return;
+      page = await pageAfter(page.next_cursor);
+    }
   }
-  const body = `${lines.join('\n')}\n`;
+  const body = Readable.from(lines());
   return isCsv
     ? { kind: 'file', body, type: 'text/csv; charset=utf-8', name: 'requests.csv' }
     : { kind: 'file', body, type: 'application/x-ndjson; charset=utf-8', name: 'requests.ndjson' };

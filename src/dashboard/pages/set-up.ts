@@ -1,13 +1,24 @@
 /** Set-up links for the first administrator, a new member, a forgotten password; and the first steps. */
-import { Problem } from '../../base/problem.ts';
+import type { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
-import { passwordContext } from '../password-context.ts';
-import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
+import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { signInAfterSetUp } from '../../members/sign-in.ts';
-import type { MemberRow } from '../../storage/tables.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { get, move, openGet, openPost, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
+import {
+  get,
+  move,
+  openGet,
+  openPost,
+  post,
+  view,
+  withFault,
+  type Guest,
+  type Page,
+  type Shown,
+  type Visit,
+} from '../page.ts';
+import { newPasswordIn } from './proof.ts';
 import { sampleCommands } from '../samples.ts';
 
 export function setUpPages(deps: DashboardDeps): Page[] {
@@ -15,7 +26,10 @@ export function setUpPages(deps: DashboardDeps): Page[] {
     openGet('/setup/:token', (guest) => form(deps, guest, null)),
     openPost(
       '/setup/:token',
-      (guest) => setUp(deps, guest),
+      withFault(
+        (guest) => setUp(deps, guest),
+        (guest, fault) => form(deps, guest, fault),
+      ),
       async ({ params }) => (await findSetUpLink(deps, params['token'] ?? '')) !== null,
     ),
     get('/welcome', (visit) => welcome(deps, visit)),
@@ -23,9 +37,11 @@ export function setUpPages(deps: DashboardDeps): Page[] {
   ];
 }
 
+const expired = (): Shown => view('setup-over', 'This link has expired', {}, 404);
+
 async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault: Problem | null): Promise<Shown> {
   const link = await findSetUpLink(deps, params['token'] ?? '');
-  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
+  if (link === null) return expired();
   const data = {
     member: null,
     email: link.member?.email ?? entered.get('email'),
@@ -45,49 +61,29 @@ async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault
 async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const token = guest.params['token'] ?? '';
   const link = await findSetUpLink(deps, token);
-  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
-  try {
-    const { password, make } = entered(deps, guest, link.member);
-    const passwordHash = await deps.passwords.hash(password);
-    const member = await spendSetUpLink(deps, token, { passwordHash, make });
-    const session = await signInAfterSetUp(deps, member, guest);
-    const to = make === null ? '/' : '/welcome';
-    const cookies = [
-      { name: 'session', value: session.token },
-      { name: 'device', value: session.device },
-    ] as const;
-    return { kind: 'move', to, say: 'You are signed in.', cookies };
-  } catch (error) {
-    if (error instanceof Problem) return form(deps, guest, error);
-    throw error;
-  }
-}
-
-function entered(
-  deps: DashboardDeps,
-  { form: fields }: Guest,
-  member: MemberRow | null,
-): { password: string; make: MemberRow | null } {
-  const password = fields.get('password') ?? '';
-  const email = member?.email ?? fields.get('email') ?? '';
-  checkPassword(password, passwordContext(deps.config, email));
-  if (password !== fields.get('password_again'))
-    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
-  if (member !== null) return { password, make: null };
-  const wish = { email, isAdmin: true, passwordHash: null, createdBy: 'operator' };
-  return { password, make: newMember(deps, wish) };
-}
-
-interface List {
-  data: { id: string; name?: string; status?: string }[];
+  if (link === null) return expired();
+  const { member: existing } = link;
+  const email = existing?.email ?? guest.form.get('email') ?? '';
+  const password = newPasswordIn(guest.form, email, deps.config);
+  const make =
+    existing === null ? newMember(deps, { email, isAdmin: true, passwordHash: null, createdBy: 'operator' }) : null;
+  const passwordHash = await deps.passwords.hash(password);
+  const member = await spendSetUpLink(deps, token, { passwordHash, make });
+  const session = await signInAfterSetUp(deps, member, guest);
+  const to = make === null ? '/' : '/welcome';
+  const cookies = [
+    { name: 'session', value: session.token },
+    { name: 'device', value: session.device },
+  ] as const;
+  return { kind: 'move', to, say: 'You are signed in.', cookies };
 }
 
 /** Shows the four first steps, with those that are done marked. */
 async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const [domains, keys, messages] = await Promise.all([
-    visit.ask<List>('listDomains', { query: { status: 'any', limit: '5' } }),
-    visit.ask<List>('listKeys', { query: { limit: '1' } }),
-    visit.ask<List>('listMessages', { query: { limit: '1' } }),
+    visit.ask('listDomains', { query: { status: 'any', limit: '5' } }),
+    visit.ask('listKeys', { query: { limit: '1' } }),
+    visit.ask('listMessages', { query: { limit: '1' } }),
   ]);
   return view('welcome', 'First steps', {
     domains: domains.data,
@@ -103,12 +99,12 @@ async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown
   const { domain } = config.simulator;
   const wanted = visit.form.get('outcome') ?? '';
   const outcome = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'].find((one) => one === wanted);
-  const { id } = await visit.ask<{ id: string }>('sendMessage', {
+  const { id } = await visit.ask('sendMessage', {
     body: {
       from: `Posthorn <hello@${domain}>`,
       to: `${outcome ?? 'delivered'}@${domain}`,
       subject: 'First mail',
-      html: '<h1>It works</h1><p>This mail went to the simulator: the whole way, but never out of the house.</p>',
+      html: '<h1>It works</h1><p>This mail went to the simulator: it did everything that real mail does, but did not leave this server.</p>',
     },
   });
   return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');

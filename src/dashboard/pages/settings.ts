@@ -2,19 +2,13 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
-import { Problem } from '../../base/problem.ts';
+import type { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, fieldNumber } from '../forms.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/settings';
-
-interface Settings {
-  track_opens: boolean;
-  track_clicks: boolean;
-  retention: Record<'content_days' | 'messages_days' | 'events_days', number>;
-}
 
 type Deps = Pick<DashboardDeps, 'version' | 'config'>;
 
@@ -22,13 +16,11 @@ export function settingsPages(deps: Deps): Page[] {
   const changes = changesHtml();
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
-    post(WHERE, (visit) => change(deps, visit)),
-    get(`${WHERE}/changelog`, () =>
-      view('changelog', 'What is new', {
-        version: deps.version,
-        changes,
-      }),
+    post(
+      WHERE,
+      withFault(change, (visit, fault) => show(deps, visit, fault)),
     ),
+    get(`${WHERE}/changelog`, () => view('changelog', 'What is new', { version: deps.version, changes })),
   ];
 }
 
@@ -56,7 +48,7 @@ const OLD_BACKUP_MS = 1.5 * DAY_MS;
 
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const [settings, backup] = await Promise.all([
-    visit.ask<Settings>('getSettings'),
+    visit.ask('getSettings'),
     visit.member.is_admin === 1 ? visit.operate('backup.state', {}) : null,
   ]);
   const entered = fault === null ? settings.retention : filledIn(visit.form);
@@ -77,10 +69,10 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
     },
     server: Object.entries(retention).map(([what, ms]) => ({ what, days: Math.floor(ms / DAY_MS) })),
   };
-  return view('settings', 'Settings', data, fault?.status ?? 200);
+  return view('settings', 'Settings', data);
 }
 
-async function change(deps: Deps, visit: Visit): Promise<Shown> {
+async function change(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const retention = Object.fromEntries(
     ['content_days', 'messages_days', 'events_days'].map((name) => [name, fieldNumber(form, name) ?? null]),
@@ -90,11 +82,6 @@ async function change(deps: Deps, visit: Visit): Promise<Shown> {
     track_clicks: form.get('track_clicks') !== null,
     retention,
   };
-  try {
-    await visit.ask('updateSettings', { body });
-    return move(WHERE, 'Changed.');
-  } catch (error) {
-    if (error instanceof Problem) return show(deps, visit, error);
-    throw error;
-  }
+  await visit.ask('updateSettings', { body });
+  return move(WHERE, 'Changed.');
 }

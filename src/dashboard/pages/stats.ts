@@ -1,11 +1,12 @@
 /** Numbers over time, in days of a chosen time zone, and grouped by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
 import type { StatType } from '../../events/stats.ts';
+import type { Stats } from '../../client/types.ts';
 import { chartHtml } from '../chart.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { daysOf, zoneNamed } from '../zones.ts';
-import { stepsOf, volumeChart, type StatsRecord } from './overview.ts';
+import { part, stepsOf, volumeChart } from './overview.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/stats';
@@ -45,11 +46,11 @@ async function show(visit: Visit): Promise<Shown> {
   const zone = zoneNamed(query.get('tz'));
   const { since, bucket, zone: days } = askedFor(span.value, span.since, zone, now);
   const [asked, apart, nameOf] = await Promise.all([
-    visit.ask<StatsRecord>('getStats', { query: { ...only, since, bucket } }),
-    visit.ask<StatsRecord>('getStats', { query: { ...only, since, by } }),
+    visit.ask('getStats', { query: { ...only, since, bucket } }),
+    visit.ask('getStats', { query: { ...only, since, by } }),
     by === 'template' ? templateNames(visit) : new Map<string | null, string>(),
   ]);
-  const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
+  const overTime: Stats = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
     span: {
       ...span,
@@ -85,15 +86,13 @@ async function show(visit: Visit): Promise<Shown> {
 
 /** Returns the names of the newest templates by id; older ones are shown by id. */
 async function templateNames(visit: Visit): Promise<Map<string | null, string>> {
-  const { data } = await visit.ask<{ data: { id: string; name: string }[] }>('listTemplates', {
+  const { data } = await visit.ask('listTemplates', {
     query: { limit: '100' },
   });
   return new Map(data.map(({ id, name }) => [id, name]));
 }
 
-const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
-
-function ratesOf(counts: StatsRecord['total']): object {
+function ratesOf(counts: Stats['total']): object {
   return {
     delivered: part(counts.delivered, counts.sent),
     bounced: part(counts.bounced, counts.sent),
@@ -107,7 +106,7 @@ function ratesOf(counts: StatsRecord['total']): object {
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
 /** Draws shares, at most 100 %: recipients open today what was delivered yesterday, so that a quiet day would show more. */
-function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
+function ratesChart(about: string, stats: Stats, pairs: readonly (readonly [StatType, StatType])[]): string {
   const percent = (some: number, of: number): number | null =>
     of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
   return chartHtml({

@@ -1,15 +1,15 @@
 /** Streams: list, creation, change, pause and removal. */
-import { Problem } from '../../base/problem.ts';
+import type { Problem } from '../../base/problem.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/streams';
 
 export function streamPages(): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, add),
-    post(`${WHERE}/:id`, edit),
+    post(WHERE, withFault(add, list)),
+    post(`${WHERE}/:id`, withFault(edit, list)),
     post(`${WHERE}/:id/pause`, (visit) =>
       change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.'),
     ),
@@ -22,27 +22,22 @@ export function streamPages(): Page[] {
 }
 
 async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
-  const { data } = await visit.ask<{ data: { slug: string }[] }>('listStreams', { query: { limit: '100' } });
+  const { data } = await visit.ask('listStreams', { query: { limit: '100' } });
   const rows = data.map((stream) => ({ ...stream, isBuiltIn: ['transactional', 'broadcast'].includes(stream.slug) }));
-  return view('streams', 'Streams', { rows, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+  return view('streams', 'Streams', { rows, fault, entered: filledIn(visit.form) });
 }
 
 async function add(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  try {
-    const body = definedMembers({
-      slug: form.get('slug')?.trim() ?? '',
-      name: form.get('name')?.trim() ?? '',
-      type: form.get('type') === 'broadcast' ? 'broadcast' : 'transactional',
-      pool: fieldText(form, 'pool'),
-      priority: fieldNumber(form, 'priority'),
-    });
-    await visit.ask('createStream', { body });
-    return move(WHERE, 'The stream is created.');
-  } catch (error) {
-    if (error instanceof Problem) return list(visit, error);
-    throw error;
-  }
+  const body = definedMembers({
+    slug: form.get('slug')?.trim() ?? '',
+    name: form.get('name')?.trim() ?? '',
+    type: form.get('type') === 'broadcast' ? 'broadcast' : 'transactional',
+    pool: fieldText(form, 'pool'),
+    priority: fieldNumber(form, 'priority'),
+  });
+  await visit.ask('createStream', { body });
+  return move(WHERE, 'The stream is created.');
 }
 
 /** Changes a stream; empty fields keep their values. */
@@ -53,13 +48,8 @@ async function edit(visit: Visit): Promise<Shown> {
     pool: fieldText(form, 'pool'),
     priority: fieldNumber(form, 'priority'),
   });
-  try {
-    await visit.ask('updateStream', { params, body });
-    return move(WHERE, 'Changed.');
-  } catch (error) {
-    if (error instanceof Problem && error.code !== 'not_found') return list(visit, error);
-    throw error;
-  }
+  await visit.ask('updateStream', { params, body });
+  return move(WHERE, 'Changed.');
 }
 
 async function change(visit: Visit, body: object, said: string): Promise<Shown> {

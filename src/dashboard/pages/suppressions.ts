@@ -1,37 +1,24 @@
 /** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
 import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
+import type { Suppression } from '../../client/types.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
-import { chipsOf, linkTo, pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/suppressions';
-const ROWS = 50;
 const MOST_DAYS = 3650;
-
-interface Entry {
-  email: string;
-  reason: string;
-  scope: string;
-  created_at: string;
-  created_by: string;
-  note: string | null;
-  expires_at: string | null;
-}
-
-interface EntryList {
-  data: Entry[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
 
 export function suppressionPages(): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, add),
-    post(`${WHERE}/import`, addMany),
+    post(WHERE, withFault(add, list)),
+    post(
+      `${WHERE}/import`,
+      withFault(addMany, (visit, { code, message }) => list(visit, new Problem(code, message, { field: 'emails' }))),
+    ),
     post(`${WHERE}/remove`, remove),
     get(`${WHERE}/export`, exported),
   ];
@@ -41,42 +28,32 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const q = (query.get('q') ?? '').trim();
   const entries = await found(visit, q);
-  return view(
-    'suppressions',
-    'Suppressions',
-    {
-      q,
-      isLookUp: q !== '',
-      rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
-      chips: chipsOf(
-        WHERE,
-        query,
-        'reason',
-        suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const),
-      ),
-      pager: pagerOf(WHERE, query, entries),
-      streams: (await visit.ask<{ data: { slug: string }[] }>('listStreams', { query: { limit: '100' } })).data,
-      csv: linkTo(`${WHERE}/export`, query),
-      fault,
-      entered: filledIn(form),
-    },
-    fault?.status ?? 200,
-  );
+  return view('suppressions', 'Suppressions', {
+    q,
+    isLookUp: q !== '',
+    rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
+    chips: chipsOf(
+      WHERE,
+      query,
+      'reason',
+      suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const),
+    ),
+    pager: pagerOf(WHERE, query, entries),
+    streams: (await visit.ask('listStreams', { query: { limit: '100' } })).data,
+    csv: linkTo(`${WHERE}/export`, query),
+    fault,
+    entered: filledIn(form),
+  });
 }
 
-async function found(visit: Visit, q: string): Promise<EntryList> {
+async function found(visit: Visit, q: string): Promise<Cursors & { data: Suppression[] }> {
   const { query } = visit;
   if (q === '') {
-    const asked = {
-      reason: query.get('reason'),
-      after: query.get('after'),
-      before: query.get('before'),
-      limit: String(ROWS),
-    };
-    return await visit.ask<EntryList>('listSuppressions', { query: asked });
+    const asked = { reason: query.get('reason'), ...pageOf(query) };
+    return await visit.ask('listSuppressions', { query: asked });
   }
   try {
-    const entry = await visit.ask<Entry>('getSuppression', { params: { email: q } });
+    const entry = await visit.ask('getSuppression', { params: { email: q } });
     return { data: [entry], next_cursor: null, previous_cursor: null };
   } catch (error) {
     if (!(error instanceof Problem) || error.status === 500) throw error;
@@ -86,27 +63,23 @@ async function found(visit: Visit, q: string): Promise<EntryList> {
 
 async function add(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  try {
-    const days = fieldNumber(form, 'days');
-    if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
-      throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
-    const body = definedMembers({
-      email: form.get('email')?.trim() ?? '',
-      note: fieldText(form, 'note'),
-      stream: fieldText(form, 'stream'),
-      expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
-    });
-    const { email } = await visit.ask<Entry>('createSuppression', { body });
-    return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
-  } catch (error) {
-    if (error instanceof Problem) return list(visit, error);
-    throw error;
-  }
+  const days = fieldNumber(form, 'days');
+  if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
+    throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
+  const email = form.get('email')?.trim() ?? '';
+  const body = definedMembers({
+    email,
+    note: fieldText(form, 'note'),
+    stream: fieldText(form, 'stream'),
+    expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
+  });
+  await visit.ask('createSuppression', { body });
+  return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
 }
 
 const SHOWN_WRONG = 3;
 
-/** Why lines were rejected, the first few by name; the first of all with its reason. */
+/** Names the first rejected addresses, and says why the first one was rejected. */
 function rejectedIn({ rejected }: Imported): string {
   if (rejected.length === 0) return '';
   const names = rejected.slice(0, SHOWN_WRONG).map(({ email }) => email.slice(0, 60));
@@ -114,20 +87,15 @@ function rejectedIn({ rejected }: Imported): string {
   return `; rejected: ${names.join(', ')}${more} (line ${String(rejected[0]?.line)}: ${rejected[0]?.why ?? ''})`;
 }
 
-/** CSV as an export has it, or addresses alone. */
+/** Adds the entries of a CSV export, or plain addresses. */
 async function addMany(visit: Visit): Promise<Shown> {
-  try {
-    const imported = await importCsv([visit.form.get('emails') ?? ''], {
-      reason: 'manual',
-      stream: null,
-      add: (entries) => visit.operate('suppressions.import', { account: visit.account.id, entries }),
-    });
-    const { created, existing } = imported;
-    return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);
-  } catch (error) {
-    if (error instanceof Problem) return list(visit, new Problem(error.code, error.message, { field: 'emails' }));
-    throw error;
-  }
+  const imported = await importCsv([visit.form.get('emails') ?? ''], {
+    reason: 'manual',
+    stream: null,
+    add: (entries) => visit.operate('suppressions.import', { account: visit.account.id, entries }),
+  });
+  const { created, existing } = imported;
+  return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);
 }
 
 async function remove(visit: Visit): Promise<Shown> {
@@ -140,7 +108,7 @@ async function remove(visit: Visit): Promise<Shown> {
   return move(WHERE, `${email} is mailed again.`);
 }
 
-/** All entries, however many: they are read while they are sent. */
+/** Sends all entries, however many: they are read while they are sent. */
 function exported(visit: Visit): Shown {
   const { query, account } = visit;
   const reason = suppressionReasons.find((one) => one === query.get('reason'));

@@ -8,7 +8,7 @@ import type { Deed } from '../../operations/audit-row.ts';
 import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
@@ -18,10 +18,7 @@ const ACCOUNTS = '/accounts';
 type MemberAct = 'change' | 'link' | 'remove';
 
 export function teamPages(deps: DashboardDeps): Page[] {
-  const memberForm = (
-    act: MemberAct,
-    run: (deps: DashboardDeps, visit: Visit) => Promise<Shown>,
-  ): ReturnType<typeof withPassword> =>
+  const memberForm = (act: MemberAct, run: (deps: DashboardDeps, visit: Visit) => Promise<Shown>) =>
     withPassword(
       deps,
       (visit, fault) => details(deps, visit, { fault, act }),
@@ -42,8 +39,11 @@ export function teamPages(deps: DashboardDeps): Page[] {
     adminPost(`${TEAM}/:id/link`, memberForm('link', newLink)),
     adminPost(`${TEAM}/:id/remove`, memberForm('remove', remove)),
     adminGet(ACCOUNTS, (visit) => accounts(deps, visit, null)),
-    adminPost(ACCOUNTS, (visit) => addAccount(deps, visit)),
-    adminPost(`${ACCOUNTS}/:id/plan`, (visit) => plan(visit)),
+    adminPost(
+      ACCOUNTS,
+      withFault(addAccount, (visit, fault) => accounts(deps, visit, fault)),
+    ),
+    adminPost(`${ACCOUNTS}/:id/plan`, plan),
     adminPost(`${ACCOUNTS}/:id/pause`, (visit) => pause(visit, true)),
     adminPost(`${ACCOUNTS}/:id/resume`, (visit) => pause(visit, false)),
   ];
@@ -66,23 +66,25 @@ async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): P
   }));
   const ticked = fault === null ? [visit.account.id] : chosen(visit);
   const choices = visit.accounts.map(({ id, name }) => ({ id, name, on: ticked.includes(id) }));
-  return view('team', 'Team', { rows, choices, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+  return view('team', 'Team', { rows, choices, fault, entered: filledIn(visit.form) });
 }
 
 async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, actor } = visit;
-  const wish = {
+  const wanted = {
     email: form.get('email') ?? '',
     isAdmin: form.get('role') === 'admin',
     accountIds: chosen(visit),
     passwordHash: null,
     createdBy: actor,
   };
-  const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add', { after: seen(wish.email, wish) }));
+  const member = await addMember(deps, wanted, () =>
+    rowsFor(deps, visit, 'team.add', { after: seen(wanted.email, wanted) }),
+  );
   return await linkFor(deps, member, visit);
 }
 
-/** What the audit keeps of a member. */
+/** Returns what the audit keeps of a member. */
 const seen = (email: string, { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] }) => ({
   email,
   is_admin: isAdmin ? 'yes' : 'no',
@@ -132,18 +134,18 @@ async function details(
     fault: failed?.fault ?? null,
     failed: failed?.act ?? null,
   };
-  return view('team-member', member.email, data, failed?.fault.status ?? 200);
+  return view('team-member', member.email, data);
 }
 
 async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  const wish = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
+  const wanted = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
   const before = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
   const email = before?.email ?? '';
   const deed = {
     before: seen(email, { isAdmin: before?.is_admin === 1, accountIds: before?.accountIds ?? [] }),
-    after: seen(email, wish),
+    after: seen(email, wanted),
   };
-  await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change', deed));
+  await changeMember(deps, visit.params['id'] ?? '', wanted, () => rowsFor(deps, visit, 'team.change', deed));
   return move(TEAM, 'Changed, with effect at once.');
 }
 
@@ -162,21 +164,16 @@ async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem 
     isThis: row.id === visit.account.id,
     plans: plans.map(({ name }) => ({ name, on: name === row.plan })),
   }));
-  return view('accounts', 'Accounts', { rows, plans, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+  return view('accounts', 'Accounts', { rows, plans, fault, entered: filledIn(visit.form) });
 }
 
-async function addAccount(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+async function addAccount(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  try {
-    const { name } = await visit.operate('accounts.add', {
-      name: form.get('name') ?? '',
-      ...definedMembers({ plan: fieldText(form, 'plan') }),
-    });
-    return move(ACCOUNTS, `The account ${name} is made.`);
-  } catch (error) {
-    if (error instanceof Problem) return accounts(deps, visit, error);
-    throw error;
-  }
+  const { name } = await visit.operate('accounts.add', {
+    name: form.get('name') ?? '',
+    ...definedMembers({ plan: fieldText(form, 'plan') }),
+  });
+  return move(ACCOUNTS, `The account ${name} is made.`);
 }
 
 async function plan(visit: Visit): Promise<Shown> {

@@ -1,56 +1,31 @@
 /** Templates: list, editor with preview, comparison of versions, test mail. */
 import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
+import type { Render, Template } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import { pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { pageOf, pagerOf } from '../links.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
 const WHERE = '/templates';
 
-interface Template {
-  id: string;
-  alias: string | null;
-  name: string;
-  subject: string | null;
-  from: string | null;
-  html: string | null;
-  text: string | null;
-  version: number;
-  published_version: number | null;
-  status: string;
-}
-
-interface TemplateList {
-  data: Template[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
-
-interface Part {
-  rendered: string | null;
-  errors: { line: number | null; column: number | null; message: string }[];
-}
-
-interface Rendered {
-  valid: boolean;
-  subject: Part | null;
-  html: Part | null;
-  text: Part | null;
-  variables: string[];
-}
-
 export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
   return [
     get(WHERE, list),
     get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
-    post(`${WHERE}/new`, create),
+    post(
+      `${WHERE}/new`,
+      withFault(create, (visit, fault) => editor(visit, null, fault)),
+    ),
     post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
     post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
     get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
-    post(`${WHERE}/:id`, change),
+    post(
+      `${WHERE}/:id`,
+      withFault(change, async (visit, fault) => editor(visit, await read(visit), fault)),
+    ),
     get(`${WHERE}/:id/versions`, versions),
     post(`${WHERE}/:id/publish`, async (visit) => {
       await visit.ask('publishTemplate', { params: visit.params });
@@ -68,13 +43,12 @@ const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
-  const asked = { after: query.get('after'), before: query.get('before'), limit: '50' };
-  const templates = await visit.ask<TemplateList>('listTemplates', { query: asked });
+  const templates = await visit.ask('listTemplates', { query: pageOf(query) });
   return view('templates', 'Templates', { rows: templates.data, pager: pagerOf(WHERE, query, templates) });
 }
 
 const read = (visit: Visit, version: string | null = null): Promise<Template> =>
-  visit.ask<Template>('getTemplate', { params: visit.params, query: { version } });
+  visit.ask('getTemplate', { params: visit.params, query: { version } });
 
 async function editor(visit: Visit, template: Template | null, fault: Problem | null): Promise<Shown> {
   const { form } = visit;
@@ -87,7 +61,7 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
     hasEditor: true,
     isDraft: template !== null && template.published_version !== template.version,
   };
-  return view('template', template === null ? 'New template' : template.name, data, fault?.status ?? 200);
+  return view('template', template === null ? 'New template' : template.name, data);
 }
 
 const contentOf = (form: URLSearchParams): object => ({
@@ -105,37 +79,27 @@ const lines = (text: string | null): string | null =>
   text === null || text.trim() === '' ? null : text.replaceAll('\r\n', '\n');
 
 async function create(visit: Visit): Promise<Shown> {
-  try {
-    const { id } = await visit.ask<Template>('createTemplate', { body: contentOf(visit.form) });
-    return move(`${WHERE}/${id}`, 'The template is created.');
-  } catch (error) {
-    if (error instanceof Problem) return editor(visit, null, error);
-    throw error;
-  }
+  const { id } = await visit.ask('createTemplate', { body: contentOf(visit.form) });
+  return move(`${WHERE}/${id}`, 'The template is created.');
 }
 
 async function change(visit: Visit): Promise<Shown> {
   const before = await read(visit);
-  try {
-    const after = await visit.ask<Template>('updateTemplate', { params: visit.params, body: contentOf(visit.form) });
-    const said = after.version === before.version ? 'Saved.' : `Saved as version ${String(after.version)}.`;
-    const isOut = after.published_version === after.version;
-    return move(placeOf(visit), isOut ? `${said} Sends use it now.` : `${said} Sends use it once it is published.`);
-  } catch (error) {
-    if (error instanceof Problem) return editor(visit, before, error);
-    throw error;
-  }
+  const after = await visit.ask('updateTemplate', { params: visit.params, body: contentOf(visit.form) });
+  const said = after.version === before.version ? 'Saved.' : `Saved as version ${String(after.version)}.`;
+  const isOut = after.published_version === after.version;
+  return move(placeOf(visit), isOut ? `${said} Sends use it now.` : `${said} Sends use it once it is published.`);
 }
 
 /** Renders the sources of the form. Throws a Problem for sample values that are not a JSON object. */
-async function rendered(visit: Visit): Promise<Rendered> {
+async function rendered(visit: Visit): Promise<Render> {
   const { form } = visit;
   const sources = {
     subject: fieldText(form, 'subject'),
     html: lines(form.get('html')) ?? undefined,
     text: lines(form.get('text')) ?? undefined,
   };
-  return await visit.ask<Rendered>('renderTemplate', {
+  return await visit.ask('renderTemplate', {
     body: { ...definedMembers(sources), variables: variablesIn(form) },
   });
 }
@@ -172,7 +136,7 @@ async function framed(visit: Visit, page: (found: Preview) => string): Promise<S
 const frame = (body: string): Shown => ({ kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP });
 
 async function versions(visit: Visit): Promise<Shown> {
-  const { data } = await visit.ask<{ data: { version: number }[] }>('listTemplateVersions', { params: visit.params });
+  const { data } = await visit.ask('listTemplateVersions', { params: visit.params });
   const template = await read(visit);
   const [from, to] = [
     visit.query.get('from') ?? String(Math.max(1, template.version - 1)),
@@ -227,6 +191,6 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
     template_version: template.version,
     variables: variablesIn(visit.form),
   });
-  const { id } = await visit.ask<{ id: string }>('sendMessage', { body });
+  const { id } = await visit.ask('sendMessage', { body });
   return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
 }

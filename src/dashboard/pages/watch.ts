@@ -2,11 +2,10 @@
  * SMTP sessions live, for administrators: the commands and replies of a lane's connections or about one message,
  * never the content of a mail. The page polls for new lines; without a script its link does the same.
  */
-import { Problem } from '../../base/problem.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
-import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { adminGet, adminPost, move, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/queue/watch';
 
@@ -47,14 +46,8 @@ async function show(visit: Visit): Promise<Shown> {
 type Lines = ResultOf<'queue.watch'>;
 
 /** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
-async function linesOf(visit: Visit, watch: number, after: number): Promise<Lines | null> {
-  try {
-    return await visit.operate('queue.watch', { watch, after });
-  } catch (error) {
-    if (error instanceof Problem && error.code === 'not_found') return null;
-    throw error;
-  }
-}
+const linesOf = (visit: Visit, watch: number, after: number): Promise<Lines | null> =>
+  nullAt('not_found', () => visit.operate('queue.watch', { watch, after }));
 
 /** Meaning of a reply's first digit (RFC 5321 section 4.2.1). */
 function levelOf({ side, text }: Lines['data'][number]): 'red' | 'amber' | '' {

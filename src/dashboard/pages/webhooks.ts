@@ -1,55 +1,24 @@
 /** Webhook endpoints: list, success rates, calls with their answers, settings. */
 import { Problem } from '../../base/problem.ts';
+import type { WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
-import { chipsOf, pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { chipsOf, pageOf, pagerOf } from '../links.ts';
+import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
-const ROWS = 50;
 /** Number of attempts that a success rate is computed from, and of endpoints that have one. */
 const SAMPLED_ATTEMPTS = 100;
 const SAMPLED_ENDPOINTS = 20;
-
-interface Endpoint {
-  id: string;
-  url: string;
-  description: string;
-  events: string[];
-  streams: string[];
-  domains: string[];
-  include_machine_events: boolean;
-  include_engagement: boolean;
-  concurrency: number;
-  header_names: string[];
-  status: 'active' | 'paused' | 'disabled';
-  disabled_reason: string | null;
-  last_success_at: string | null;
-  last_failure_at: string | null;
-}
-
-interface Attempt {
-  id: string;
-  event_type: string;
-  status: 'delivered' | 'failed';
-  next_attempt_at: string | null;
-  at: string;
-}
-
-interface Paged<Row> {
-  data: Row[];
-  next_cursor: string | null;
-  previous_cursor: string | null;
-}
 
 export function webhookPages(): Page[] {
   return [
     get(WHERE, list),
     get(`${WHERE}/new`, (visit) => form(visit, null)),
-    post(`${WHERE}/new`, create),
+    post(`${WHERE}/new`, withFault(create, form)),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
-    post(`${WHERE}/:id`, change),
+    post(`${WHERE}/:id`, withFault(change, details)),
     post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'Resumed. The events since then are delivered now.')),
     post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
@@ -71,29 +40,21 @@ const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
-  const asked = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
-  const endpoints = await visit.ask<Paged<Endpoint>>('listWebhooks', { query: asked });
+  const endpoints = await visit.ask('listWebhooks', { query: pageOf(query) });
   const rows = await Promise.all(
     endpoints.data.map(async (endpoint, place) => ({
       ...endpoint,
-      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id, SAMPLED_ATTEMPTS), visit.now) : {}),
+      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id), visit.now) : {}),
     })),
   );
   return view('webhooks', 'Webhooks', { rows, pager: pagerOf(WHERE, query, endpoints) });
 }
 
-const attemptsOf = async (visit: Visit, id: string, limit: number): Promise<Attempt[]> =>
-  (await visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params: { id }, query: { limit: String(limit) } })).data;
+const attemptsOf = async (visit: Visit, id: string): Promise<WebhookDelivery[]> =>
+  (await visit.ask('listWebhookDeliveries', { params: { id }, query: { limit: String(SAMPLED_ATTEMPTS) } })).data;
 
 /** Returns the success rate of the last attempts, and the time of the next one. */
-export function healthOf(
-  attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[],
-  now: number,
-): {
-  sampled: number;
-  rate: number | null;
-  nextAt: string | null;
-} {
+export function healthOf(attempts: readonly Pick<WebhookDelivery, 'status' | 'next_attempt_at'>[], now: number) {
   const ok = attempts.filter(({ status }) => status === 'delivered').length;
   const planned = attempts.flatMap(({ next_attempt_at: next }) => (isAhead(next, now) ? [next] : [])).sort();
   return {
@@ -106,21 +67,18 @@ export function healthOf(
 /** Drops planned retries that have been made already. */
 const isAhead = (at: string | null, now: number): at is string => at !== null && Date.parse(at) > now;
 
-interface Chosen {
-  events: readonly string[];
-}
-
-const boxes = ({ events }: Chosen): object[] => allEventTypes.map((name) => ({ name, on: events.includes(name) }));
+const boxes = (ticked: readonly string[]): object[] =>
+  allEventTypes.map((name) => ({ name, on: ticked.includes(name) }));
 
 function form(visit: Visit, fault: Problem | null): Shown {
   const { form: fields } = visit;
   const entered = fault === null ? { concurrency: '10' } : filledIn(fields);
-  const events = boxes({ events: fault === null ? eventTypes : fields.getAll('events') });
-  return view('webhook-new', 'New webhook', { fault, entered, events }, fault?.status ?? 200);
+  const events = boxes(fault === null ? eventTypes : fields.getAll('events'));
+  return view('webhook-new', 'New webhook', { fault, entered, events });
 }
 
 /** Converts the form into the API's settings. Empty fields are left out; headers are one a line, `Name: value`. */
-function wishOf(fields: URLSearchParams): object {
+function settingsIn(fields: URLSearchParams): object {
   const headers = headersOf(fields.get('headers') ?? '');
   return definedMembers({
     url: fields.get('url')?.trim() ?? '',
@@ -148,24 +106,18 @@ export function headersOf(text: string): Record<string, string> {
 }
 
 async function create(visit: Visit): Promise<Shown> {
-  try {
-    const made = await visit.ask<Endpoint & { secret: string }>('createWebhook', { body: wishOf(visit.form) });
-    return view('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true }, 201);
-  } catch (error) {
-    if (error instanceof Problem) return form(visit, error);
-    throw error;
-  }
+  const made = await visit.ask('createWebhook', { body: settingsIn(visit.form) });
+  return view('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true }, 201);
 }
 
 async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<Shown> {
   const { params, query, form: fields, now } = visit;
   const status = query.get('status');
-  const paging = { after: query.get('after'), before: query.get('before'), limit: '25' };
   const [endpoint, last, attempts, replays] = await Promise.all([
-    visit.ask<Endpoint>('getWebhook', { params }),
-    attemptsOf(visit, params['id'] ?? '', SAMPLED_ATTEMPTS),
-    visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params, query: { status, ...paging } }),
-    visit.ask<Paged<object>>('listWebhookReplays', { params, query: { limit: '5' } }),
+    visit.ask('getWebhook', { params }),
+    attemptsOf(visit, params['id'] ?? ''),
+    visit.ask('listWebhookDeliveries', { params, query: { status, ...pageOf(query, 25) } }),
+    visit.ask('listWebhookReplays', { params, query: { limit: '5' } }),
   ]);
   const entered =
     fault === null
@@ -184,22 +136,17 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     since: new Date(now - 24 * HOUR_MS).toISOString().slice(0, 16),
     until: new Date(now).toISOString().slice(0, 16),
     types: allEventTypes,
-    events: boxes({ events: fault === null ? endpoint.events : fields.getAll('events') }),
+    events: boxes(fault === null ? endpoint.events : fields.getAll('events')),
     entered,
     fault,
     tried,
   };
-  return view('webhook', endpoint.description || endpoint.url, data, fault?.status ?? 200);
+  return view('webhook', endpoint.description || endpoint.url, data);
 }
 
 async function change(visit: Visit): Promise<Shown> {
-  try {
-    await visit.ask('updateWebhook', { params: visit.params, body: wishOf(visit.form) });
-    return move(placeOf(visit), 'Changed.');
-  } catch (error) {
-    if (error instanceof Problem && error.code !== 'not_found') return details(visit, error);
-    throw error;
-  }
+  await visit.ask('updateWebhook', { params: visit.params, body: settingsIn(visit.form) });
+  return move(placeOf(visit), 'Changed.');
 }
 
 async function enable(visit: Visit, enabled: boolean, said: string): Promise<Shown> {
@@ -210,7 +157,7 @@ async function enable(visit: Visit, enabled: boolean, said: string): Promise<Sho
 /** Sends a test and shows its outcome at once. */
 async function test(visit: Visit): Promise<Shown> {
   const type = allEventTypes.find((one) => one === visit.form.get('type')) ?? 'delivered';
-  const tried = await visit.ask<object>('testWebhook', { params: visit.params, body: { type } });
+  const tried = await visit.ask('testWebhook', { params: visit.params, body: { type } });
   return details(visit, null, tried);
 }
 
@@ -219,8 +166,8 @@ async function secret(
   operation: 'getWebhookSecret' | 'rotateWebhookSecret',
   title: string,
 ): Promise<Shown> {
-  const endpoint = await visit.ask<Endpoint>('getWebhook', { params: visit.params });
-  const { secret: newest, previous } = await visit.ask<{ secret: string; previous: object[] }>(operation, {
+  const endpoint = await visit.ask('getWebhook', { params: visit.params });
+  const { secret: newest, previous } = await visit.ask(operation, {
     params: visit.params,
   });
   const isRotated = operation === 'rotateWebhookSecret';

@@ -28,39 +28,16 @@ export async function commitPlan(
   alsoInTransaction: Rows,
   notice: OwnMailRows | null = null,
 ): Promise<void> {
-  const {
-    batches,
-    contents,
-    attachments,
-    messages,
-    deliveries,
-    events,
-    tags,
-    metadata,
-    words,
-    counters,
-    stats,
-    hints,
-    bytes,
-  } = plan;
-  const bases = plan.bodies.bases();
+  const { rows, counters, stats, hints, bytes } = plan;
   const own: Rows = {
-    batches,
-    contents,
-    ...(bases.length === 0 ? {} : { content_bases: bases }),
-    attachments,
-    messages,
-    deliveries,
-    events,
-    message_tags: tags,
-    message_metadata: metadata,
-    message_words: words,
+    ...rows,
+    content_bases: plan.bodies.bases(),
     counters: [...counters.values()],
-    ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
+    event_counts: [...stats.values()],
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
-  const returnQuota = await takeQuota(deps, sender, deliveries);
+  const returnQuota = await takeQuota(deps, sender, rows.deliveries);
   try {
     await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
   } catch (error) {
@@ -68,7 +45,7 @@ export async function commitPlan(
     throw error;
   }
   deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
-  if (events.length > 0) deps.notifiers.events.notify();
+  if (rows.events.length > 0) deps.notifiers.events.notify();
 }
 
 const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>

@@ -30,7 +30,6 @@ import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addToCounters } from '../store/counters.ts';
-import { tlsWishOf } from '../request/tls-wish.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
@@ -40,42 +39,27 @@ export interface AcceptRowsDeps {
   simulatorDomain: string;
 }
 
-/** The rows of one acceptance, while it is built. */
-export interface Plan {
-  batches: BatchRow[];
-  contents: ContentRow[];
-  bodies: BodyStore;
-  attachments: AttachmentRow[];
-  messages: MessageRow[];
-  deliveries: DeliveryRow[];
-  events: EventRow[];
-  tags: MessageTagRow[];
-  metadata: MessageMetadataRow[];
-  words: MessageWordRow[];
-  counters: Map<string, CounterRow>;
-  stats: Map<string, StatRow>;
-  contentIds: Map<MessageContent, string>;
-  hints: Map<string, DueHint>;
-  bytes: number;
-}
-
-export const newPlan = (bodies: BodyStore): Plan => ({
+/** Begins the rows of one acceptance. */
+export const newPlan = (bodies: BodyStore) => ({
+  rows: {
+    batches: [] as BatchRow[],
+    contents: [] as ContentRow[],
+    attachments: [] as AttachmentRow[],
+    messages: [] as MessageRow[],
+    deliveries: [] as DeliveryRow[],
+    events: [] as EventRow[],
+    message_tags: [] as MessageTagRow[],
+    message_metadata: [] as MessageMetadataRow[],
+    message_words: [] as MessageWordRow[],
+  },
   bodies,
-  batches: [],
-  contents: [],
-  attachments: [],
-  messages: [],
-  deliveries: [],
-  events: [],
-  tags: [],
-  metadata: [],
-  words: [],
-  counters: new Map(),
-  stats: new Map(),
-  contentIds: new Map(),
-  hints: new Map(),
+  counters: new Map<string, CounterRow>(),
+  stats: new Map<string, StatRow>(),
+  contentIds: new Map<MessageContent, string>(),
+  hints: new Map<string, DueHint>(),
   bytes: 0,
 });
+export type Plan = ReturnType<typeof newPlan>;
 
 /** One checked draft with what was looked up for it. */
 interface NewMessage {
@@ -103,12 +87,12 @@ export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage
       row.last_event_at = now;
     }
   }
-  plan.messages.push(row);
-  for (const tag of draft.tags) plan.tags.push({ account_id: sender.accountId, tag, message_id: row.id });
+  plan.rows.messages.push(row);
+  for (const tag of draft.tags) plan.rows.message_tags.push({ account_id: sender.accountId, tag, message_id: row.id });
   for (const [name, value] of Object.entries(draft.metadata)) {
-    plan.metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
+    plan.rows.message_metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
   }
-  plan.words.push(...wordRows(sender.accountId, row.id, row.subject));
+  plan.rows.message_words.push(...wordRows(sender.accountId, row.id, row.subject));
   plan.bytes += 2048;
   return row;
 }
@@ -169,6 +153,17 @@ export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Uns
   return unsubscribe;
 }
 
+/**
+ * Returns the value of messages.require_tls (RFC 8689): 1 requires TLS on all hops, 0 prefers delivery over the recipient's TLS policies,
+ * null asks for nothing.
+ */
+function tlsWishOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' | 'headers'>): 1 | 0 | null {
+  if (requireTls != null) return requireTls ? 1 : 0;
+  return headers.some(([name, value]) => name.toLowerCase() === 'tls-required' && isWaiver(value)) ? 0 : null;
+}
+
+const isWaiver = (value: string): boolean => value.trim().toLowerCase() === 'no';
+
 /** Adds the content once for all entries that share it; returns its id. */
 function addContent(plan: Plan, { content, source: submitted }: MessageDraft, accountId: string, now: number): string {
   const raw = submitted?.bytes ?? null;
@@ -178,7 +173,7 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
   const { html, text, autoText, attachments } = content;
   const body = plan.bodies.store({ html, text });
   plan.contentIds.set(content, id);
-  plan.contents.push({
+  plan.rows.contents.push({
     id,
     account_id: accountId,
     ...body,
@@ -189,7 +184,7 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
   });
   plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (raw?.length ?? 0);
   attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
-    plan.attachments.push({
+    plan.rows.attachments.push({
       content_id: id,
       position,
       filename,
@@ -243,11 +238,11 @@ function deliveryRow(
 }
 
 function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
-  plan.deliveries.push(delivery);
+  plan.rows.deliveries.push(delivery);
   addToCounters(plan.counters, delivery.account_id, now, 'none', delivery.status);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {
-    plan.events.push({
+    plan.rows.events.push({
       id: newId('evt', now),
       account_id: delivery.account_id,
       type: 'suppressed',

@@ -85,13 +85,13 @@ export async function acceptSingle(
 function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): OwnMailRows | null {
   const { notice_to: noticeTo } = message;
   if (deps.notices === undefined || noticeTo === null) return null;
-  const failures = plan.events.flatMap(({ type, test, delivery_id: id, detail_json: detail }) => {
-    const address = plan.deliveries.find((delivery) => delivery.id === id)?.address;
+  const failures = plan.rows.events.flatMap(({ type, test, delivery_id: id, detail_json: detail }) => {
+    const address = plan.rows.deliveries.find((delivery) => delivery.id === id)?.address;
     if (type !== 'suppressed' || test === 1 || address === undefined) return [];
     return [{ messageId: message.id, address, event: { type, detail: JSON.parse(detail) as Record<string, unknown> } }];
   });
   if (failures.length === 0) return null;
-  const mail = { ...message, notice_to: noticeTo, front: plan.contents[0]?.raw ?? null };
+  const mail = { ...message, notice_to: noticeTo, front: plan.rows.contents[0]?.raw ?? null };
   const notice = failureNotice(deps.notices, mail, failures, now);
   return notice === null ? null : ownMailRows(notice, now, deps.notices.retry);
 }
@@ -148,9 +148,9 @@ export async function acceptBulk(
     accepted,
     rejected: data.length - accepted,
     created_at: now,
-    test: plan.messages.every(({ test }) => test === 1) ? 1 : 0,
+    test: plan.rows.messages.every(({ test }) => test === 1) ? 1 : 0,
   };
-  plan.batches.push(row);
+  plan.rows.batches.push(row);
   const record: BatchRecord = {
     object: 'batch',
     id: batchId,

@@ -11,7 +11,7 @@ import type { Rows } from '../../storage/rows.ts';
 import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
-import { dayOf } from '../store/counters.ts';
+import { dayOf } from '../../base/time.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 
 export interface OwnMail {

@@ -16,24 +16,16 @@ import type { Failure } from './failure-notice.ts';
 import { isReport, type LoadedDelivery, type PendingUpdate } from './pending-update.ts';
 
 /** The rows of one grouped commit. */
-export interface RowsToWrite {
-  attempts: AttemptRow[];
-  events: EventRow[];
-  suppressions: SuppressionRow[];
-  counters: Map<string, CounterRow>;
-  stats: Map<string, StatRow>;
+export const newRowsToWrite = () => ({
+  attempts: [] as AttemptRow[],
+  events: [] as EventRow[],
+  suppressions: [] as SuppressionRow[],
+  counters: new Map<string, CounterRow>(),
+  stats: new Map<string, StatRow>(),
   /** Failures whose senders get a notice. */
-  failures: Failure[];
-}
-
-export const newRowsToWrite = (): RowsToWrite => ({
-  attempts: [],
-  events: [],
-  suppressions: [],
-  counters: new Map(),
-  stats: new Map(),
-  failures: [],
+  failures: [] as Failure[],
 });
+export type RowsToWrite = ReturnType<typeof newRowsToWrite>;
 
 /** Puts a decision into the delivery (`one`) and adds all other rows to `toWrite`. */
 export function applyDecision(

@@ -6,14 +6,14 @@
  * nothing there is `hard`.
  */
 import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../../base/phrase.ts';
-import type { BounceRule } from '../../config/bounce-rule.ts';
+import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
 import { readDiagnostic, withoutCodes } from '../../mail/diagnostic.ts';
-import { isSuppressing, type Verdict } from './delivery.ts';
+import { isSuppressing, type Grounds, type Verdict } from './delivery.ts';
 import { mailOperators, shippedRules } from './shipped-rules.ts';
 
 export interface Refusal {
   /** The phase of the session; `report` is a bounce mail, whose text may name phase and codes itself. */
-  phase: 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot' | 'report';
+  phase: (typeof refusalPhases)[number];
   code: number | null;
   enhanced: string | null;
   text: string;
@@ -22,15 +22,9 @@ export interface Refusal {
 }
 
 /** A verdict with its reasons. */
-export interface Judgement extends Verdict {
-  /** The rule that decided: `veto:spam`. After an `@`, the reason why a hard verdict was softened: the phase, or `4xx`. */
-  rule: string;
+export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
   /** True if the address goes on the suppression list. */
   suppress: boolean;
-  /** True if our own set-up caused it, not the recipient: the operator is warned. */
-  infrastructure: boolean;
-  /** True if the next attempt will probably pass. */
-  greylisting: boolean;
 }
 
 export type Judge = (refusal: Refusal) => Judgement;

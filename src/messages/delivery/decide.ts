@@ -174,7 +174,7 @@ function decideComplaint(state: DeliveryState, report: Extract<DeliveryChange, {
 
 const reached: ReadonlySet<DeliveryStatus> = new Set(['sent', 'deferred', 'delivered', 'bounced', 'complained']);
 
-/** Accepted in every status: whoever uses the link has received the mail, whatever we recorded. The status stays. */
+/** Accepted in every status, because only a recipient who has received the mail can use the link. The status stays. */
 function decideUnsubscribe(state: DeliveryState, method: 'one_click' | 'mailto' | 'page'): Decision {
   return {
     ...updateState(state, {}),
@@ -186,7 +186,7 @@ function decideUnsubscribe(state: DeliveryState, method: 'one_click' | 'mailto' 
 /** An open within this time of the delivery was a machine: no person opens mail so fast. */
 const MACHINE_OPEN_MS = 2_000;
 
-/** Returns the kind of machine, or null for a person. Simulated opens follow their delivery at once and are no sign of a machine. */
+/** Returns the kind of machine, or null for a person. Simulated opens follow their delivery at once and do not indicate a machine. */
 function botOf(state: DeliveryState, type: 'opened' | 'clicked', seen: Hit): Hit['bot'] {
   if (seen.bot !== null || type === 'clicked' || state.test) return seen.bot;
   const isTooSoon =

@@ -17,6 +17,7 @@
  * `bounced`, a complaint can turn either into `complained`. `canceled`, `suppressed`, `failed` and `complained` are final.
  * decide.ts decides each change, record.ts writes it.
  */
+import type { BounceRule } from '../../config/bounce-rule.ts';
 import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts';
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
@@ -34,31 +35,13 @@ export const SIMULATOR_DOMAIN = '~simulator';
 export const HELD_BY_US = '4.3.5';
 
 /** The reason why mail did not arrive, as events show it. */
-export type BounceReason =
-  | 'mailbox_not_found'
-  | 'mailbox_full'
-  | 'domain_not_found'
-  | 'message_too_large'
-  | 'content_rejected'
-  | 'policy'
-  | 'reputation'
-  | 'dmarc'
-  | 'auth_required'
-  | 'mailbox_disabled'
-  | 'null_mx'
-  | 'spam'
-  | 'rate_limited'
-  | 'tls_required'
-  | 'routing_loop'
-  | 'network'
-  | 'expired'
-  | 'other';
+export type BounceReason = BounceRule['reason'];
 
 /**
  * `hard`: the address will never work. `soft`: it may work later. `block`: the refusal is about us or the content, not the
  * address.
  */
-export type BounceClass = 'hard' | 'soft' | 'block' | 'undetermined';
+export type BounceClass = BounceRule['class'];
 
 /** The meaning of a refusal. */
 export interface Verdict {
@@ -112,10 +95,11 @@ export type Subject =
 
 /** The reasons of a verdict, for the log and for the lane. */
 export interface Grounds {
-  /** The classification rule that decided: `veto:spam`. */
+  /** The rule that decided: `veto:spam`. After an `@`, the reason why a hard verdict was softened: the phase, or `4xx`. */
   rule: string;
-  /** True if our own set-up caused the refusal. */
+  /** True if our own set-up caused the refusal, not the recipient: the operator is warned. */
   infrastructure: boolean;
+  /** True if the next attempt will probably pass. */
   greylisting: boolean;
   about: Subject;
 }
@@ -147,13 +131,7 @@ export type DeliveryChange =
   | { kind: 'canceled' }
   /** The time of sending is moved, before the first attempt. */
   | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
-  | {
-      kind: 'bounced';
-      verdict: Verdict;
-      smtpCode: number | null;
-      enhancedCode: string | null;
-      smtpReply: string | null;
-    }
+  | ({ kind: 'bounced'; verdict: Verdict } & Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply'>)
   | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
@@ -183,7 +161,7 @@ export interface DeliveryState {
   test: boolean;
   queuedAt: number;
   /** The last reply, for the bounce event of mail whose time is over. */
-  lastReply: { smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null; mx: string | null };
+  lastReply: Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply' | 'mx'>;
   opens: number;
   clicks: number;
   /** The stream of its message. */

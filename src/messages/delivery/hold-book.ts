@@ -30,37 +30,11 @@ export interface LaneLimits {
   note: string | null;
 }
 
-export interface HoldBook {
-  /** Reads all rows. Called once, before any question. */
-  load(): Promise<void>;
-  /** Returns the hold on this mail, or null. */
-  find(mail: MailFacts): HoldRow | null;
-  /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
-  ofLane(lane: string): HoldRow | null;
-  /** Returns the pause of a source, or null. */
-  ofSource(source: string): HoldRow | null;
-  limitsOf(lane: string): LaneLimits | null;
-  /** Returns true if a hold with this id is in force. */
-  stands(id: string): boolean;
-  /** Returns all rows in force, oldest first. */
-  list(): HoldRow[];
-  /** Writes a hold together with `rows`. A limit replaces the lane's last one. Throws `invalid_state` if there are too many. */
-  add(row: HoldRow, rows?: Rows): Promise<void>;
-  /** Ends these holds, together with `rows`. */
-  end(ids: readonly string[], rows?: Rows): Promise<void>;
-  /** Removes the rows that have ended; returns them. */
-  prune(): Promise<HoldRow[]>;
-}
-
 /** Rows at once: all are in memory, and an operator must be able to look through them. */
 const MOST_HOLDS = 10_000;
 
 /** `changed` is called when other holds are in force. */
-export function createHoldBook(deps: {
-  db: Pick<Database, 'prepared' | 'commit'>;
-  clock: Clock;
-  changed: () => void;
-}): HoldBook {
+export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; changed: () => void }) {
   const { db, clock, changed } = deps;
   const rows = new Map<string, HoldRow>();
   /** Rows by scope and target. */
@@ -86,10 +60,12 @@ export function createHoldBook(deps: {
   const inForce = (key: string): readonly HoldRow[] => (index.get(key) ?? []).filter(isInForce);
 
   return {
-    async load() {
+    /** Reads all rows. Called once, before any question. */
+    async load(): Promise<void> {
       for (const row of await db.prepared.all<HoldRow>('SELECT * FROM holds ORDER BY id')) put(row);
     },
-    find(mail) {
+    /** Returns the hold on this mail, or null. */
+    find(mail: MailFacts): HoldRow | null {
       if (index.size === 0) return null;
       for (const key of keysOf(mail)) {
         const found = inForce(key).find((row) => row.catches_new === 1 || mail.createdAt <= row.created_at);
@@ -97,20 +73,25 @@ export function createHoldBook(deps: {
       }
       return null;
     },
-    ofLane: (lane) => inForce(`hold lane ${lane}`)[0] ?? null,
-    ofSource: (source) => inForce(`hold source ${source}`)[0] ?? null,
-    limitsOf(lane) {
+    /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
+    ofLane: (lane: string): HoldRow | null => inForce(`hold lane ${lane}`)[0] ?? null,
+    /** Returns the pause of a source, or null. */
+    ofSource: (source: string): HoldRow | null => inForce(`hold source ${source}`)[0] ?? null,
+    limitsOf(lane: string): LaneLimits | null {
       const row = inForce(`limit lane ${lane}`).at(-1);
       if (row === undefined) return null;
       const { connections, per_minute: perMinute, until, created_at: since, note } = row;
       return { connections, perMinute, until, since, note };
     },
-    stands(id) {
+    /** Returns true if a hold with this id is in force. */
+    stands(id: string): boolean {
       const row = rows.get(id);
       return row !== undefined && isInForce(row);
     },
-    list: () => [...rows.values()].filter(isInForce),
-    async add(row, others = {}) {
+    /** Returns all rows in force, oldest first. */
+    list: (): HoldRow[] => [...rows.values()].filter(isInForce),
+    /** Writes a hold together with `rows`. A limit replaces the lane's last one. Throws `invalid_state` if there are too many. */
+    async add(row: HoldRow, others: Rows = {}): Promise<void> {
       if (rows.size >= MOST_HOLDS)
         throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already. Release some first.`);
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
@@ -123,7 +104,8 @@ export function createHoldBook(deps: {
       put(row);
       changed();
     },
-    async end(ids, others = {}) {
+    /** Ends these holds, together with `rows`. */
+    async end(ids: readonly string[], others: Rows = {}): Promise<void> {
       await db.commit.transact(async (tx) => {
         await tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(ids)]);
         await insertRows(tx, [others]);
@@ -131,7 +113,8 @@ export function createHoldBook(deps: {
       for (const id of ids) drop(id);
       changed();
     },
-    async prune() {
+    /** Removes the rows that have ended; returns them. */
+    async prune(): Promise<HoldRow[]> {
       const over = [...rows.values()].filter((row) => !isInForce(row));
       if (over.length === 0) return [];
       const ids = over.map(({ id }) => id);
@@ -143,6 +126,8 @@ export function createHoldBook(deps: {
     },
   };
 }
+
+export type HoldBook = ReturnType<typeof createHoldBook>;
 
 const keyOf = ({ kind, scope, target, account_id: account }: HoldRow): string =>
   scope === 'stream' ? `${kind} stream ${account ?? ''} ${target}` : `${kind} ${scope} ${target}`;

@@ -34,14 +34,6 @@ export interface Hold {
 /** Returns the hold on this mail, or null if it may be sent. */
 export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
-export interface Holds {
-  of: HoldOf;
-  /** Returns the hold on a whole lane, or null. */
-  ofLane(lane: string): Hold | null;
-  /** Returns true if the hold with this mark is still in force. */
-  stands(by: string): Promise<boolean>;
-}
-
 export interface HoldDeps {
   clock: Clock;
   book: Pick<HoldBook, 'find' | 'ofLane' | 'stands'>;
@@ -53,7 +45,7 @@ export interface HoldDeps {
 }
 
 /** Asked before every attempt: nearly all answers come from memory. */
-export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps): Holds {
+export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps) {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
   // Asked by account: mail of one account must not be sent because another account has verified the name.
@@ -62,7 +54,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
     return domain === null || domain.status === 'verified' ? null : domain;
   };
   return {
-    async of(mail) {
+    async of(mail: MailFacts): Promise<Hold | null> {
       const { accountId, stream, fromDomain } = mail;
       const operators = book.find(mail);
       if (operators !== null) return operatorsHold(operators);
@@ -76,11 +68,13 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       const why = refusalOf(sender) ?? `the domain ${fromDomain} is not verified`;
       return { by: `domain:${accountId}/${fromDomain}`, why, ...now, since: sender.refused_at ?? now.since };
     },
-    ofLane(lane) {
+    /** Returns the hold on a whole lane, or null. */
+    ofLane(lane: string): Hold | null {
       const row = book.ofLane(lane);
       return row === null ? null : operatorsHold(row);
     },
-    async stands(by) {
+    /** Returns true if the hold with this mark is still in force. */
+    async stands(by: string): Promise<boolean> {
       if (by.startsWith('hld_')) return book.stands(by);
       if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
@@ -91,6 +85,8 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
     },
   };
 }
+
+export type Holds = ReturnType<typeof createHolds>;
 
 const split = (text: string, at: string): string[] => {
   const place = text.indexOf(at);

@@ -46,11 +46,6 @@ interface ChangeUnit {
 /** Makes rows from the results (a stored answer, for example). Runs inside the transaction, where the changed rows can be read. */
 export type RowsAfter = (tx: Connection, recorded: readonly Recorded[]) => Promise<Rows>;
 
-export interface Recorder {
-  /** Decides and writes all occurrences in one transaction; returns one result for each. */
-  record(occurrences: readonly Occurrence[], rows?: Rows | RowsAfter): Promise<readonly Recorded[]>;
-}
-
 /** The name of this work in the grouped commit. */
 export const RECORD_CHANGE = 'happen';
 
@@ -63,7 +58,7 @@ export function createRecorder(deps: {
   complained?: (deliveryId: string) => void;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
-}): Recorder {
+}) {
   const work: Work<ChangeUnit, readonly Recorded[], Map<string, PendingUpdate>> = {
     name: RECORD_CHANGE,
     read: (db, units) =>
@@ -75,7 +70,8 @@ export function createRecorder(deps: {
     run: (tx, units, updates) => writeGroup(tx, units, updates, deps.clock.now(), deps.notices),
   };
   return {
-    async record(occurrences, rows) {
+    /** Decides and writes all occurrences in one transaction; returns one result for each. */
+    async record(occurrences: readonly Occurrence[], rows?: Rows | RowsAfter): Promise<readonly Recorded[]> {
       const unit: ChangeUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
       deps.written(recorded);
@@ -85,6 +81,8 @@ export function createRecorder(deps: {
     },
   };
 }
+
+export type Recorder = ReturnType<typeof createRecorder>;
 
 async function writeGroup(
   tx: Connection,

@@ -33,19 +33,19 @@ export interface MessageFilter {
 /** A piece of SQL with the values of its placeholders. */
 export type Sql = readonly [text: string, ...values: (string | number)[]];
 
-/** An index with the messages that one filter lets through. */
+/** An index with the messages that fit one filter. */
 export interface MessageIndex {
   /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
   table: Sql;
   where: readonly Sql[];
   /** The column with the message's id. */
   id: 'm.id' | 'w.message_id';
-  /** Whether it has the messages in the order of their ids, so that a part of it can be read. */
+  /** True if it has the messages in the order of their ids, so that a part of it can be read. */
   isOrdered: boolean;
 }
 
 export interface Criterion {
-  /** Tests a message; `id` is the column of its id in the index that is read, which is at hand before the message is. */
+  /** Tests a message; `id` is the column of its id in the index that is read, which is known before the message is read. */
   condition: (id: string) => Sql;
   index?: MessageIndex;
 }
@@ -53,7 +53,7 @@ export interface Criterion {
 export const allMessages = (accountId: string): MessageIndex =>
   indexOfMessages('messages_by_account', [['m.account_id = ?', accountId]]);
 
-/** What `messages_apart` holds: SQLite uses a partial index only where its condition is repeated word for word. */
+/** The statuses in the index `messages_apart`: SQLite uses a partial index only where its condition is repeated word for word. */
 const apart: ReadonlySet<DeliveryStatus> = new Set([
   'scheduled',
   'deferred',
@@ -65,7 +65,7 @@ const apart: ReadonlySet<DeliveryStatus> = new Set([
 ]);
 const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', ')})`;
 
-/** All criteria of a filter. Of indexes that are equally large the first is read, so those that are rarer as a rule come first. */
+/** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
   const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
   const { rfcMessageId, requestId } = filter;
@@ -91,7 +91,7 @@ function indexOfMessages(name: string, where: readonly Sql[], isOrdered = true):
   return { table: [`messages AS m INDEXED BY ${name}`], where, id: 'm.id', isOrdered };
 }
 
-/** Columns that have an index each. */
+/** Returns the criteria about columns that have an index each. */
 function columnCriteria({ accountId, templateId, batchId, stream, domain, from }: MessageFilter): Criterion[] {
   const sender = from === undefined ? undefined : addressKey(from);
   const columns = [
@@ -110,7 +110,7 @@ function columnCriteria({ accountId, templateId, batchId, stream, domain, from }
   return [...criteria, { condition: always(is), index: indexOfMessages('messages_by_batch', [is], false) }];
 }
 
-/** What changes in a message's life, and `test`: partial indexes have the rarer values. */
+/** Returns the criteria about status, opens, clicks and `test`: partial indexes have the rarer values. */
 function stateCriteria({ accountId, status, opened, clicked, test }: MessageFilter): Criterion[] {
   const account: Sql = ['m.account_id = ?', accountId];
   const criteria: Criterion[] = [];
@@ -135,7 +135,7 @@ function stateCriteria({ accountId, status, opened, clicked, test }: MessageFilt
   return criteria;
 }
 
-/** Rows of another table, whose key begins with these columns and ends with the message's id. */
+/** Returns the criterion about rows of another table, whose key begins with these columns and ends with the message's id. */
 function rowCriterion(table: string, columns: Readonly<Record<string, string>>): Criterion {
   const where = (alias: string): Sql[] =>
     Object.entries(columns).map(([name, value]) => [`${alias}.${name} = ?`, value] as const);
@@ -157,7 +157,7 @@ function recipientCriterion(key: string): Criterion {
   return { condition, ...(index === undefined ? {} : { index: { ...index, where: [...index.where, [isFirst]] } }) };
 }
 
-/** The id of ours that a Message-ID names, if it does. */
+/** Returns our message id in a Message-ID, if there is one. */
 const ownIdIn = (rfcMessageId: string): string | undefined =>
   /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId)?.[1];
 
@@ -172,10 +172,10 @@ function rfcIdCriterion(rfcMessageId: string): Criterion {
   return { condition: always(is), index };
 }
 
-/** The words of what is looked for. */
+/** Returns the words of a search text. */
 const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
 
-/** The index has the words that begin with it one after the other, each with its messages, so it is not in the order of messages. */
+/** The index has all words that begin with `word`, each with its messages, so it is not in the order of messages. */
 function wordCriterion(accountId: string, word: string): Criterion {
   const from = word.toLowerCase().slice(0, LONGEST_WORD);
   const words = 'SELECT DISTINCT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?';

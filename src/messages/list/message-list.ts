@@ -1,7 +1,7 @@
 /**
  * Lists messages in the order of acceptance. Among a million messages a filter may fit all or one, and the database cannot know which.
  * So the indexes of all filters are counted up to a bound, the smallest is read from the page's edge on, and the other filters are
- * tested message by message. An index that reaches the bound is read in slices (storage/bounded-read.ts), so a page may come short.
+ * tested message by message. An index that reaches the bound is read in slices (storage/bounded-read.ts), so a page may be short.
  */
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
@@ -18,14 +18,14 @@ import {
 
 export interface MessagePage {
   messages: MessageRow[];
-  /** Whether there is more in the direction that was asked for. It may be so on an empty page. */
+  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
   hasMore: boolean;
-  /** Ids that the pages before and after this one go on from; null on an empty page of an empty rest. */
+  /** The ids from which the pages before and after this one are read; null if there is nothing there. */
   first: string | null;
   last: string | null;
 }
 
-/** Which part of the list: newest or oldest first, and from which message on (exclusive), forwards or backwards. */
+/** The part of the list to return: newest or oldest first, from a message on (exclusive), forwards or backwards. */
 export interface PageRequest {
   newestFirst: boolean;
   limit: number;
@@ -58,7 +58,7 @@ export async function listMessages(
 
 interface Chosen {
   index: MessageIndex;
-  /** What has to be tested. */
+  /** The criteria that each message is tested against. */
   criteria: readonly Criterion[];
 }
 

@@ -1,10 +1,10 @@
 /** The words of a subject as they are indexed and looked for: between white space, without case. Pure. */
 import type { MessageWordRow } from '../../storage/tables.ts';
 
-/** Of a longer word only the beginning is indexed. */
+/** Characters of a word that are indexed; the rest is cut off. */
 export const LONGEST_WORD = 64;
 
-/** Each word once. */
+/** Returns each word once. */
 export function subjectWords(subject: string): string[] {
   const words = subject.toLowerCase().split(/\s+/);
   return [...new Set(words.map((word) => word.slice(0, LONGEST_WORD)))].filter((word) => word !== '');

@@ -1,29 +1,10 @@
 /** Reads the attachments of a send request: from base64 and a file name to the bytes and type of the mail. */
 import { Problem } from '../../base/problem.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
+import type { SendLimits } from './send-limits.ts';
+import type { WireMessage } from './send-parts.ts';
 
-/** An attachment of the request, after the schema check. */
-export interface WireAttachment {
-  filename: string;
-  content: string;
-  content_type?: string | null | undefined;
-  content_id?: string | null | undefined;
-  disposition?: 'attachment' | 'inline' | null | undefined;
-}
-
-/** Limits of attachments; the numbers are settings. */
-export interface AttachmentLimits {
-  /** Attachments in one message. */
-  attachments: number;
-  /** Extensions (lower case, without dot) that mail systems refuse. */
-  blockedExtensions: readonly string[];
-}
-
-/** The default of `limits.blockedExtensions`: mail systems refuse them because a double click runs them. */
-export const blockedExtensions: readonly string[] = (
-  'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 ' +
-  'scr sct shb sys vb vbe vbs vhd vxd wsc wsf wsh'
-).split(' ');
+type WireAttachment = NonNullable<WireMessage['attachments']>[number];
 
 /** Octets of a file name, the limit of file systems. */
 export const LONGEST_FILENAME = 255;
@@ -78,7 +59,7 @@ const typeOfExtension: Readonly<Record<string, string>> = {
 /** Decodes a request's attachments. Throws the first fault; `at` returns the field name of a member of the n-th one. */
 export function decodeAttachments(
   wire: readonly WireAttachment[],
-  limits: AttachmentLimits,
+  limits: Pick<SendLimits, 'blockedExtensions'>,
   at: (index: number, member: keyof WireAttachment) => string,
 ): Attachment[] {
   const contentIds = new Set<string>();

@@ -74,12 +74,6 @@ export interface MessageDraft {
   test: { outcome: SimulatedOutcome | null } | null;
 }
 
-/** The draft of the single form. */
-export interface SingleDraft {
-  kind: 'single';
-  draft: MessageDraft;
-}
-
 /** One entry of the bulk form: a message, or the problem that refuses it. */
 export type BulkEntryDraft =
   /** `own`: the members of the entry that override shared ones and could refuse it. */
@@ -96,4 +90,4 @@ export interface BulkDraft {
   entries: BulkEntryDraft[];
 }
 
-export type SendDraft = SingleDraft | BulkDraft;
+export type SendDraft = { kind: 'single'; draft: MessageDraft } | BulkDraft;

@@ -1,23 +1,8 @@
 /** Limits of a send request. */
-import { blockedExtensions } from './attachment.ts';
+import { BLOCKED_EXTENSIONS, type Config } from '../../config/schema.ts';
 
-/** Limits of a send request that are settings (`limits.*`). */
-export interface SendLimits {
-  /** Different addresses in `to`, `cc` and `bcc` of one message. */
-  recipients: number;
-  /** Entries of a bulk send. */
-  bulkRecipients: number;
-  /** Attachments of one message. */
-  attachments: number;
-  /** UTF-8 bytes of `html`. */
-  htmlBytes: number;
-  /** UTF-8 bytes of `text`. */
-  textBytes: number;
-  /** Bytes of the whole message after MIME encoding. */
-  messageBytes: number;
-  /** Extensions (lower case, without dot) of files that are refused. */
-  blockedExtensions: readonly string[];
-}
+/** The settings `limits.*` of a send request. */
+export type SendLimits = Omit<Config['limits'], 'bodyBytes' | 'singleBodyBytes'>;
 
 /** The default limits. */
 export const defaultLimits: SendLimits = {
@@ -27,7 +12,7 @@ export const defaultLimits: SendLimits = {
   htmlBytes: 5 * 1024 * 1024,
   textBytes: 5 * 1024 * 1024,
   messageBytes: 25 * 1024 * 1024,
-  blockedExtensions,
+  blockedExtensions: BLOCKED_EXTENSIONS,
 };
 
 export const MOST_REPLY_TO = 10;

@@ -12,39 +12,39 @@ import type { Attachment } from '../../mail/mime-write.ts';
 import { decodeAttachments } from './attachment.ts';
 import { ONE_RECIPIENT } from './foreign-names.ts';
 import { MOST_HEADERS, checkHeaders } from './header-rule.ts';
-import type { HeaderPair } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS } from './send-limits.ts';
-import type { BulkEntry, SimulatedOutcome } from './send-schema.ts';
-import type { SendRules } from './send-draft.ts';
+import type { BulkEntry } from './send-schema.ts';
+import type { MessageDraft, SendRules } from './send-draft.ts';
 import { checkSendAt, checkTime } from './send-time.ts';
-import { checkUnsubscribe, type Unsubscribe } from './unsubscribe.ts';
+import { checkUnsubscribe } from './unsubscribe.ts';
+
+type Same =
+  | 'from'
+  | 'to'
+  | 'cc'
+  | 'bcc'
+  | 'replyTo'
+  | 'subject'
+  | 'headers'
+  | 'tags'
+  | 'metadata'
+  | 'expiresAt'
+  | 'stream'
+  | 'trackOpens'
+  | 'trackClicks'
+  | 'unsubscribe'
+  | 'onSuppressed';
 
 /** The checked members of one message; null means not given. */
-export interface Parts {
-  from: Mailbox | null;
-  to: Mailbox | null;
-  cc: readonly Mailbox[] | null;
-  bcc: readonly Mailbox[] | null;
-  replyTo: readonly Mailbox[] | null;
-  subject: string | null;
+export interface Parts extends Readonly<{ [Name in Same]: MessageDraft[Name] | null }> {
   /** Html and text are one group: giving one of them replaces both. */
   body: { html: string | null; text: string | null } | null;
   autoText: boolean | null;
   attachments: readonly Attachment[] | null;
-  headers: readonly HeaderPair[] | null;
-  tags: readonly string[] | null;
-  metadata: Readonly<Record<string, string>> | null;
   /** May be slightly in the past, which means now. */
   sendAt: number | null;
-  expiresAt: number | null;
-  stream: string | null;
-  trackOpens: boolean | null;
-  trackClicks: boolean | null;
-  /** False means off, whatever the stream's default is. */
-  unsubscribe: Unsubscribe | false | null;
-  onSuppressed: 'accept' | 'reject' | null;
   /** False overrides a shared default, null does not. */
-  test: { outcome: SimulatedOutcome | null } | false | null;
+  test: MessageDraft['test'] | false;
 }
 
 /** A message of a request, after the schema check. */

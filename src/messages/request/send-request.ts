@@ -12,7 +12,7 @@
 import { check } from '../../base/check.ts';
 import { bulkSteps } from './bulk-request.ts';
 import { contentOf, draftOf } from './message-draft.ts';
-import type { SendDraft, SendRules, SingleDraft } from './send-draft.ts';
+import type { SendDraft, SendRules } from './send-draft.ts';
 import { partsOf, refuseLongLists } from './send-parts.ts';
 import { SingleMessage } from './send-schema.ts';
 
@@ -48,7 +48,7 @@ export async function checkSendGently(
 /** Returns true for the bulk form, which has `recipients`; null counts as absent. */
 const isBulk = (body: Readonly<Record<string, unknown>>): boolean => body['recipients'] != null;
 
-function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules): SingleDraft {
+function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {
   refuseLongLists(body, rules, '');
   const parts = partsOf(check(SingleMessage, withoutNullRecipients(body)), rules, '');
   return { kind: 'single', draft: draftOf(parts, contentOf(parts, ''), rules, '') };

@@ -4,6 +4,7 @@ import { parseMailbox } from '../../mail/address.ts';
 import { LONGEST_UNSUBSCRIBE_URL } from '../../mail/list-unsubscribe.ts';
 import type { MessageRow } from '../../storage/tables.ts';
 import type { HeaderPair } from './header-rule.ts';
+import type { WireMessage } from './send-parts.ts';
 
 /** The ways to unsubscribe; null stands for the hosted one. */
 export interface Unsubscribe {
@@ -11,11 +12,6 @@ export interface Unsubscribe {
   mailto: string | null;
   oneClick: boolean;
 }
-
-/** The member as it is in a request. */
-export type WireUnsubscribe =
-  | boolean
-  | { url?: string | null | undefined; mailto?: string | null | undefined; one_click?: boolean | null | undefined };
 
 /** The hosted page and the hosted address. */
 export const hostedUnsubscribe: Unsubscribe = { url: null, mailto: null, oneClick: true };
@@ -26,7 +22,7 @@ export const hostedUnsubscribe: Unsubscribe = { url: null, mailto: null, oneClic
  * One-click is on for the hosted page, which answers a POST. Whether the sender's own page does is unknown, so there the sender
  * must ask for it.
  */
-export function checkUnsubscribe(wire: WireUnsubscribe, field: string): Unsubscribe | false {
+export function checkUnsubscribe(wire: NonNullable<WireMessage['unsubscribe']>, field: string): Unsubscribe | false {
   if (typeof wire === 'boolean') return wire ? hostedUnsubscribe : false;
   const url = wire.url == null ? null : checkUrl(wire.url, `${field}.url`);
   const mailto = wire.mailto == null ? null : checkMailto(wire.mailto, `${field}.mailto`);

@@ -1,8 +1,6 @@
 /** The counters of the books: recipients that went from one status to another, by account and UTC day. */
+import { dayOf } from '../../base/time.ts';
 import type { CounterRow } from '../../storage/tables.ts';
-
-/** Returns the UTC day of a time: `2026-01-31`. */
-export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** Counts one recipient that went from one status to another. */
 export function addToCounters(

@@ -1,6 +1,6 @@
 /**
- * Erases the body of one message, or a person. What remains are the facts that the books and the numbers need (that a mail was sent,
- * when, and with what outcome), without its recipient or content.
+ * Erases the body of one message, or a person. The facts that the books and the numbers need (that a mail was sent, when, and
+ * with which outcome) remain, without its recipient or content.
  *
  * Mail that the delivery engine still needs is not erased: a body can be erased when its message is finished, and a person's waiting
  * mail is canceled first.
@@ -58,13 +58,8 @@ async function cutContents(
   await removeContents(tx, messages);
 }
 
-/** The number of recipients that were erased. */
-export interface Erased {
-  recipients: number;
-}
-
 /**
- * Erases a person from all mail within reach. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
+ * Erases a person from all mail within reach; returns the number of recipients. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
  * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
  */
 export async function erasePerson(
@@ -72,7 +67,7 @@ export async function erasePerson(
   reach: MailReach,
   email: string,
   together: () => Rows = () => ({}),
-): Promise<Erased> {
+): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
   let recipients = 0;
@@ -127,7 +122,7 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   return held.length;
 }
 
-/** Replies of mail servers, which often repeat the address, and what browsers say about their users. */
+/** Replies of mail servers, which often repeat the address, and facts that browsers send about their users. */
 const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
 
 async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {

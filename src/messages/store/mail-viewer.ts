@@ -1,13 +1,7 @@
-/** Takes mails apart for people, in a thread: anybody may have written them, and a hostile one must hold up nothing else. */
+/** Takes mails apart for people, in a thread: they may be hostile and must not delay other work. */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
 import type { MailView } from '../../mail/mail-view.ts';
-
-export interface MailViewer {
-  /** Resolves with null where the mail takes too long, is too large or cannot be parsed: its source is what there is to show. */
-  view(bytes: Uint8Array): Promise<MailView | null>;
-  close(): Promise<void>;
-}
 
 /** Twice what `limits.messageBytes` allows by default; a mail of 25 MB takes 0.6 s. */
 const MOST_BYTES = 50 * 1024 * 1024;
@@ -17,7 +11,7 @@ const IDLE_MS = 30_000;
 const MOST_WAITING = 20;
 const HEAP_MB = 256;
 
-export function createMailViewer(deps: { clock: Clock }): MailViewer {
+export function createMailViewer(deps: { clock: Clock }) {
   const threads = createThreads<Uint8Array, MailView | null>(deps, {
     entry: new URL('./mail-viewer-worker.ts', import.meta.url),
     count: 1,
@@ -28,9 +22,10 @@ export function createMailViewer(deps: { clock: Clock }): MailViewer {
     maxHeapMb: HEAP_MB,
   });
   return {
-    async view(bytes) {
+    /** Resolves with null where the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
+    async view(bytes: Uint8Array): Promise<MailView | null> {
       if (bytes.byteLength > MOST_BYTES) return null;
-      // A copy, which is handed over: a view would take the memory around it along.
+      // A copy, which is handed over: a view would also hand over the memory around it.
       const own = new Uint8Array(bytes);
       try {
         return await threads.run(own, [own.buffer]);
@@ -39,6 +34,8 @@ export function createMailViewer(deps: { clock: Clock }): MailViewer {
         throw error;
       }
     },
-    close: () => threads.close(),
+    close: (): Promise<void> => threads.close(),
   };
 }
+
+export type MailViewer = ReturnType<typeof createMailViewer>;

@@ -7,22 +7,6 @@ import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
 
-export interface ReportRecord {
-  object: 'report';
-  id: string;
-  /** The kind that was recognized; null while it is unread. */
-  kind: string | null;
-  received_at: string;
-  /** The recipient that the report is about. */
-  recipient: string;
-  /** The envelope sender; empty for the null sender, as in bounces. */
-  sender: string;
-  /** Bytes of the mail; only the beginning is stored. */
-  size: number;
-  /** False if it names the message without a proof; then it has changed nothing. */
-  verified: boolean;
-}
-
 const MOST_REPORTS = 100;
 
 type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size' | 'state'> & {
@@ -45,13 +29,18 @@ export async function reportsOf(read: Knex, messageId: string): Promise<ReportRe
       size: 'r.size',
       state: 'r.state',
     });
-  return rows.map(({ state, ...row }) => ({
-    object: 'report',
-    ...row,
-    received_at: rfc3339(row.received_at),
-    verified: state !== 'unverified',
-  }));
+  return rows.map(reportRecord);
 }
+
+export type ReportRecord = ReturnType<typeof reportRecord>;
+
+const reportRecord = ({ state, ...row }: ReportOfRecipient) => ({
+  object: 'report' as const,
+  ...row,
+  received_at: rfc3339(row.received_at),
+  /** False if it names the message without a proof; then it has changed nothing. */
+  verified: state !== 'unverified',
+});
 
 /** Returns the raw mail, or null if the message has no such report. */
 export async function rawReport(db: Connection, messageId: string, id: string): Promise<Buffer | null> {

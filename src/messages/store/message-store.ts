@@ -1,14 +1,8 @@
 /** Reads a message with its recipients, attempts and content; lists of messages are in messages/list/. */
 import type { Knex } from 'knex';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import type {
-  AttachmentRow,
-  AttemptRow,
-  ContentRow,
-  DeliveryRow,
-  DeliveryStatus,
-  MessageRow,
-} from '../../storage/tables.ts';
+import type { AttachmentRow, AttemptRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import type { AttemptFacts } from '../delivery/delivery.ts';
 import { bodyOf } from './stored-content.ts';
 
 /** The mail that a caller may see and change: of an account, or only its simulated mail (for test keys). */
@@ -35,29 +29,15 @@ export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | und
 /** Recipients, and attempts, that a message shows. */
 const SHOWN = 20;
 
-export interface RecipientRecord {
-  email: string;
-  type: 'to' | 'cc' | 'bcc';
-  status: DeliveryStatus;
-  status_at: string;
-  attempt_count: number;
-  next_attempt_at: string | null;
-  smtp: {
-    code: number | null;
-    enhanced: string | null;
-    reply: string | null;
-    mx: string | null;
-    tls: string | null;
-  } | null;
-}
-
 /** Returns the recipients, `to` first. */
 export async function recipientsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<RecipientRecord[]> {
   const rows = (await read('deliveries').where({ message_id: messageId }).orderBy('id').limit(limit)) as DeliveryRow[];
   return rows.map(recipientRecord);
 }
 
-function recipientRecord(row: DeliveryRow): RecipientRecord {
+export type RecipientRecord = ReturnType<typeof recipientRecord>;
+
+function recipientRecord(row: DeliveryRow) {
   const answered = row.smtp_code !== null || row.smtp_reply !== null;
   return {
     email: row.address,
@@ -76,27 +56,6 @@ function recipientRecord(row: DeliveryRow): RecipientRecord {
 export const nextAttemptAt = (row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'held_by'>): string | null =>
   row.claim_epoch !== null || row.held_by !== null ? null : rfc3339(row.due_at);
 
-export interface AttemptRecord {
-  object: 'attempt';
-  id: string;
-  recipient: string;
-  number: number;
-  started_at: string;
-  ended_at: string;
-  mx: string | null;
-  ip: string | null;
-  source: string | null;
-  tls: { protocol: string; cipher: string; verified: boolean; policy: string } | null;
-  timings_ms: Record<'dns' | 'connect' | 'banner' | 'tls' | 'mail' | 'rcpt' | 'data' | 'dot', number>;
-  outcome: AttemptRow['outcome'];
-  smtp_code: number | null;
-  enhanced_code: string | null;
-  smtp_reply: string | null;
-  class: string | null;
-  reason: string | null;
-  next_attempt_at: string | null;
-}
-
 /** Returns the last attempts, oldest first. */
 export async function attemptsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<AttemptRecord[]> {
   const rows = (await read('attempts as a')
@@ -110,9 +69,11 @@ export async function attemptsOf(read: Knex, messageId: string, limit: number = 
 
 const noTimings = { dns: 0, connect: 0, banner: 0, tls: 0, mail: 0, rcpt: 0, data: 0, dot: 0 };
 
-function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
+export type AttemptRecord = ReturnType<typeof attemptRecord>;
+
+function attemptRecord(row: AttemptRow & { address: string }) {
   return {
-    object: 'attempt',
+    object: 'attempt' as const,
     id: row.id,
     recipient: row.address,
     number: row.number,
@@ -121,7 +82,7 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
     mx: row.mx,
     ip: row.ip,
     source: row.source,
-    tls: row.tls_json === null ? null : (JSON.parse(row.tls_json) as AttemptRecord['tls']),
+    tls: row.tls_json === null ? null : (JSON.parse(row.tls_json) as AttemptFacts['tls']),
     timings_ms: { ...noTimings, ...(JSON.parse(row.timings_json) as Partial<typeof noTimings>) },
     outcome: row.outcome,
     smtp_code: row.smtp_code,

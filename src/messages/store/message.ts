@@ -6,45 +6,11 @@ import type { MessageRow } from '../../storage/tables.ts';
 /** A mailbox as the `*_json` columns store it. */
 export type StoredMailbox = readonly [name: string | null, address: string];
 
-export interface MessageRecord {
-  object: 'message';
-  id: string;
-  batch_id: string | null;
-  status: MessageRow['status'];
-  status_at: string;
-  from: string;
-  to: string;
-  cc: string[];
-  bcc: string[];
-  reply_to: string[];
-  subject: string;
-  stream: string;
-  template_id: string | null;
-  template_version: number | null;
-  tags: string[];
-  metadata: Record<string, string>;
-  send_at: string | null;
-  expires_at: string | null;
-  track_opens: boolean;
-  track_clicks: boolean;
-  test: boolean;
-  rfc_message_id: string;
-  last_event: { type: string; timestamp: string } | null;
-  engagement: {
-    opens: number;
-    clicks: number;
-    first_opened_at: string | null;
-    last_opened_at: string | null;
-    first_clicked_at: string | null;
-    bot_opens: number;
-    bot_clicks: number;
-  };
-  created_at: string;
-}
+export type MessageRecord = ReturnType<typeof messageRecord>;
 
-export function messageRecord(row: MessageRow): MessageRecord {
+export function messageRecord(row: MessageRow) {
   return {
-    object: 'message',
+    object: 'message' as const,
     id: row.id,
     batch_id: row.batch_id,
     status: row.status,

@@ -1,5 +1,5 @@
 /**
- * Removes finished messages that are old enough, with all that belongs to them. The books count what is removed, so they still balance.
+ * Removes finished messages that are old enough, with all their rows in other tables. The books count them, so they still balance.
  */
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
@@ -29,7 +29,7 @@ export const oldMessages: Purge<Leaving> = {
   remove: removeMessages,
 };
 
-/** The columns of a message that lead to all that belongs to it. */
+/** The columns of a message by which its rows in other tables are found. */
 type Leaving = Pick<
   MessageRow,
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'subject' | 'tags_json' | 'metadata_json'
@@ -76,7 +76,7 @@ function marksOf(rows: readonly Leaving[]): Rows[] {
   ];
 }
 
-/** Reads what will go, the entries of indexes that lie all over the file included. */
+/** Reads all that will be removed, including index entries that are spread over the file. */
 async function lookAt(reader: Reader, rows: readonly Leaving[]): Promise<void> {
   const deliveries = rowsWithin('deliveries', rows);
   const addresses = await reader.all<Pick<DeliveryRow, 'address_key' | 'message_id'>>(

@@ -1,5 +1,5 @@
 /**
- * Removes what is old enough: bodies, events, reports, audit lines. purge-messages.ts removes whole messages. Unfinished mail is never
+ * Removes old data: bodies, events, reports, audit lines. purge-messages.ts removes whole messages. Unfinished mail is never
  * touched.
  *
  * Old rows have to come from the disk. So they are chosen and read ahead on a reader while others write, and the writer finds them in
@@ -24,11 +24,11 @@ export interface Range<Row> {
   most: number;
 }
 
-/** How one kind of row is removed. Others write between the steps: finished mail stays finished, and a row that is already removed does no harm. */
+/** Chooses and removes one kind of row. Others write between the steps: finished mail stays finished, and a row that is already removed does no harm. */
 export interface Purge<Row> {
   /** Chooses the oldest rows to remove, none if there are none. */
   choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
-  /** Reads ahead what is removed with them but stored elsewhere. It costs a third of removing them, and only housekeeping waits for it. */
+  /** Reads the rows of other tables that are removed with them. It costs a third of removing them, and only housekeeping waits for it. */
   lookAt?(reader: Reader, rows: readonly Row[]): Promise<void>;
   remove(tx: Connection, rows: readonly Row[], now: number): Promise<void>;
 }

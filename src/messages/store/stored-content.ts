@@ -1,6 +1,6 @@
 /**
- * Stores message bodies. The bodies of one bulk send are mostly one template with other values: what they have in common is stored
- * once, as their base, and each body as a delta against it. A thousand bodies of 48 KB then take as much room as what differs in them.
+ * Stores message bodies. The bodies of one bulk send are mostly one template with other values: their common parts are stored
+ * once, as their base, and each body as a delta against it. A thousand bodies of 48 KB then take as much room as their differences.
  * The base has only pieces that several bodies share, so nothing of a single recipient, and is removed with the last body that needs it.
  *
  * A delta is JSON, `[offset, length, "text", offset, length]`: two numbers copy a piece of the base, a text is inserted as it is.
@@ -14,30 +14,23 @@ type Body = Pick<ContentRow, 'html' | 'text'>;
 /** Fewer bodies, or smaller ones, gain nothing. */
 const FEWEST_BODIES = 4;
 const SMALLEST_BODY = 2048;
-/** Bodies that are searched for what all have in common: 0.3 ms each for 48 KB. */
+/** Bodies that are searched for common pieces: 0.3 ms each for 48 KB. */
 const SAMPLES = 8;
 /** A piece is common if half of the samples have it, and at least this many. */
 const FEWEST_USES = 3;
 /** Copying a piece costs about as many characters; a shorter one is only copied together with the one before it. */
 const COPY_LENGTH = 12;
 
-/** Stores the bodies of one request. */
-export interface BodyStore {
-  /** Returns the body as it is stored. */
-  store(body: Body): Body & { base_id: string | null };
-  /** Returns what must be stored with them. */
-  bases(): ContentBaseRow[];
-}
-
 /** `bodies`: those that will be stored, each once. */
-export function createBodyStore(bodies: readonly Body[], now: number): BodyStore {
+export function createBodyStore(bodies: readonly Body[], now: number) {
   const large = bodies.filter((body) => lengthOf(body) >= SMALLEST_BODY);
   const samples = large.length < FEWEST_BODIES ? [] : large.slice(0, SAMPLES);
   const [html, text] = [baseOf(samples.map((one) => one.html)), baseOf(samples.map((one) => one.text))];
   const row: ContentBaseRow = { id: newId('cnt', now), html: html.text, text: text.text };
   let isUsed = false;
   return {
-    store(body) {
+    /** Returns the body as it is stored. */
+    store(body: Body): Body & { base_id: string | null } {
       const whole = { ...body, base_id: null };
       if (samples.length === 0) return whole;
       const delta = { html: deltaOf(html, body.html), text: deltaOf(text, body.text), base_id: row.id };
@@ -45,16 +38,20 @@ export function createBodyStore(bodies: readonly Body[], now: number): BodyStore
       isUsed = true;
       return delta;
     },
-    bases: () => (isUsed ? [row] : []),
+    /** Returns what must be stored with them. */
+    bases: (): ContentBaseRow[] => (isUsed ? [row] : []),
   };
 }
+
+/** Stores the bodies of one request. */
+export type BodyStore = ReturnType<typeof createBodyStore>;
 
 const lengthOf = ({ html, text }: Body): number => (html?.length ?? 0) + (text?.length ?? 0);
 
 interface Base {
   text: string;
   pieces: readonly string[];
-  /** Where each piece begins in the text. */
+  /** The offset of each piece in the text. */
   offsets: readonly number[];
   /** The first index of each piece that is worth copying alone. */
   indexes: ReadonlyMap<string, number>;
@@ -102,7 +99,7 @@ function deltaOf({ pieces, offsets, indexes }: Base, text: string | null): strin
   const parts: (string | number)[] = [];
   let own = '';
   let copied = { from: 0, length: 0 };
-  /** The piece of the base that is expected next: values stand between pieces that follow one another there. */
+  /** The piece of the base that is expected next: values are between pieces that are neighbours there. */
   let next = 0;
   const flush = (): void => {
     if (copied.length > 0) parts.push(copied.from, copied.length);
@@ -167,8 +164,8 @@ export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: 
 }
 
 /**
- * Removes the bodies of messages that were removed or cut off from them, with their files, and the bases that none is left for.
- * Entries of a bulk send share theirs: what another message needs stays. `after`: only messages with later ids count as others.
+ * Removes the bodies of messages that were removed or cut off from them, with their files, and bases without a body.
+ * Entries of a bulk send share theirs: a body that another message needs stays. `after`: only messages with later ids count as others.
  */
 export async function removeContents(tx: Connection, messages: readonly Owner[], after = ''): Promise<void> {
   const unneeded = await tx.all<{ id: string; base_id: string | null }>(

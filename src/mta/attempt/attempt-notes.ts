@@ -1,15 +1,15 @@
 /** Notes each attempt: its line in the log, and what it says about the source, the TLS of the host and our own set-up. */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { LaneControl } from '../lanes/lane-state.ts';
+import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Sources } from '../sources/sources.ts';
 import type { HostTls } from '../tls/host-tls.ts';
 import type { Job } from '../due-queue.ts';
 import type { Passage } from './passages.ts';
-import { createSetUpWarnings, type SetUpWarnings } from './set-up-warnings.ts';
 
 export interface AttemptNotesDeps {
   clock: Clock;
@@ -23,13 +23,16 @@ export interface AttemptNotesDeps {
   attempted?(outcome: Outcome): void;
 }
 
+const QUIET_MS = 10 * 60_000;
+const MOST_REMEMBERED = 1_000;
+
 export class AttemptNotes {
   private readonly deps: AttemptNotesDeps;
-  private readonly warnings: SetUpWarnings;
+  private readonly warnOfSetUp: ReturnType<typeof createSetUpWarnings>;
 
   constructor(deps: AttemptNotesDeps) {
     this.deps = deps;
-    this.warnings = createSetUpWarnings(deps);
+    this.warnOfSetUp = createSetUpWarnings(deps);
   }
 
   note(job: Job, mail: Ready, destination: Passage['destination'], number: number, outcome: Outcome): void {
@@ -64,7 +67,7 @@ export class AttemptNotes {
       'delivery attempt',
     );
     if (destination.kind !== 'site') return;
-    this.warnings.note(lane, outcome);
+    this.warnOfSetUp(lane, outcome);
     const block = deps.sources.note(source, destination.name, outcome);
     if (block !== null) {
       deps.control.noteSourceChange(lane, `sends nothing until ${new Date(block.until).toISOString()}`, block.reply);
@@ -74,4 +77,44 @@ export class AttemptNotes {
     if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
       deps.hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
+}
+
+/**
+ * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail
+ * of customers who can do nothing about it. Returns a function that warns the operator, once for each lane and rule in ten minutes.
+ */
+export function createSetUpWarnings({
+  clock,
+  log,
+}: {
+  clock: Clock;
+  log: Log;
+}): (lane: string, outcome: Outcome) => void {
+  const logged = new LRUCache<string, { at: number; since: number }>({ max: MOST_REMEMBERED });
+  return (lane, outcome) => {
+    if ((outcome.kind !== 'refused' && outcome.kind !== 'deferred') || outcome.grounds?.infrastructure !== true) return;
+    const { facts, verdict, grounds } = outcome;
+    const key = `${lane} ${grounds.rule}`;
+    const before = logged.get(key);
+    if (before !== undefined && clock.now() - before.at < QUIET_MS) {
+      before.since++;
+      return;
+    }
+    logged.set(key, { at: clock.now(), since: 0 });
+    log.warn(
+      {
+        event: 'infrastructure_bounce',
+        lane,
+        host: facts.mx,
+        source: facts.source,
+        code: facts.smtpCode,
+        enhanced: facts.enhancedCode,
+        text: facts.smtpReply,
+        reason: verdict.reason,
+        rule: grounds.rule,
+        unreported: before?.since ?? 0,
+      },
+      'mail is refused for reasons of our own set-up',
+    );
+  };
 }

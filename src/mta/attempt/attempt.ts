@@ -2,7 +2,7 @@
 import type { Judge } from '../../messages/delivery/classify.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
-import type { LaneControl } from '../lanes/lane-state.ts';
+import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Part } from '../lanes/rests.ts';
 import type { Prepared, Ready } from '../prepare/prepare.ts';
 import type { Site } from '../sites/sites.ts';
@@ -12,31 +12,20 @@ import type { Attempted } from '../worker.ts';
 import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
 import { deliver } from './deliver.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import { Passages, type NoPassage, type Passage, type PassageDeps, type PassageOptions } from './passages.ts';
-import type { Wanted } from './reach.ts';
+import type { Passage, Passages } from './passages.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 
-export interface AttemptDeps extends PassageDeps, AttemptNotesDeps {
+export interface AttemptDeps extends AttemptNotesDeps {
   random: () => number;
+  /** Reads refusals, by the operator's rules too. */
   judge: Judge;
-  sources: PassageDeps['sources'] & AttemptNotesDeps['sources'];
-  control: PassageDeps['control'] & AttemptNotesDeps['control'] & Pick<LaneControl, 'begin' | 'dropped' | 'learn'>;
-  hostTls: PassageDeps['hostTls'] & AttemptNotesDeps['hostTls'];
+  passages: Pick<Passages, 'release' | 'contextOf'>;
+  control: AttemptNotesDeps['control'] & Pick<LaneControl, 'begin' | 'dropped' | 'learn'>;
 }
 
-export interface AttemptOptions extends PassageOptions {
+export interface AttemptOptions {
   retry: Pick<RetryRule, 'schedule'>;
   simulatorDomain: string;
-}
-
-export interface Attempts {
-  /** Returns a passage that takes no time, or null. */
-  findIdlePassage(job: Job, wanted: Wanted | null): Passage | null;
-  findPassage(job: Job, wanted: Wanted | null): Promise<Passage | NoPassage>;
-  /** Gives back a passage that is not used. */
-  releasePassage(passage: Passage): void;
-  /** Tries the mail once. Throws only for a bug. */
-  attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted>;
 }
 
 /** How long a mail waits that no host could be asked to take, in ms. */
@@ -46,38 +35,22 @@ export const UNTRIED_MS = 2_000;
 type FrameAt = (endedAt: number) => AttemptFrame;
 type Done = Extract<Attempted, { kind: 'done' }>;
 
-export const createAttempts = (deps: AttemptDeps, options: AttemptOptions): Attempts =>
-  new AttemptRunner(deps, options);
-
-class AttemptRunner implements Attempts {
+export class Attempts {
   private readonly deps: AttemptDeps;
   private readonly options: AttemptOptions;
-  private readonly passages: Passages;
   private readonly notes: AttemptNotes;
 
   constructor(deps: AttemptDeps, options: AttemptOptions) {
     this.deps = deps;
     this.options = options;
-    this.passages = new Passages(deps, options);
     this.notes = new AttemptNotes(deps);
   }
 
-  findIdlePassage(job: Job, wanted: Wanted | null): Passage | null {
-    return this.passages.findIdle(job, wanted);
-  }
-
-  findPassage(job: Job, wanted: Wanted | null): Promise<Passage | NoPassage> {
-    return this.passages.find(job, wanted);
-  }
-
-  releasePassage(passage: Passage): void {
-    this.passages.release(passage);
-  }
-
+  /** Tries the mail once. Throws only for a bug. */
   async attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted> {
     const frameAt = this.frameOf(number, passage);
     if (mail.kind !== 'ready') {
-      this.releasePassage(passage);
+      this.deps.passages.release(passage);
       return done(this.outcomeOfUnready(frameAt(this.deps.clock.now()), job, mail));
     }
     const { destination } = passage;
@@ -147,7 +120,7 @@ class AttemptRunner implements Attempts {
   ): Promise<Outcome | null> {
     if (passage.kind === 'unreached') return passage.outcome(frameAt(this.deps.clock.now()));
     if (passage.kind !== 'connected') throw new Error('a mail for a site has come without a connection');
-    const context = this.passages.contextOf(source);
+    const context = this.deps.passages.contextOf(source);
     const tried = await deliver(context, site, mail, passage.connection, frameAt, isFirstAttempt);
     return tried.kind === 'untried' ? null : tried.outcome;
   }

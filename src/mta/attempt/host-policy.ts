@@ -46,33 +46,23 @@ export const forbiddenBy =
   (frame) =>
     isFinal
       ? outcomeOfTransfer(frame, place, { ...requireTlsUnsupported, text })
-      : outcomeOfDial(frame, place, forbidden(text));
+      : outcomeOfDial(frame, place, failedBeforeDial('tls', text));
 
 type Failed = Extract<OpenResult, { kind: 'failed' }>;
 
-const unreachable: Failed = {
+const failedBeforeDial = (phase: 'connect' | 'tls', text: string): Failed => ({
   kind: 'failed',
   ip: '',
-  phase: 'connect',
-  reply: null,
-  text: 'no mail host has an address of a family that the source sends over',
-  tlsBroken: false,
-  tlsUnsatisfied: false,
-  tls: null,
-  timings: noTimings(),
-};
-
-const forbidden = (text: string): Failed => ({
-  kind: 'failed',
-  ip: '',
-  phase: 'tls',
+  phase,
   reply: null,
   text,
   tlsBroken: false,
-  tlsUnsatisfied: true,
+  tlsUnsatisfied: phase === 'tls',
   tls: null,
   timings: noTimings(),
 });
+
+const unreachable = failedBeforeDial('connect', 'no mail host has an address of a family that the source sends over');
 
 const requireTlsUnsupported: Extract<Transfer, { kind: 'unsupported' }> = {
   kind: 'unsupported',

@@ -4,7 +4,7 @@ import type { Log } from '../../base/log.ts';
 import type { PhaseTimeouts } from '../connection/phases.ts';
 import type { LeaseWait, Pool } from '../connection/pool.ts';
 import type { TlsClient } from '../connection/tls.ts';
-import type { LaneControl } from '../lanes/lane-state.ts';
+import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Destination, Site, Sites } from '../sites/sites.ts';
 import { laneName } from '../names.ts';
 import type { Source, Sources } from '../sources/sources.ts';
@@ -31,6 +31,7 @@ export interface PassageDeps {
   tls: TlsClient;
   hostTls: Pick<HostTls, 'memory'>;
   transcripts: Pick<Transcripts, 'of'>;
+  /** Is called with how TLS went for each connection. */
   tlsSeen?: (seen: TlsSeen) => void;
 }
 

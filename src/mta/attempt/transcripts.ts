@@ -21,19 +21,7 @@ export interface TranscriptLine {
   text: string;
 }
 
-export interface Transcripts {
-  /** Returns the trace for a connection to this host that is about to be opened. */
-  of(host: string): Trace;
-  /** Begins a watch; returns null where there are too many. */
-  watch(what: Watched): number | null;
-  /**
-   * Returns the lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost`
-   * lines were dropped before they were fetched.
-   */
-  read(watch: number, after: number, waitMs: number): Promise<Fetched | null>;
-  end(watch: number): void;
-  stop(): void;
-}
+export type Transcripts = ReturnType<typeof createTranscripts>;
 
 export interface Fetched {
   lines: TranscriptLine[];
@@ -55,7 +43,7 @@ interface Watch {
   wake: (() => void) | null;
 }
 
-export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
+export function createTranscripts({ clock }: { clock: Clock }) {
   const watches = new Map<number, Watch>();
   let watchNumber = 0;
   let connectionNumber = 0;
@@ -67,14 +55,7 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
     watch?.wake?.();
   }
 
-  const expiryOf = (id: number): Timer =>
-    clock.after(
-      FORGOTTEN_MS,
-      () => {
-        end(id);
-      },
-      { background: true },
-    );
+  const expiryOf = (id: number): Timer => clock.after(FORGOTTEN_MS, () => end(id), { background: true });
 
   function hand(line: TranscriptLine): void {
     for (const watch of watches.values()) {
@@ -88,7 +69,8 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
   }
 
   return {
-    of(host) {
+    /** Returns the trace for a connection to this host that is about to be opened. */
+    of(host: string): Trace {
       let lane = '';
       let messageId = '';
       const connection = ++connectionNumber;
@@ -105,13 +87,18 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
         },
       };
     },
-    watch(what) {
+    /** Begins a watch; returns null where there are too many. */
+    watch(what: Watched): number | null {
       if (watches.size >= MOST_WATCHES) return null;
       const id = ++watchNumber;
       watches.set(id, { what, lines: [], end: 0, expiry: expiryOf(id), wake: null });
       return id;
     },
-    async read(id, after, waitMs) {
+    /**
+     * Returns the lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost`
+     * lines were dropped before they were fetched.
+     */
+    async read(id: number, after: number, waitMs: number): Promise<Fetched | null> {
       const watch = watches.get(id);
       if (watch === undefined) return null;
       watch.expiry.cancel();
@@ -123,7 +110,7 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
       return { lines, position: watch.end, lost: Math.max(0, from - after) };
     },
     end,
-    stop() {
+    stop(): void {
       for (const id of [...watches.keys()]) end(id);
     },
   };

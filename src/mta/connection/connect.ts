@@ -49,9 +49,7 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       running.clear();
       resolve(result);
     };
-    const abandon = (): void => {
-      end({ kind: 'failed', ip: target.ips[0] ?? '', text: String(signal?.reason) });
-    };
+    const abandon = (): void => end({ kind: 'failed', ip: target.ips[0] ?? '', text: String(signal?.reason) });
     const failed = (socket: Socket, ip: string, text: string, code = ''): void => {
       running.get(socket)?.cancel();
       // False for a socket that was not chosen, and for one that broke after it was chosen.
@@ -67,16 +65,12 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       const localAddress = localAddresses.find((own) => isIP(own) === isIP(ip));
       const from = localAddress === undefined ? {} : { localAddress };
       const socket = connect({ host: ip, port, noDelay: true, ...from });
-      const timer = clock.after(timeoutMs, () => {
-        failed(socket, ip, `no connection to ${ip} within ${String(timeoutMs / 1000)} s`);
-      });
+      const timer = clock.after(timeoutMs, () =>
+        failed(socket, ip, `no connection to ${ip} within ${String(timeoutMs / 1000)} s`),
+      );
       running.set(socket, timer);
-      socket.on('error', (error: NodeJS.ErrnoException) => {
-        failed(socket, ip, error.message, error.code);
-      });
-      socket.once('connect', () => {
-        end({ kind: 'connected', socket, ip });
-      });
+      socket.on('error', (error: NodeJS.ErrnoException) => failed(socket, ip, error.message, error.code));
+      socket.once('connect', () => end({ kind: 'connected', socket, ip }));
       if (waiting.length > 0) headStart = clock.after(headStartMs, next);
     };
     signal?.addEventListener('abort', abandon);

@@ -109,9 +109,7 @@ class Opening {
     this.localIp = connected.socket.localAddress;
     if (trace?.on === true) trace.line('>', `(connected to ${connected.ip}:${String(port)})`);
     const wire = new Wire({ clock, trace }, connected.socket);
-    const abandon = (): void => {
-      wire.destroy(String(signal?.reason));
-    };
+    const abandon = (): void => wire.destroy(String(signal?.reason));
     signal?.addEventListener('abort', abandon);
     try {
       return await this.greet(wire);

@@ -53,40 +53,6 @@ export type LeaseWait = GateWait | { why: 'lane' | 'draining'; until: null };
 export type LeaseResult =
   { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | Extract<OpenResult, { kind: 'failed' }>;
 
-export interface Pool {
-  /** Takes an idle connection, or returns why there is none: `dial` says that one may be opened. */
-  take(request: LeaseRequest): { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | { kind: 'dial' };
-  /** Opens a connection where the gate lets one through; the signal aborts when it is no longer wanted. */
-  dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult>;
-  /** Notes that the host has answered for a mail. */
-  carried(host: string): void;
-  /** Notes that a session with the host broke while it carried a mail. */
-  broke(host: string, text: string): void;
-  /** Returns how many connections the lane may use in addition to those that it has. */
-  room(host: string, lane: string, maxPerHost?: number): number;
-  /** Counts the connections to this host that the lane uses or opens. */
-  usedBy(host: string, lane: string): number;
-  /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
-  waitingLong(lane: string, waitMs: number): number;
-  /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
-  waitOf(host: string, maxPerHost?: number): GateWait | null;
-  /** Returns how many connections the host has shown it allows, and why; null where nothing limits them. */
-  capOf(host: string): { cap: number; cause: string; ageMs: number } | null;
-  /** Lets hosts that had failed or refused be tried at once; null means all hosts. */
-  tryNow(hosts: readonly string[] | null): void;
-  /** Counts the connections that are open or being opened, to one host or in all. */
-  count(host?: string): number;
-  /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
-  drain(): Promise<void>;
-  /**
-   * Drops connections that have been waited for over `waitMs` in one phase, except for `most` of them: those that waited
-   * longest go first, none behind its final dot. Returns how many were dropped.
-   */
-  dropWaiting(waitMs: number, most: number): number;
-  /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
-  abandon(evenPastDot?: boolean): void;
-}
-
 export interface PoolDeps {
   clock: Clock;
   /** Returns a number in [0, 1), which varies pauses. */
@@ -104,10 +70,7 @@ const GOES_ON_MS = 50;
 /** Hosts of which something is remembered; the ones met longest ago are forgotten first. */
 const MOST_HOSTS = 20_000;
 
-export const createPool = (deps: PoolDeps, limits: PoolLimits = defaultPoolLimits): Pool =>
-  new ConnectionPool(deps, limits);
-
-class ConnectionPool implements Pool {
+export class Pool {
   private readonly clock: Clock;
   private readonly random: () => number;
   private readonly lanesWaiting: (host: string) => readonly string[];
@@ -120,7 +83,10 @@ class ConnectionPool implements Pool {
   private isDraining = false;
   private drained: (() => void) | null = null;
 
-  constructor({ clock, random = Math.random, lanesWaiting = () => [], wake = noop }: PoolDeps, limits: PoolLimits) {
+  constructor(
+    { clock, random = Math.random, lanesWaiting = () => [], wake = noop }: PoolDeps,
+    limits: PoolLimits = defaultPoolLimits,
+  ) {
     this.clock = clock;
     this.random = random;
     this.lanesWaiting = lanesWaiting;
@@ -128,7 +94,8 @@ class ConnectionPool implements Pool {
     this.limits = limits;
   }
 
-  take(request: LeaseRequest): ReturnType<Pool['take']> {
+  /** Takes an idle connection, or returns why there is none: `dial` says that one may be opened. */
+  take(request: LeaseRequest): { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | { kind: 'dial' } {
     if (this.isDraining) return { kind: 'wait', wait: { why: 'draining', until: null } };
     const host = this.hostOf(request.host);
     const limit = request.maxPerHost ?? this.limits.maxPerHost;
@@ -143,6 +110,7 @@ class ConnectionPool implements Pool {
     return { kind: 'wait', wait };
   }
 
+  /** Opens a connection where the gate lets one through; the signal aborts when it is no longer wanted. */
   async dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
     const { clock } = this;
     const { lane } = request;
@@ -181,25 +149,30 @@ class ConnectionPool implements Pool {
     return { kind: 'leased', lease };
   }
 
+  /** Notes that the host has answered for a mail. */
   carried(name: string): void {
     const host = this.hosts.get(name);
     if (host !== undefined) host.gate = carried(host.gate);
   }
 
+  /** Notes that a session with the host broke while it carried a mail. */
   broke(name: string, text: string): void {
     const host = this.hostOf(name);
     host.gate = sessionBroke(host.gate, text, this.clock.monotonic(), this.random());
   }
 
+  /** Returns how many connections the lane may use in addition to those that it has. */
   room(name: string, lane: string, maxPerHost = this.limits.maxPerHost): number {
     const host = this.hosts.get(name);
     return host === undefined ? 1 : this.roomFor(host, lane, maxPerHost);
   }
 
+  /** Counts the connections to this host that the lane uses or opens. */
   usedBy(name: string, lane: string): number {
     return this.hosts.get(name)?.usedBy(lane) ?? 0;
   }
 
+  /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
   waitingLong(lane: string, waitMs: number): number {
     const before = this.clock.monotonic() - waitMs;
     let count = 0;
@@ -208,18 +181,21 @@ class ConnectionPool implements Pool {
     return count;
   }
 
+  /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
   waitOf(name: string, maxPerHost = this.limits.maxPerHost): GateWait | null {
     const host = this.hosts.get(name);
     if (host === undefined || host.idle.length > 0) return null;
     return host.waitOf(maxPerHost, this.clock.monotonic());
   }
 
-  capOf(name: string): ReturnType<Pool['capOf']> {
+  /** Returns how many connections the host has shown it allows, and why; null where nothing limits them. */
+  capOf(name: string): { cap: number; cause: string; ageMs: number } | null {
     const gate = this.hosts.get(name)?.gate;
     if (gate?.cap == null) return null;
     return { cap: gate.cap, cause: gate.cause, ageMs: this.clock.monotonic() - gate.since };
   }
 
+  /** Lets hosts that had failed or refused be tried at once; null means all hosts. */
   tryNow(names: readonly string[] | null): void {
     for (const name of names ?? this.hosts.keys()) {
       const host = this.hosts.get(name);
@@ -229,10 +205,12 @@ class ConnectionPool implements Pool {
     }
   }
 
+  /** Counts the connections that are open or being opened, to one host or in all. */
   count(name?: string): number {
     return name === undefined ? this.total : (this.hosts.get(name)?.open ?? 0);
   }
 
+  /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
   drain(): Promise<void> {
     this.isDraining = true;
     const done = new Promise<void>((resolve) => (this.drained = resolve));
@@ -244,19 +222,19 @@ class ConnectionPool implements Pool {
     return done;
   }
 
+  /**
+   * Drops connections that have been waited for over `waitMs` in one phase, except for `most` of them: those that waited
+   * longest go first, none behind its final dot. Returns how many were dropped.
+   */
   dropWaiting(waitMs: number, most: number): number {
     const before = this.clock.monotonic() - waitMs;
     const waiting: { since: number; drop: () => void }[] = [];
     for (const [controller, { since }] of this.opening) {
-      const drop = (): void => {
-        controller.abort(GAVE_WAY);
-      };
+      const drop = (): void => controller.abort(GAVE_WAY);
       waiting.push({ since, drop });
     }
     for (const { session } of this.leased) {
-      const drop = (): void => {
-        session.abandon(false, GAVE_WAY);
-      };
+      const drop = (): void => session.abandon(false, GAVE_WAY);
       waiting.push({ since: session.waitingSince ?? Infinity, drop });
     }
     const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
@@ -265,6 +243,7 @@ class ConnectionPool implements Pool {
     return dropped.length;
   }
 
+  /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
   abandon(evenPastDot = false): void {
     this.isDraining = true;
     for (const controller of this.opening.keys()) controller.abort('given up: the program stops');

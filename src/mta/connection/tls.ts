@@ -38,10 +38,7 @@ const helloOptions: Record<Hello, SecureContextOptions> = {
 };
 
 /** The state that handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
-export interface TlsClient {
-  contextFor(hello: Hello): SecureContext;
-  sessions: LRUCache<string, ResumableSession>;
-}
+export type TlsClient = ReturnType<typeof createTlsClient>;
 
 /** A resumed handshake shows no certificate, so the verdict on the first one is kept with it. */
 interface ResumableSession {
@@ -54,11 +51,11 @@ const MAX_SESSIONS = 1000;
 const SESSION_MS = 3_600_000;
 
 /** `ca`: PEM certificates to trust instead of the system's, for tests and private networks. */
-export function createTlsClient(options: { ca?: string } = {}): TlsClient {
+export function createTlsClient(options: { ca?: string } = {}) {
   const contexts = new Map<Hello, SecureContext>();
   return {
-    sessions: new LRUCache({ max: MAX_SESSIONS }),
-    contextFor(hello) {
+    sessions: new LRUCache<string, ResumableSession>({ max: MAX_SESSIONS }),
+    contextFor(hello: Hello): SecureContext {
       const made = contexts.get(hello);
       if (made !== undefined) return made;
       const context = createSecureContext({
@@ -114,15 +111,12 @@ export function handshake(
       raw.destroy();
       resolve({ kind: 'failed', text, isCut });
     };
-    const onError = (error: NodeJS.ErrnoException): void => {
+    const onError = (error: NodeJS.ErrnoException): void =>
       failed(error.message, !/^(?:ERR_SSL_|EPROTO)/.test(error.code ?? ''));
-    };
-    const onClose = (): void => {
-      failed('connection closed during the TLS handshake', true);
-    };
-    const timer = clock.after(target.timeoutMs, () => {
-      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false);
-    });
+    const onClose = (): void => failed('connection closed during the TLS handshake', true);
+    const timer = clock.after(target.timeoutMs, () =>
+      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false),
+    );
     socket.on('error', onError);
     socket.once('close', onClose);
     socket.once('secureConnect', () => {
@@ -193,7 +187,5 @@ function usableSession(tls: TlsClient, key: string, now: number): ResumableSessi
 
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
   // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
-  socket.on('session', (session) => {
-    tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS });
-  });
+  socket.on('session', (session) => tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS }));
 }

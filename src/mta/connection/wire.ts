@@ -188,13 +188,10 @@ export class Wire {
     draining(null);
   };
 
-  private readonly failed = (error: Error): void => {
-    this.fail(error.message);
-  };
+  private readonly failed = (error: Error): void => this.fail(error.message);
 
-  private readonly ended = (): void => {
+  private readonly ended = (): void =>
     this.fail(this.reader.partial ? 'connection closed in the middle of a reply' : 'connection closed by the server');
-  };
 
   private limit(phase: Phase, timeoutMs: number, what: string): void {
     this.waitingSince = this.clock.monotonic();

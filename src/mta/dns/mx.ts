@@ -177,9 +177,10 @@ async function lookUpHost(
   return [six, four].find((answer) => answer.kind === 'no_domain') ?? { kind: 'no_data' };
 }
 
-const notAsked: DnsAnswer<string> = { kind: 'no_data' };
+/** The answer of a look-up for a family that is not used. */
+export const notAsked: DnsAnswer<string> = { kind: 'no_data' };
 
-function addressesOf(answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] {
+export function addressesOf(answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] {
   return answer.kind === 'found' ? answer.records.map((ip) => ({ ip, family })) : [];
 }
 

@@ -1,7 +1,7 @@
 /** Finds the addresses of a smarthost of `delivery.routes`: without MX records, and its network may be private. */
 import { isIP } from 'node:net';
 import type { DnsAnswer, Resolver } from '../../net/resolver.ts';
-import type { HostAddress, MailRoute } from './mx.ts';
+import { addressesOf, notAsked, type HostAddress, type MailRoute } from './mx.ts';
 
 const LITERAL_TTL_S = 3600;
 
@@ -23,12 +23,7 @@ export async function findRelay(
   };
 }
 
-const notAsked: DnsAnswer<string> = { kind: 'no_data' };
-
 const ttlOf = (answer: DnsAnswer<string>): number => (answer.kind === 'found' ? answer.ttl : Infinity);
-
-const addressesOf = (answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] =>
-  answer.kind === 'found' ? answer.records.map((ip) => ({ ip, family })) : [];
 
 const routeTo = (name: string, port: number, addresses: readonly HostAddress[], ttl: number): MailRoute => ({
   kind: 'hosts',

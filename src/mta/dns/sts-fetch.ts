@@ -74,12 +74,10 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
       socket.destroy();
       raw.destroy();
     };
-    const timer = clock.after(ANSWER_MS, () => {
-      end(failed(`no policy within ${String(ANSWER_MS / 1000)} s`));
-    });
-    request.on('error', (error) => {
-      end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message));
-    });
+    const timer = clock.after(ANSWER_MS, () => end(failed(`no policy within ${String(ANSWER_MS / 1000)} s`)));
+    request.on('error', (error) =>
+      end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message)),
+    );
     request.on('response', (response) => {
       if (response.statusCode !== 200) {
         end(failed(`the answer was ${String(response.statusCode)}`));
@@ -96,12 +94,8 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
         if (bytes > LARGEST_BYTES) end(failed(`it has more than ${String(LARGEST_BYTES)} bytes`));
         else parts.push(part);
       });
-      response.on('error', (error) => {
-        end(failed(error.message));
-      });
-      response.on('end', () => {
-        end({ kind: 'text', text: Buffer.concat(parts).toString('utf8') });
-      });
+      response.on('error', (error) => end(failed(error.message)));
+      response.on('end', () => end({ kind: 'text', text: Buffer.concat(parts).toString('utf8') }));
     });
     request.end();
   });

@@ -115,9 +115,9 @@ export function createStsPolicies(deps: {
       const valid = before !== null && before.expiresAt > clock.now() ? before : null;
       const answer = asked(domain, valid);
       if (valid === null) return await answer;
-      answer.catch((error: unknown) => {
-        log.error({ event: 'storage_failed', err: error, domain }, 'an MTA-STS policy could not be refreshed');
-      });
+      answer.catch((error: unknown) =>
+        log.error({ event: 'storage_failed', err: error, domain }, 'an MTA-STS policy could not be refreshed'),
+      );
       return inForce(valid, null);
     },
   };

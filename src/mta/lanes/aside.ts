@@ -16,24 +16,9 @@ interface Entry {
   timer: Timer | null;
 }
 
-export interface Aside {
-  /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null where it is not known. */
-  add(lane: string, hosts: readonly string[], job: Job, until: number | null): void;
-  /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
-  wake(lane: string, host: string, room: number): void;
-  /** Brings back all jobs of the lane. */
-  wakeLane(lane: string): void;
-  /** Returns the lanes with jobs that wait for this host. */
-  lanesWaiting(host: string): readonly string[];
-  /** Counts the jobs of the lane that are aside. */
-  count(lane: string): number;
-  stop(): void;
-}
+export type Aside = ReturnType<typeof createAside>;
 
-export function createAside(
-  { clock }: { clock: Clock },
-  comeBack: (lane: string, jobs: readonly Job[]) => void,
-): Aside {
+export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string, jobs: readonly Job[]) => void) {
   const entries = new Map<string, Entry>();
   const byHost = new Map<string, Set<Entry>>();
   let stopped = false;
@@ -68,16 +53,16 @@ export function createAside(
   const keyOf = (lane: string, hosts: readonly string[]): string => `${lane} ${hosts.join()}`;
 
   return {
-    add(lane, hosts, job, until) {
+    /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null where it is not known. */
+    add(lane: string, hosts: readonly string[], job: Job, until: number | null): void {
       const key = keyOf(lane, hosts);
       const entry = entries.get(key) ?? create(key, lane, hosts);
       entry.jobs.push(job);
       const wait = until === null ? LOOK_AGAIN_MS : Math.max(1, until - clock.monotonic());
-      entry.timer ??= clock.after(wait, () => {
-        release(key, entry);
-      });
+      entry.timer ??= clock.after(wait, () => release(key, entry));
     },
-    wake(lane, host, room) {
+    /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
+    wake(lane: string, host: string, room: number): void {
       let left = room;
       // Jobs that are put aside meanwhile are not brought back again.
       for (const entry of [...(byHost.get(host) ?? [])]) {
@@ -87,19 +72,22 @@ export function createAside(
         left -= length;
       }
     },
-    wakeLane(lane) {
+    /** Brings back all jobs of the lane. */
+    wakeLane(lane: string): void {
       for (const [key, entry] of [...entries]) if (entry.lane === lane) release(key, entry);
     },
-    lanesWaiting: (host) => {
+    /** Returns the lanes with jobs that wait for this host. */
+    lanesWaiting: (host: string) => {
       const waiting = byHost.get(host);
       return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
     },
-    count(lane) {
+    /** Counts the jobs of the lane that are aside. */
+    count(lane: string): number {
       let sum = 0;
       for (const entry of entries.values()) if (entry.lane === lane) sum += entry.jobs.length;
       return sum;
     },
-    stop() {
+    stop(): void {
       stopped = true;
       for (const { timer } of entries.values()) timer?.cancel();
     },

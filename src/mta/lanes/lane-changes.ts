@@ -1,18 +1,12 @@
 /** Changes the limits of lanes. Each change is logged and kept with its cause. */
-import type { Clock } from '../../base/clock.ts';
-import type { Log } from '../../base/log.ts';
+import type { LaneControlDeps } from './lane-control.ts';
 import type { LaneChange, LaneState } from './lane-state.ts';
 import type { Pace } from './pace.ts';
 import type { Rest, RestKind } from './rests.ts';
 import type { Fired } from './shaping.ts';
 import { pushedBack, type Throttle } from './throttle.ts';
 
-export interface LaneChangesDeps {
-  clock: Clock;
-  log: Log;
-  /** Starts workers of the lane where it may have more. */
-  pump(lane: string): void;
-}
+export type LaneChangesDeps = Pick<LaneControlDeps, 'clock' | 'log' | 'pump'>;
 
 /** Changes that are kept of a lane. */
 const MOST_CHANGES = 100;

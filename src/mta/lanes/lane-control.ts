@@ -12,10 +12,10 @@ import type { Site } from '../sites/sites.ts';
 import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
-import { hostKeysOf, isShared, type LaneChange, type LaneControl, type LaneState } from './lane-state.ts';
+import { hostKeysOf, isShared, type LaneChange, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait } from './lane-waits.ts';
 import { begun, ended, forgotten, newPace, putBack, shifted } from './pace.ts';
-import { createRests, type Part, type Rest } from './rests.ts';
+import { type Part, type Rest, Rests } from './rests.ts';
 import type { CompiledRule } from './shaping.ts';
 import { newThrottle, type ThrottleLimits } from './throttle.ts';
 
@@ -44,10 +44,7 @@ const MOST_LANE_STATES = 10_000;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
 
-export const createLaneControl = (deps: LaneControlDeps, options: LaneControlOptions): LaneControl =>
-  new LaneController(deps, options);
-
-class LaneController implements LaneControl {
+export class LaneControl {
   private readonly deps: LaneControlDeps;
   private readonly options: LaneControlOptions;
   private readonly states = new Map<string, LaneState>();
@@ -65,6 +62,7 @@ class LaneController implements LaneControl {
     this.learning = new LaneLearning(deps, options, this.changes);
   }
 
+  /** Notes that the lane leads to this site, by this source. */
   register(lane: string, site: Site, source: string | null): void {
     const state = this.stateOf(lane);
     if (state.site === site) return;
@@ -79,16 +77,19 @@ class LaneController implements LaneControl {
     }
   }
 
+  /** Returns the site and source that the lane leads to, or null where it is not known. */
   routeOf(lane: string): { site: string; source: string | null } | null {
     const state = this.states.get(lane);
     return state?.site == null ? null : { site: state.site.name, source: state.source };
   }
 
+  /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
     return state?.site == null ? this.options.innerSlots : this.laneSlots.of(lane, state);
   }
 
+  /** Returns until when this part of the lane's mail rests, or null where it may go. */
   restUntil(lane: string, part: Part): number | null {
     const state = this.states.get(lane);
     if (state === undefined) return null;
@@ -97,40 +98,48 @@ class LaneController implements LaneControl {
     return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
   }
 
+  /** Counts a mail that a worker takes among those of this minute. */
   take(lane: string): void {
     const state = this.stateOf(lane);
     state.pace = begun(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null, this.deps.clock.now());
   }
 
+  /** Takes back `take` for a mail that was not begun after all. */
   putBack(lane: string): void {
     const state = this.stateOf(lane);
     state.pace = putBack(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null);
   }
 
+  /** Notes that a mail is on a connection and about to be tried. */
   begin(lane: string, part: Part): void {
     this.stateOf(lane).rests.begin(part, this.deps.clock.now());
   }
 
+  /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */
   learn(lane: string, part: Part, outcome: Outcome): Outcome {
     return this.learning.learn(lane, this.stateOf(lane), part, outcome);
   }
 
+  /** Notes that an attempt ended without an outcome. */
   dropped(lane: string, part: Part): void {
     const state = this.stateOf(lane);
     state.pace = ended(state.pace);
     state.rests.ended(part);
   }
 
+  /** Notes that a worker found no connection and has ended: no other is started for a second, unless the pool wakes the lane. */
   foundNone(lane: string): void {
     this.stateOf(lane).lullUntil = this.deps.clock.now() + LULL_MS;
   }
 
+  /** Wakes the lane: the pool has a connection for it. */
   wake(lane: string): void {
     const state = this.states.get(lane);
     if (state !== undefined) state.lullUntil = 0;
     this.deps.pump(lane);
   }
 
+  /** Notes that a host refused one connection more than those that are open: no mail was tried. */
   noteRefusedConnection(lane: string, reply: string): void {
     const state = this.stateOf(lane);
     state.lastReply = reply;
@@ -141,6 +150,7 @@ class LaneController implements LaneControl {
     this.changes.note(lane, state, { what: 'connections', to, cause: reply.slice(0, 200) });
   }
 
+  /** Notes that something happened to the lane's source. */
   noteSourceChange(lane: string, to: string, cause: string): void {
     this.changes.note(lane, this.stateOf(lane), { what: 'source', to, cause });
   }
@@ -151,16 +161,19 @@ class LaneController implements LaneControl {
     return state?.site == null ? null : reportOf(state, limitsOf(lane), pool, clock);
   }
 
+  /** Returns what mail of this part of the lane waits for, the most telling first. */
   waits(lane: string, part: Part, site: Site | null): LaneWait[] {
     const { limitsOf, pool, clock } = this.deps;
     const state = this.states.get(lane);
     return state === undefined ? [] : waitsOf(state, part, site, limitsOf(lane), pool, clock);
   }
 
+  /** Returns the changes of a lane's limits, oldest first. */
   history(lane: string): LaneChange[] {
     return [...(this.states.get(lane)?.changes ?? [])];
   }
 
+  /** Returns the lanes that would use one connection more to this host. */
   lanesWanting(host: string): readonly string[] {
     const users = this.byHost.get(host);
     if (users === undefined) return none;
@@ -174,6 +187,7 @@ class LaneController implements LaneControl {
     });
   }
 
+  /** Ends the lane's rests and pauses on an operator's request, as far as they touch the domain; one mail tries first. */
   tryNow(lane: string, domain: string | null): void {
     const state = this.states.get(lane);
     if (state === undefined) return;
@@ -187,6 +201,7 @@ class LaneController implements LaneControl {
     this.deps.pump(lane);
   }
 
+  /** Moves all times by `ms`, by which the clock was set: rests and paces last as long as before. */
   shift(ms: number): void {
     for (const state of this.states.values()) {
       const { throttle } = state;
@@ -201,20 +216,24 @@ class LaneController implements LaneControl {
     }
   }
 
+  /** Returns the names of the lanes that have learnt something or were registered lately. */
   names(): readonly string[] {
     return [...this.states.keys()];
   }
 
+  /** Returns those that rest, or that have a limit which a receiver or the operator has set. */
   limited(): readonly string[] {
     return [...this.states].flatMap(([lane, state]) => (this.isLimited(lane, state) ? [lane] : []));
   }
 
+  /** Tells whether some lane's mail may wait that no worker claims. */
   someWait(): boolean {
     for (const [lane, state] of this.states)
       if (state.rests.list().length > 0 || this.deps.viewOf(lane).waiting > 0) return true;
     return false;
   }
 
+  /** Returns the parts of lanes that rest now. */
   resting(): { lane: string; rest: Rest }[] {
     const now = this.deps.clock.now();
     return [...this.states].flatMap(([lane, { rests }]) =>
@@ -222,6 +241,7 @@ class LaneController implements LaneControl {
     );
   }
 
+  /** Forgets the lanes that made progress longest ago, beyond a bound. */
   forgetOld(): void {
     const { states } = this;
     if (states.size <= MOST_LANE_STATES) return;
@@ -250,7 +270,7 @@ class LaneController implements LaneControl {
       throttle: newThrottle(this.options.lane, now),
       pace: newPace(now),
       shaping: new Map(),
-      rests: createRests(() => isShared(state)),
+      rests: new Rests(() => isShared(state)),
       accepted: [],
       ruleRest: null,
       lullUntil: 0,

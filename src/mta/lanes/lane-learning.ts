@@ -2,30 +2,17 @@
  * What a lane learns from outcomes. The subject of an answer says who waits for it (docs/delivery.md, "What a reply teaches"): only
  * answers about the receiver as a whole, or about us as its sender, touch the lane.
  */
-import type { Clock } from '../../base/clock.ts';
 import type { Outcome, Subject } from '../../messages/delivery/delivery.ts';
-import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneControlDeps, LaneControlOptions } from './lane-control.ts';
 import type { LaneChanges } from './lane-changes.ts';
 import { isShared, type LaneState } from './lane-state.ts';
 import { ended, slowed, taken } from './pace.ts';
 import type { Part, RestKind } from './rests.ts';
-import { shape, type CompiledRule } from './shaping.ts';
+import { shape } from './shaping.ts';
 import { pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
 
-export interface LaneLearningDeps {
-  clock: Clock;
-  /** Returns the jobs and workers of a lane. */
-  viewOf(lane: string): LaneView;
-  /** Starts workers of the lane where it may have more. */
-  pump(lane: string): void;
-  /** Lets mail that rests be looked at again. */
-  wake(): void;
-}
-
-export interface LaneLearningOptions {
-  lane: ThrottleLimits;
-  rules: readonly CompiledRule[];
-}
+export type LaneLearningDeps = Pick<LaneControlDeps, 'clock' | 'viewOf' | 'pump' | 'wake'>;
+export type LaneLearningOptions = Pick<LaneControlOptions, 'lane' | 'rules'>;
 
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
 export const PROBE_LOOK_MS = 2_000;

@@ -1,20 +1,11 @@
 /** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
-import type { Clock } from '../../base/clock.ts';
-import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import { isDown } from '../connection/dial-gate.ts';
-import type { Pool } from '../connection/pool.ts';
 import { hostKey } from '../names.ts';
+import type { LaneControlDeps } from './lane-control.ts';
 import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
 import { readyAt } from './pace.ts';
 
-export interface LaneSlotsDeps {
-  clock: Clock;
-  pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf'>;
-  /** Returns the operator's limits for a lane, or null. */
-  limitsOf: (lane: string) => LaneLimits | null;
-  /** Starts workers of the lane where it may have more. */
-  pump(lane: string): void;
-}
+export type LaneSlotsDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'pump'>;
 
 /** A lane that waits for the pool is looked at again after so long even where the pool does not wake it. */
 const LOOK_AGAIN_MS = 2_000;

@@ -63,38 +63,19 @@ const kinds: readonly RestKind[] = ['load', 'sender', 'tls', 'rate'];
 /** Parts of one lane that are kept; the ones met longest ago are forgotten first. */
 const MOST_PARTS = 1000;
 
-export interface Rests {
-  /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
-  refused(kind: RestKind, part: Part, reply: string, now: number): { rest: Rest; isNew: boolean } | null;
-  /** Counts an accepted mail; returns the rests that it ends. */
-  accepted(part: Part, now: number): Rest[];
-  /** Returns the rest that this mail waits for, or null. */
-  of(part: Part, now: number): Rest | null;
-  /** Notes that the mail is under way; where a rest is over, it is the one that probes. */
-  begin(part: Part, now: number): void;
-  /** Notes that the mail ended without an answer about the rest. */
-  ended(part: Part): void;
-  /** Ends the rests of this domain (null: all) on an operator's request; one mail tries. */
-  tryNow(domain: string | null, now: number): number;
-  list(): readonly Rest[];
-  /** Moves all times by `ms`, by which the clock was set. */
-  shift(ms: number): void;
-}
-
-/** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
-export const createRests = (isShared: () => boolean): Rests => new LaneRests(isShared);
-
-class LaneRests implements Rests {
+export class Rests {
   private readonly isShared: () => boolean;
   private readonly streaks = new LRUCache<string, Streak>({ max: MOST_PARTS });
   private readonly rests = new LRUCache<string, Rest>({ max: MOST_PARTS });
   private acceptedAt = -Infinity;
 
+  /** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
   constructor(isShared: () => boolean) {
     this.isShared = isShared;
   }
 
-  refused(kind: RestKind, part: Part, reply: string, now: number): ReturnType<Rests['refused']> {
+  /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
+  refused(kind: RestKind, part: Part, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
     const enough = (now - this.acceptedAt < LATELY_MS ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
@@ -113,6 +94,7 @@ class LaneRests implements Rests {
     return begun === null ? null : { rest: begun, isNew: true };
   }
 
+  /** Counts an accepted mail; returns the rests that it ends. */
   accepted(part: Part, now: number): Rest[] {
     this.acceptedAt = now;
     if (this.streaks.size === 0 && this.rests.size === 0) return [];
@@ -122,18 +104,22 @@ class LaneRests implements Rests {
     return over;
   }
 
+  /** Returns the rest that this mail waits for, or null. */
   of(part: Part, now: number): Rest | null {
     return this.touching(part).find((one) => now < one.until || one.isProbing) ?? null;
   }
 
+  /** Notes that the mail is under way; where a rest is over, it is the one that probes. */
   begin(part: Part, now: number): void {
     for (const one of this.touching(part)) if (now >= one.until) one.isProbing = true;
   }
 
+  /** Notes that the mail ended without an answer about the rest. */
   ended(part: Part): void {
     for (const one of this.touching(part)) one.isProbing = false;
   }
 
+  /** Ends the rests of this domain (null: all) on an operator's request; one mail tries. */
   tryNow(domain: string | null, now: number): number {
     let ended = 0;
     for (const one of this.rests.values()) {
@@ -149,6 +135,7 @@ class LaneRests implements Rests {
     return [...this.rests.values()].reverse();
   }
 
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void {
     this.acceptedAt += ms;
     for (const one of this.rests.values()) {

@@ -7,13 +7,7 @@ import { createThreads, ownMemory } from '../../base/threads.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import type { ComposeAnswer } from './compose-worker.ts';
 
-export interface Composer {
-  /** Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
-  compose(stored: StoredContent): Promise<Composed>;
-  /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
-  room(): Promise<() => void>;
-  close(): Promise<void>;
-}
+export type Composer = ReturnType<typeof createComposer>;
 
 /** The content itself cannot be encoded. */
 export class Unencodable extends Error {}
@@ -29,7 +23,7 @@ const IDLE_MS = 60_000;
 /** The limit of one job, in ms; the largest takes half a second. */
 const JOB_MS = 60_000;
 
-export function createComposer(deps: { clock: Clock }): Composer {
+export function createComposer(deps: { clock: Clock }) {
   const threads = createThreads<StoredContent, ComposeAnswer>(deps, {
     entry: new URL('./compose-worker.ts', import.meta.url),
     count: THREADS,
@@ -50,7 +44,8 @@ export function createComposer(deps: { clock: Clock }): Composer {
   }
 
   return {
-    async compose(stored) {
+    /** Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
+    async compose(stored: StoredContent): Promise<Composed> {
       if (weight(stored) <= INLINE_BYTES) {
         return compose(stored).catch((cause: unknown) => {
           throw new Unencodable(cause instanceof Error ? cause.message : String(cause), { cause });
@@ -68,7 +63,8 @@ export function createComposer(deps: { clock: Clock }): Composer {
       const { buffer, byteOffset, byteLength } = content.body;
       return { ...answer.composed, content: { ...content, body: Buffer.from(buffer, byteOffset, byteLength) } };
     },
-    async room() {
+    /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
+    async room(): Promise<() => void> {
       if (free > 0) free--;
       else await new Promise<void>((resolve) => waiting.push(resolve));
       return giveBack;

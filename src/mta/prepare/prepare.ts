@@ -93,16 +93,9 @@ class Unbuildable extends Error {}
 /** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
-export interface Prepare {
-  /** Resolves when the mail is composed, or when it is known that it may not be tried. */
-  begin(deliveryId: string): Promise<Preparing | Held>;
-  /** Returns the bytes for display, whatever holds the mail back. */
-  look(deliveryId: string): Promise<Prepared>;
-  /** Ends the composing thread. */
-  close(): Promise<void>;
-}
+export type Prepare = ReturnType<typeof createPrepare>;
 
-export function createPrepare(deps: PrepareDeps): Prepare {
+export function createPrepare(deps: PrepareDeps) {
   const composer = createComposer(deps);
   const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
   const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
@@ -165,16 +158,19 @@ export function createPrepare(deps: PrepareDeps): Prepare {
   }
 
   return {
-    async begin(deliveryId) {
+    /** Resolves when the mail is composed, or when it is known that it may not be tried. */
+    async begin(deliveryId: string): Promise<Preparing | Held> {
       const row = await deliveries.load(deliveryId);
       if (row === undefined) return { kind: 'preparing', wanted: null, mail: Promise.resolve({ kind: 'gone' }) };
       const hold = await heldBy(deps, row);
       return hold === null ? prepareRow(row) : { kind: 'held', hold };
     },
-    async look(deliveryId) {
+    /** Returns the bytes for display, whatever holds the mail back. */
+    async look(deliveryId: string): Promise<Prepared> {
       const row = await deliveries.load(deliveryId);
       return row === undefined ? { kind: 'gone' } : (await prepareRow(row)).mail;
     },
+    /** Ends the composing thread. */
     close: () => composer.close(),
   };
 }

@@ -93,29 +93,6 @@ export interface SitesDeps {
   findRelay(host: string, port: number): Promise<MailRoute>;
 }
 
-export interface Sites {
-  /** True where a route holds mail. */
-  readonly holds: boolean;
-  /** True while the look-up of some domain has failed. */
-  readonly someUnresolved: boolean;
-  /** Returns the destination, or null where DNS has to be asked. */
-  known(domain: string): Destination | null;
-  /** Returns the last destination, however old, or null. For reports, not for sending. */
-  lastKnown(domain: string): Destination | null;
-  /** Tells whether DNS is being asked now. */
-  isAsking(domain: string): boolean;
-  /** Returns the destination; asks DNS where needed. */
-  find(domain: string): Promise<Destination>;
-  /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
-  retry(domain: string | null): void;
-  /** Moves all times by `ms`, by which the clock was set. */
-  shift(ms: number): void;
-  /** Forgets a domain whose policies have changed: it is looked up again for its next mail. */
-  forget(domain: string): void;
-  /** Replaces the routes; they apply to mail in a lane at its next attempt. */
-  reroute(routes: Readonly<Record<string, Route>>): void;
-}
-
 const MOST_DOMAINS = 50_000;
 const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
@@ -125,9 +102,7 @@ const NOWHERE_MS = 1_000;
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
 
-export const createSites = (deps: SitesDeps): Sites => new RoutedSites(deps);
-
-class RoutedSites implements Sites {
+export class Sites {
   private readonly deps: SitesDeps;
   private routes: SitesDeps['routes'];
   /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
@@ -140,6 +115,7 @@ class RoutedSites implements Sites {
     this.routes = deps.routes;
   }
 
+  /** Returns the destination, or null where DNS has to be asked. */
   known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = this.routeOf(domain);
@@ -148,6 +124,7 @@ class RoutedSites implements Sites {
     return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
   }
 
+  /** Returns the destination; asks DNS where needed. */
   find(domain: string): Promise<Destination> {
     const ready = this.known(domain);
     if (ready !== null) return Promise.resolve(ready);
@@ -161,37 +138,45 @@ class RoutedSites implements Sites {
     return question;
   }
 
+  /** True where a route holds mail. */
   get holds(): boolean {
     return Object.values(this.routes).some(({ kind }) => kind === 'hold');
   }
 
+  /** True while the look-up of some domain has failed. */
   get someUnresolved(): boolean {
     for (const { destination } of this.answers.values()) if (destination.kind === 'unresolved') return true;
     return false;
   }
 
+  /** Returns the last destination, however old, or null. For reports, not for sending. */
   lastKnown(domain: string): Destination | null {
     return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
   }
 
+  /** Tells whether DNS is being asked now. */
   isAsking(domain: string): boolean {
     return this.asking.has(keyOf(domain, this.routeOf(domain)));
   }
 
+  /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
   retry(domain: string | null): void {
     const key = domain === null ? null : keyOf(domain, this.routeOf(domain));
     for (const [one, answer] of this.answers)
       if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
   }
 
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void {
     for (const answer of this.answers.values()) answer.until += ms;
   }
 
+  /** Forgets a domain whose policies have changed: it is looked up again for its next mail. */
   forget(domain: string): void {
     this.answers.delete(domain);
   }
 
+  /** Replaces the routes; they apply to mail in a lane at its next attempt. */
   reroute(changed: Readonly<Record<string, Route>>): void {
     this.routes = changed;
     this.round++;

@@ -1,10 +1,12 @@
 /**
- * The addresses of this machine that a source's connections come from, and their families (`delivery.ipv6`). With `auto`, IPv6 is
- * used only from an address whose names agree in both directions; this is looked up once, and mail leaves over IPv4 meanwhile.
+ * The addresses of this machine that a source's connections come from, and their families (`delivery.ipv6`). Large receivers refuse
+ * IPv6 senders whose address has no name, or one that does not lead back. So with `auto` IPv6 is used only from an address whose
+ * names agree in both directions; this is looked up once, and mail leaves over IPv4 meanwhile.
  */
+import { isIPv6 } from 'node:net';
 import type { Log } from '../../base/log.ts';
+import { isPublicAddress, plainAddress } from '../../net/ip.ts';
 import type { Resolver } from '../../net/resolver.ts';
-import { namedIpv6Address } from './ipv6.ts';
 import type { Source } from './sources.ts';
 
 export interface Local {
@@ -12,11 +14,7 @@ export interface Local {
   families: readonly number[];
 }
 
-export interface LocalAddresses {
-  /** Tells whether any source may use IPv6. */
-  isUsed(): boolean;
-  of(source: Source): Local;
-}
+export type LocalAddresses = ReturnType<typeof createLocalAddresses>;
 
 export interface LocalAddressOptions {
   ipv6: 'auto' | 'never' | 'always';
@@ -28,7 +26,7 @@ export interface LocalAddressOptions {
 export function createLocalAddresses(
   { log, resolver }: { log: Log; resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   { ipv6, sources, own }: LocalAddressOptions,
-): LocalAddresses {
+) {
   /** IPv6 addresses that may be used: those of sources, and the one of the system under no name. */
   const usable = new Map<string | null, string | null>();
   const known = new Map<string | null, Local>();
@@ -69,8 +67,9 @@ export function createLocalAddresses(
   }
 
   return {
+    /** Tells whether any source may use IPv6. */
     isUsed: () => usable.size > 0,
-    of(source) {
+    of(source: Source): Local {
       let local = known.get(source.name);
       if (local === undefined) {
         local = localOf(source);
@@ -80,3 +79,25 @@ export function createLocalAddresses(
     },
   };
 }
+
+/** Addresses or names that are looked up at most. */
+const MOST_ASKED = 8;
+
+/** Returns the first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
+export async function namedIpv6Address(
+  deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
+  own: readonly string[],
+): Promise<string | null> {
+  const candidates = own.filter((ip) => isIPv6(ip) && isPublicAddress(ip)).slice(0, MOST_ASKED);
+  for (const ip of candidates) if (await leadsBack(deps, ip)) return ip;
+  return null;
+}
+
+async function leadsBack({ resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> }, ip: string): Promise<boolean> {
+  const names = await resolver.ptr(ip);
+  if (names.kind !== 'found') return false;
+  const answers = await Promise.all(names.records.slice(0, MOST_ASKED).map((name) => resolver.aaaa(name)));
+  return answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)));
+}
+
+const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

@@ -36,39 +36,6 @@ export interface SourceReport extends Source {
   warmUp: { site: string; sent: number; cap: number | null }[];
 }
 
-export interface Sources {
-  /** True where sources are configured, false where there is only the system's address. */
-  readonly named: boolean;
-  /** Reads what earlier runs have learnt. */
-  load(): Promise<void>;
-  find(name: string | null): Source;
-  /** Returns the source to send by, the first of the pool where none may; `last` is preferred, since greylisting expects it again. */
-  choose(preference: SourcePreference, site: string, busy: (source: Source) => number): Source;
-  /** Tells whether the source may send to the site now. */
-  isFree(name: string | null, site: string): boolean;
-  /** Returns what keeps all sources of the pool from the site, or null where one may send. */
-  heldBy(pool: string, site: string): Hold | null;
-  /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
-  holdOf(by: string): Hold | null;
-  /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
-  take(name: string | null, site: string): boolean;
-  /** Takes back `take` for a mail that was not sent. */
-  putBack(name: string | null, site: string): void;
-  /** Counts an outcome; returns the block that it begins, or null. */
-  note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null;
-  complained(name: string, site: string): void;
-  /** Ends the blocks of a source at all sites; returns how many it had. */
-  unblock(name: string | null): Promise<number>;
-  /** Ends the blocks of all sources at this site. */
-  unblockSite(site: string): Promise<number>;
-  /** Moves all times by `ms`, by which the clock was set. */
-  shift(ms: number): void;
-  list(): SourceReport[];
-  /** Returns the pool of that name, or the default pool where it has no sources. */
-  poolOf(name: string): string;
-  close(): Promise<void>;
-}
-
 /** The sources that a mail prefers. */
 export interface SourcePreference {
   pool: string;
@@ -92,10 +59,8 @@ export interface SourcesDeps {
   warmUp: WarmUp;
 }
 
-export const createSources = (deps: SourcesDeps, hostname: string, settings: readonly Source[]): Sources =>
-  new PooledSources(deps, hostname, settings);
-
-class PooledSources implements Sources {
+export class Sources {
+  /** True where sources are configured, false where there is only the system's address. */
   readonly named: boolean;
   private readonly deps: SourcesDeps;
   private readonly system: Source;
@@ -114,6 +79,7 @@ class PooledSources implements Sources {
     this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
   }
 
+  /** Returns the pool of that name, or the default pool where it has no sources. */
   poolOf(name: string): string {
     if (this.pools.has(name)) return name;
     if (!this.loggedPools.has(name) && this.loggedPools.size < 1000) {
@@ -126,10 +92,12 @@ class PooledSources implements Sources {
     return DEFAULT_POOL;
   }
 
+  /** Tells whether the source may send to the site now. */
   isFree(name: string | null, site: string): boolean {
     return this.obstacle(name, site) === null;
   }
 
+  /** Returns what keeps all sources of the pool from the site, or null where one may send. */
   heldBy(pool: string, site: string): Hold | null {
     const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site));
     const found = obstacles.filter((one) => one !== null);
@@ -143,6 +111,7 @@ class PooledSources implements Sources {
     return { by: `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${site}`, since, until, why, setBy };
   }
 
+  /** Reads what earlier runs have learnt. */
   async load(): Promise<void> {
     await this.deps.warmUp.load();
     for (const row of await this.deps.db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
@@ -155,6 +124,7 @@ class PooledSources implements Sources {
     return this.all.get(name) ?? this.system;
   }
 
+  /** Returns the source to send by, the first of the pool where none may; `last` is preferred, since greylisting expects it again. */
   choose({ pool, last }: SourcePreference, site: string, busy: (source: Source) => number): Source {
     const candidates = this.sourcesOf(pool);
     const [first = this.system] = candidates;
@@ -174,19 +144,23 @@ class PooledSources implements Sources {
     return best ?? first;
   }
 
+  /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
   holdOf(by: string): Hold | null {
     const [, pool, site] = MARK.exec(by) ?? [];
     return pool === undefined || site === undefined ? null : this.heldBy(pool, site);
   }
 
+  /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
   take(name: string | null, site: string): boolean {
     return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
   }
 
+  /** Takes back `take` for a mail that was not sent. */
   putBack(name: string | null, site: string): void {
     if (name !== null) this.deps.warmUp.putBack(name, site);
   }
 
+  /** Counts an outcome; returns the block that it begins, or null. */
   note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null {
     if (name !== null) this.deps.warmUp.note(name, site, outcome);
     const isNew = isBlockListed(outcome) && this.blockOf(name, site) === null;
@@ -197,21 +171,17 @@ class PooledSources implements Sources {
     this.deps.warmUp.complained(name, site);
   }
 
-  async unblock(name: string | null): Promise<number> {
-    const keys = [...this.blocks].filter(([, row]) => row.source === (name ?? '') && row.until > this.deps.clock.now());
-    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
-    for (const [key] of keys) this.blocks.delete(key);
-    return keys.length;
+  /** Ends the blocks of a source at all sites; returns how many it had. */
+  unblock(name: string | null): Promise<number> {
+    return this.endBlocks('source', name ?? '');
   }
 
-  async unblockSite(site: string): Promise<number> {
-    const keys = [...this.blocks].filter(([, row]) => row.site === site && row.until > this.deps.clock.now());
-    if (keys.length === 0) return 0;
-    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
-    for (const [key] of keys) this.blocks.delete(key);
-    return keys.length;
+  /** Ends the blocks of all sources at this site. */
+  unblockSite(site: string): Promise<number> {
+    return this.endBlocks('site', site);
   }
 
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void {
     for (const row of this.blocks.values()) row.until += ms;
   }
@@ -234,6 +204,14 @@ class PooledSources implements Sources {
 
   close(): Promise<void> {
     return this.deps.warmUp.close();
+  }
+
+  private async endBlocks(by: 'source' | 'site', value: string): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row[by] === value && row.until > this.deps.clock.now());
+    if (by === 'site' && keys.length === 0) return 0;
+    await this.deps.db.commit.transact((tx) => tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [value]));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
   }
 
   private sourcesOf(pool: string): readonly Source[] {

@@ -9,7 +9,7 @@ import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Database } from '../../storage/database.ts';
 import type { WarmUpRow } from '../../storage/tables.ts';
-import { DAY_MS } from '../../base/time.ts';
+import { DAY_MS, dayOf } from '../../base/time.ts';
 
 /** Mails a day, from the first on; a source that has come through them all is warm. */
 export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const;
@@ -29,29 +29,7 @@ export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<
   return isBad ? stage : stage + 1;
 }
 
-export interface WarmUp {
-  /** Reads what earlier runs have counted. */
-  load(): Promise<void>;
-  /** Returns how much the source has sent the site today, and how much it may; a cap of null means no limit. */
-  today(source: string, site: string): { sent: number; cap: number | null; stage: number };
-  /** Counts a mail that is about to be sent; returns false where the day's cap is reached. */
-  take(source: string, site: string): boolean;
-  /** Takes back `take` for a mail that was not sent after all. */
-  putBack(source: string, site: string): void;
-  note(source: string, site: string, outcome: Outcome): void;
-  complained(source: string, site: string): void;
-  /** Returns today's counts of a source, busiest site first. */
-  list(source: string): WarmUpRow[];
-  /** Resolves when everything counted is written. */
-  close(): Promise<void>;
-}
-
-export const createWarmUp = (
-  deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log },
-  sources: ReadonlyMap<string, { since: number | null }>,
-): WarmUp => new SourceWarmUp(deps, sources);
-
-class SourceWarmUp implements WarmUp {
+export class WarmUp {
   private readonly deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log };
   /** Sources that are warmed up, with the day it began where the operator says so. */
   private readonly sources: ReadonlyMap<string, { since: number | null }>;
@@ -67,20 +45,23 @@ class SourceWarmUp implements WarmUp {
     this.sources = sources;
   }
 
+  /** Reads what earlier runs have counted. */
   async load(): Promise<void> {
-    const from = this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
+    const from = dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
     for (const row of await this.deps.db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [
       from,
     ]))
       if (this.sources.has(row.source)) this.rows.set(`${row.source} ${row.site}`, row);
   }
 
+  /** Returns how much the source has sent the site today, and how much it may; a cap of null means no limit. */
   today(source: string, site: string): { sent: number; cap: number | null; stage: number } {
     if (!this.sources.has(source)) return { sent: 0, cap: null, stage: 0 };
     const { sent, stage } = this.rowOf(source, site);
     return { sent, stage, cap: capOf(stage) };
   }
 
+  /** Counts a mail that is about to be sent; returns false where the day's cap is reached. */
   take(source: string, site: string): boolean {
     if (!this.sources.has(source)) return true;
     const row = this.rowOf(source, site);
@@ -90,6 +71,7 @@ class SourceWarmUp implements WarmUp {
     return true;
   }
 
+  /** Takes back `take` for a mail that was not sent after all. */
   putBack(source: string, site: string): void {
     if (this.sources.has(source)) this.count(this.rowOf(source, site), 'sent', -1);
   }
@@ -107,6 +89,7 @@ class SourceWarmUp implements WarmUp {
     if (this.sources.has(source)) this.count(this.rowOf(source, site), 'complained');
   }
 
+  /** Returns today's counts of a source, busiest site first. */
   list(source: string): WarmUpRow[] {
     return [...this.rows.values()]
       .filter((row) => row.source === source)
@@ -114,17 +97,14 @@ class SourceWarmUp implements WarmUp {
       .sort((a, b) => b.sent - a.sent);
   }
 
+  /** Resolves when everything counted is written. */
   async close(): Promise<void> {
     await this.writing;
   }
 
-  private dayOf(at: number): string {
-    return new Date(at).toISOString().slice(0, 10);
-  }
-
   private rowOf(source: string, site: string): WarmUpRow {
     const key = `${source} ${site}`;
-    const day = this.dayOf(this.deps.clock.now());
+    const day = dayOf(this.deps.clock.now());
     const known = this.rows.get(key);
     // A clock that went back keeps the day it has: counting twice would send twice as much.
     if (known !== undefined && known.day >= day) return known;
@@ -154,7 +134,7 @@ class SourceWarmUp implements WarmUp {
       this.changed.clear();
       try {
         await this.deps.db.commit.transact(async (tx) => {
-          await tx.run('DELETE FROM warm_up WHERE day < ?', [this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS)]);
+          await tx.run('DELETE FROM warm_up WHERE day < ?', [dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS)]);
           for (const row of some)
             await tx.run(
               `INSERT INTO warm_up (source, site, day, stage, sent, blocked, deferred, complained) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -11,19 +11,13 @@ import type { HostTlsRow } from '../../storage/tables.ts';
 import { createTlsMemory, HELLO_MS, type TlsMemory } from '../connection/dial.ts';
 import { DAY_MS } from '../../base/time.ts';
 
-export interface HostTls {
-  memory: TlsMemory;
-  /** Reads what earlier runs have learnt. */
-  load(): Promise<void>;
-  /** Notes that a mail was sent to this host (`name:port`), with TLS or without. */
-  noteUse(host: string, isSecured: boolean): void;
-}
+export type HostTls = ReturnType<typeof createHostTls>;
 
 /** A host that offered TLS within this time is expected to offer it, in ms. */
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;
 
-export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }): HostTls {
+export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }) {
   const { db, clock, log } = deps;
   const inner = createTlsMemory();
   const offered = new LRUCache<string, number>({ max: MOST_HOSTS });
@@ -45,9 +39,9 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
           [host, workaround, until, at],
         ),
       )
-      .catch((error: unknown) => {
-        log.error({ event: 'storage_failed', err: error }, 'what was learnt of a host could not be written');
-      });
+      .catch((error: unknown) =>
+        log.error({ event: 'storage_failed', err: error }, 'what was learnt of a host could not be written'),
+      );
   }
 
   /** Warns once a day for each host. */
@@ -71,8 +65,9 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
       downgraded(host, reason) {
         warn(host, { reason }, 'every TLS handshake with a mail host broke, and mail goes to it in plaintext');
       },
-    },
-    async load() {
+    } satisfies TlsMemory,
+    /** Reads what earlier runs have learnt. */
+    async load(): Promise<void> {
       const now = clock.now();
       const rows = await db.prepared.all<HostTlsRow>(
         'SELECT * FROM host_tls WHERE workaround_until > ? OR offered_at > ? ORDER BY offered_at DESC LIMIT ?',
@@ -85,7 +80,8 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
         if (at !== null) offered.set(host, at);
       }
     },
-    noteUse(host, isSecured) {
+    /** Notes that a mail was sent to this host (`name:port`), with TLS or without. */
+    noteUse(host: string, isSecured: boolean): void {
       const now = clock.now();
       const before = offered.get(host) ?? -Infinity;
       if (isSecured) {

@@ -4,16 +4,12 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { dayOf } from '../../base/time.ts';
 import type { Committer } from '../../storage/commit.ts';
 import type { TlsPolicyRow, TlsSessionRow } from '../../storage/tables.ts';
 import { tlsFindings, type TlsFinding, type TlsSeen } from './tls-seen.ts';
 
-export interface TlsTally {
-  /** Counts the findings of a connection. May be passed on as a function. */
-  note: (seen: TlsSeen) => void;
-  /** Writes the counts that are not written. */
-  stop(): Promise<void>;
-}
+export type TlsTally = ReturnType<typeof createTlsTally>;
 
 const EVERY_MS = 60_000;
 /** Different results in memory; more are written at once. */
@@ -21,7 +17,7 @@ const MOST_KINDS = 5_000;
 /** Characters of a reason that are kept; a host must not fill the table with long texts. */
 const LONGEST_REASON = 200;
 
-export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; log: Log }): TlsTally {
+export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; log: Log }) {
   const { db, clock, log } = deps;
   let sessions = new Map<string, TlsSessionRow>();
   let policies = new Map<string, TlsPolicyRow>();
@@ -37,14 +33,13 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
     policies = new Map();
     writing = Promise.all([writing, db.commit.insert(rows)]).then(
       () => undefined,
-      (error: unknown) => {
-        log.error({ event: 'storage_failed', err: error }, 'counts of TLS sessions could not be written');
-      },
+      (error: unknown) =>
+        log.error({ event: 'storage_failed', err: error }, 'counts of TLS sessions could not be written'),
     );
   }
 
   function count(found: TlsFinding): void {
-    const day = new Date(clock.now()).toISOString().slice(0, 10);
+    const day = dayOf(clock.now());
     const { domain, policy, base, failure } = found;
     const { mx, ip, localIp: local_ip } = failure === null ? nowhere : found;
     const [result, reason] = failure === null ? ['', ''] : [failure.result, failure.reason.slice(0, LONGEST_REASON)];
@@ -66,10 +61,12 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
   }
 
   return {
-    note(seen) {
+    /** Counts the findings of a connection. May be passed on as a function. */
+    note(seen: TlsSeen): void {
       for (const found of tlsFindings(seen)) count(found);
     },
-    async stop() {
+    /** Writes the counts that are not written. */
+    async stop(): Promise<void> {
       flush();
       await writing;
     },

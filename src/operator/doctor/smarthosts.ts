@@ -1,6 +1,6 @@
 /** Checks that the smarthosts of `delivery.routes` accept our passwords, and that the passwords are sent by TLS. */
 import { isIP } from 'node:net';
-import { plaintextPasswords } from '../../config/route-warnings.ts';
+import { plaintextPasswords } from '../../config/route.ts';
 import type { Config } from '../../config/schema.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';

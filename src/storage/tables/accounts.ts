@@ -2,7 +2,7 @@
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
 /**
- * The rows of every table, one interface each, in the database's own spelling. Times are milliseconds since the epoch,
+ * The columns of every table, in the database's own spelling; the type of a row follows from them. Times are milliseconds since the epoch,
  * flags are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by time of making.
  */
 export const accounts = table(
@@ -11,7 +11,7 @@ export const accounts = table(
     name: text(),
     plan: text(),
     created_at: integer(),
-    /** 1 while the operator has paused its sending: nothing is accepted, and what waits is held. */
+    /** 1 while the operator has paused its sending: no mail is accepted, and waiting mail is held. */
     paused: integer(),
   },
   { isReferredTo: true },
@@ -24,7 +24,7 @@ export const apiKeys = table(
     account_id: text(),
     name: text(),
     mode: text<'live' | 'test'>(),
-    /** The 8 characters of the key that are not secret: how it is found and named in lists and logs. */
+    /** The 8 characters of the key that are not secret: it is found by them, and named by them in lists and logs. */
     public_id: text(),
     /** SHA-256 of the whole key, hex. The key itself is stored nowhere. */
     hash: text(),
@@ -57,7 +57,7 @@ export const streams = table(
     /** Order inside a lane, given to each delivery as its class: 0 goes before 1. */
     priority: integer(),
     created_at: integer(),
-    /** 1 while it is paused: nothing is accepted for it, and what waits is held. */
+    /** 1 while it is paused: no mail is accepted for it, and waiting mail is held. */
     paused: integer(),
   },
   { isReferredTo: true },
@@ -86,7 +86,7 @@ export const audit = table({
   at: integer(),
   account_id: orNull(text()),
   key_id: orNull(text()),
-  /** `key:<name>`, `operator`, later also dashboard members. */
+  /** `key:<name>`, `operator`, or `member:<email>`. */
   actor: text(),
   ip: orNull(text()),
   method: text(),
@@ -117,12 +117,12 @@ export const settings = table({
 });
 export type SettingRow = RowOf<typeof settings>;
 
-/** What an account has set for itself; null means the server's own value. */
+/** The settings of an account; null means the server's own value. */
 export const accountSettings = table({
   account_id: text(),
   track_opens: orNull(integer()),
   track_clicks: orNull(integer()),
-  /** Days that things are kept after they are finished. */
+  /** Days for which bodies, messages and events are kept. */
   content_days: orNull(integer()),
   messages_days: orNull(integer()),
   events_days: orNull(integer()),

@@ -1,4 +1,4 @@
-/** Deliveries, their attempts, what holds them, and the books. */
+/** Deliveries, their attempts and holds, and the books. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
 /** The ten statuses of a delivery, in the order of its life. */
@@ -17,7 +17,7 @@ export const deliveryStatuses = [
 
 export type DeliveryStatus = (typeof deliveryStatuses)[number];
 
-/** One message to one recipient: what the delivery engine works on. */
+/** One message to one recipient, the unit of work of the delivery engine. */
 export const deliveries = table({
   id: text(),
   message_id: text(),
@@ -28,23 +28,23 @@ export const deliveries = table({
   name: orNull(text()),
   address: text(),
   address_key: text(),
-  /** What is looked up to deliver it: the recipient's domain, or `~simulator`. */
+  /** The name whose mail hosts are looked up: the recipient's domain, or `~simulator`. */
   domain: text(),
   /** Order inside a lane: 0 transactional, 1 broadcast. */
   class: integer(),
   test: integer(),
   status: text<DeliveryStatus>(),
   status_at: integer(),
-  /** When it needs attention next; null when nothing is left to do. While claimed, the end of the lease. */
+  /** The time when it needs attention next; null when it is finished. While it is claimed, the end of the lease. */
   due_at: orNull(integer()),
-  /** When it was to be sent: acceptance, or send_at. */
+  /** The time when it was to be sent: acceptance, or send_at. */
   queued_at: integer(),
-  /** When the queue gives up. */
+  /** The time when the queue gives up. */
   give_up_at: integer(),
   attempt_count: integer(),
   /** The process that holds the claim, or null. Outcomes apply only for the same epoch and attempt. */
   claim_epoch: orNull(integer()),
-  /** Look-ups in a row that said the domain does not exist, and when the first of them was. */
+  /** Consecutive look-ups that said the domain does not exist, and the time of the first of them. */
   no_domain_count: integer(),
   no_domain_since: orNull(integer()),
   smtp_code: orNull(integer()),
@@ -52,9 +52,9 @@ export const deliveries = table({
   smtp_reply: orNull(text()),
   mx: orNull(text()),
   tls: orNull(text()),
-  /** What of ours keeps it back (messages/delivery/holds.ts), or null. */
+  /** The mark of the hold that keeps it back (messages/delivery/holds.ts), or null. */
   held_by: orNull(text()),
-  /** From when on the time that an operator's hold takes has not been given back yet. */
+  /** The start of the time under an operator's hold that is not yet added to give_up_at. */
   held_at: orNull(integer()),
 });
 export type DeliveryRow = RowOf<typeof deliveries>;
@@ -96,26 +96,26 @@ export const counters = table(
 );
 export type CounterRow = RowOf<typeof counters>;
 
-/** What the operator has set for part of the queue: mail held back, or a lane slowed down. */
+/** The operator's holds and lane limits. */
 export const holds = table({
   id: text(),
   kind: text<'hold' | 'limit'>(),
   scope: text<'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source'>(),
   /** A recipient domain, a lane's or source's name, an account's id, a stream's slug, a message's id. */
   target: text(),
-  /** The account that is concerned, where there is one. */
+  /** The account of the stream or message, or null. */
   account_id: orNull(text()),
   /** 1: mail accepted later is held as well. */
   catches_new: integer(),
-  /** Of a limit: connections at most. */
+  /** The most connections, for a limit. */
   connections: orNull(integer()),
-  /** Of a limit: mails a minute at most. */
+  /** The most mails a minute, for a limit. */
   per_minute: orNull(integer()),
   note: orNull(text()),
-  /** When it ends by itself, or null. */
+  /** The time when it ends by itself, or null. */
   until: orNull(integer()),
   created_at: integer(),
-  /** Who set it, as the audit log names them; null where an older version set it. */
+  /** The person who set it, as the audit log names them; null where an older version set it. */
   created_by: orNull(text()),
 });
 export type HoldRow = RowOf<typeof holds>;

@@ -12,18 +12,18 @@ export const domains = table(
     return_path: text(),
     track_opens: orNull(integer()),
     track_clicks: orNull(integer()),
-    /** What the last check found, one entry a record (domains/dns-records.ts). */
+    /** The results of the last check, one entry for each record (domains/domain-record.ts). */
     records_json: text(),
     created_at: integer(),
     verified_at: orNull(integer()),
     checked_at: orNull(integer()),
-    /** Since when a required record has been missing or wrong; null where none is. It stays for a day after the records were found again (domains/grace.ts). */
+    /** The time since which a required record has been missing or wrong, or null. It stays for a day after the records were found again (domains/grace.ts). */
     failing_since: orNull(integer()),
-    /** When all required records were found again after `failing_since`; null while one is missing. */
+    /** The time when all required records were found again after `failing_since`; null while one is missing. */
     found_again_at: orNull(integer()),
-    /** From when on mail from it is refused: to come while the domain is verified, past once it has failed. Null where nothing is missing. */
+    /** The time from which mail from it is refused: in the future while the domain is verified, in the past once it has failed. Null if no record is missing. */
     refused_at: orNull(integer()),
-    /** When its people were told by mail of what `failing_since` says; null before. */
+    /** The time when its people got a mail about `failing_since`; null before. */
     told_at: orNull(integer()),
   },
   { isReferredTo: true },

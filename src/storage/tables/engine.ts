@@ -1,4 +1,4 @@
-/** What the delivery engine remembers across restarts. */
+/** The state that the delivery engine keeps across restarts. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
 /** The MTA-STS policy of a recipient domain as it was last fetched. */
@@ -12,18 +12,18 @@ export const stsPolicies = table({
 });
 export type StsPolicyRow = RowOf<typeof stsPolicies>;
 
-/** What was learnt of a mail host's TLS; `host` is `name:port`. */
+/** The TLS of a mail host, as it was observed; `host` is `name:port`. */
 export const hostTls = table({
   host: text(),
-  /** The hello it needs, as long as that is remembered; `none`, of an earlier version, is not used any more. */
+  /** The TLS hello that it needs, while that is remembered; `none`, written by an earlier version, is not used any more. */
   workaround: orNull(text<'reduced' | 'legacy' | 'none'>()),
   workaround_until: orNull(integer()),
-  /** When it last offered STARTTLS. */
+  /** The time when it last offered STARTTLS. */
   offered_at: orNull(integer()),
 });
 export type HostTlsRow = RowOf<typeof hostTls>;
 
-/** What a source has sent to a site on a UTC day of its warm-up. */
+/** The mails that a source has sent to a site on a UTC day of its warm-up. */
 export const warmUp = table({
   source: text(),
   /** The operator's name, or the site's. */
@@ -39,7 +39,7 @@ export const warmUp = table({
 });
 export type WarmUpRow = RowOf<typeof warmUp>;
 
-/** A source that a site refuses by a block list: left off it until then. The system's own address has an empty name. */
+/** A source that a site refuses because of a block list: it is not used for the site until then. The system's own address has an empty name. */
 export const sourceBlocks = table({
   source: text(),
   site: text(),
@@ -49,19 +49,19 @@ export const sourceBlocks = table({
 });
 export type SourceBlockRow = RowOf<typeof sourceBlocks>;
 
-/** A time in which an address of ours stood on a block list. */
+/** A time in which one of our addresses was on a block list. */
 export const listings = table({
   ip: text(),
   list: text(),
   since: integer(),
-  /** Null: it stands there still. */
+  /** Null while it is still listed. */
   until: orNull(integer()),
-  /** What the list answered, such as `127.0.0.2`. */
+  /** The answer of the list, such as `127.0.0.2`. */
   codes: text(),
 });
 export type ListingRow = RowOf<typeof listings>;
 
-/** What a block list said of an address when it was asked last. */
+/** The last answer of a block list about an address. */
 export const listChecks = table({
   ip: text(),
   list: text(),
@@ -71,7 +71,7 @@ export const listChecks = table({
 });
 export type ListCheckRow = RowOf<typeof listChecks>;
 
-/** TLS sessions of one UTC day that came out alike, for the reports of RFC 8460. */
+/** TLS sessions of one UTC day with the same result, for the reports of RFC 8460. */
 export const tlsSessions = table(
   {
     /** `2026-01-31` */
@@ -81,7 +81,7 @@ export const tlsSessions = table(
     policy: text<'tlsa' | 'sts' | 'no-policy-found'>(),
     /** The TLSA base domain of the mail host where the policy is `tlsa`, else empty. */
     base: text(),
-    /** Empty for success, and then so are the next four. */
+    /** Empty for success; then the next four are empty too. */
     result: text(),
     mx: text(),
     ip: text(),
@@ -95,7 +95,7 @@ export const tlsSessions = table(
 );
 export type TlsSessionRow = RowOf<typeof tlsSessions>;
 
-/** The policy that sessions of a day were held against. */
+/** The policy that applied to the sessions of a day. */
 export const tlsPolicies = table(
   {
     day: text(),
@@ -118,12 +118,12 @@ export const tlsReports = table(
   {
     day: text(),
     domain: text(),
-    /** `sending` that is found at a start has gone out, as far as anybody knows; `unwanted`: the domain asks for no reports. */
+    /** A row that is `sending` at a start may have been sent, so it is not sent again; `unwanted`: the domain asks for no reports. */
     state: text<'planned' | 'sending' | 'sent' | 'unwanted' | 'failed'>(),
     due_at: integer(),
     tries: integer(),
     detail: orNull(text()),
-    /** The addresses of the domain that have the report, as JSON; null for none. */
+    /** The addresses of the domain that the report was sent to, as JSON; null for none. */
     served_json: orNull(text()),
   },
   { onConflict: 'ON CONFLICT (day, domain) DO NOTHING' },

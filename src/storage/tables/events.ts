@@ -2,7 +2,7 @@
 import { table, text, integer, type RowOf } from '../table.ts';
 import type { DeliveryStatus } from './deliveries.ts';
 
-/** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
+/** The counted kinds: events, classes of bounces, and opens and clicks by people and by machines. */
 export const statTypes = [
   'sent',
   'delivered',
@@ -42,14 +42,14 @@ export const events = table({
 });
 export type EventRow = RowOf<typeof events>;
 
-/** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
+/** The number of events of each kind by account, by hour or UTC day, and by the columns of the key. */
 export const eventCounts = table(
   {
     account_id: text(),
-    /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. `template_`: mail of templates. `source_`: by where it left from. */
+    /** `whole_`: all mail of the time; stream, domain, provider and tag are then empty. `template_`: by template. `source_`: by sending address. */
     span: text<'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day' | 'source_day'>(),
     test: integer(),
-    /** One of the message's tags; empty in the row that counts every message. Where mail of templates is counted the template's id, of sources the source's name. */
+    /** One of the message's tags; empty in the row that counts every message. In rows by template it is the template's id, in rows by source the source's name. */
     tag: text(),
     /** Begin of the hour or day. */
     at: integer(),
@@ -62,14 +62,14 @@ export const eventCounts = table(
     delivered: integer(),
     deferred: integer(),
     bounced: integer(),
-    /** Of the bounces, those of a class. */
+    /** The bounces of each class. */
     bounced_hard: integer(),
     bounced_soft: integer(),
     bounced_block: integer(),
     complained: integer(),
     suppressed: integer(),
     failed: integer(),
-    /** By people, however often. */
+    /** All opens and clicks by people. */
     opened: integer(),
     /** Recipients who opened. */
     unique_opened: integer(),

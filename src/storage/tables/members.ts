@@ -6,7 +6,7 @@ export const members = table(
   {
     id: text(),
     email: text(),
-    /** The address as `addressKey` gives it: what is compared. */
+    /** The address as `addressKey` returns it, for comparison. */
     email_key: text(),
     /** 1 for those who see every account, the queue and the team. */
     is_admin: integer(),
@@ -14,7 +14,7 @@ export const members = table(
     password_hash: orNull(text()),
     /** The TOTP secret under AES-256-GCM, or null without a second factor. */
     totp_sealed: orNull(text()),
-    /** The last time step a code was taken for: no code is good twice. */
+    /** The last time step whose code was used: no code is valid twice. */
     totp_step: orNull(integer()),
     created_at: integer(),
     /** `operator` or `member:<email>`. */
@@ -25,7 +25,7 @@ export const members = table(
 );
 export type MemberRow = RowOf<typeof members>;
 
-/** Which accounts a member sees. */
+/** The accounts that a member may see. */
 export const memberships = table(
   {
     member_id: text(),
@@ -41,9 +41,9 @@ export const sessions = table(
     token_hash: text(),
     id: text(),
     member_id: text(),
-    /** `code` while the second factor is still owed. */
+    /** `code` until the second factor is given. */
     stage: text<'open' | 'code'>(),
-    /** The account that is looked at, or null for the first one. */
+    /** The account that the pages show, or null for the first one. */
     account_id: orNull(text()),
     created_at: integer(),
     seen_at: integer(),
@@ -54,7 +54,7 @@ export const sessions = table(
 );
 export type SessionRow = RowOf<typeof sessions>;
 
-/** Every try to sign in that was looked at. */
+/** Every try to sign in whose password or code was checked. */
 export const signIns = table({
   id: text(),
   at: integer(),
@@ -63,7 +63,7 @@ export const signIns = table({
   user_agent: orNull(text()),
   /** `recovered`: signed in with a recovery code in place of a code of the app. */
   result: text<'in' | 'recovered' | 'refused' | 'code_refused' | 'set_up'>(),
-  /** What tries are counted by: an IPv4 address, the /64 of an IPv6 address, `device:<id>` or `session:<id>`. */
+  /** The source that tries are counted by: an IPv4 address, the /64 of an IPv6 address, `device:<id>` or `session:<id>`. */
   source: text(),
 });
 export type SignInRow = RowOf<typeof signIns>;
@@ -80,14 +80,14 @@ export const setupLinks = table(
 );
 export type SetUpLinkRow = RowOf<typeof setupLinks>;
 
-/** A code that takes the place of the second factor, once. */
+/** A code that replaces the second factor, once. */
 export const recoveryCodes = table(
   {
     /** SHA-256 of its letters, hex: it has 80 random bits. */
     code_hash: text(),
     member_id: text(),
     created_at: integer(),
-    /** Null while it is good. */
+    /** Null until it is used. */
     used_at: orNull(integer()),
   },
   { isReferredTo: true },

@@ -16,7 +16,7 @@ export const batches = table(
 );
 export type BatchRow = RowOf<typeof batches>;
 
-/** What a mail says, stored once however many recipients it has. */
+/** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
     id: text(),
@@ -35,7 +35,7 @@ export const contents = table(
 );
 export type ContentRow = RowOf<typeof contents>;
 
-/** What the bodies of a bulk send have in common; it is removed with the last of them. */
+/** The parts that the bodies of a bulk send have in common; removed with the last of them. */
 export const contentBases = table(
   {
     id: text(),
@@ -85,17 +85,17 @@ export const messages = table({
   tags_json: text(),
   metadata_json: text(),
   send_at: orNull(integer()),
-  /** As asked for by the sender; the moment a delivery is given up stands in deliveries.give_up_at. */
+  /** The sender's own limit; deliveries.give_up_at has the time when a delivery is given up. */
   expires_at: orNull(integer()),
   track_opens: integer(),
   track_clicks: integer(),
-  /** 1 when delivery is simulated: by a test key, or towards the simulator's domain. */
+  /** 1 if delivery is simulated: by a test key, or to the simulator's domain. */
   test: integer(),
   test_outcome: orNull(text()),
   rfc_message_id: text(),
   request_id: orNull(text()),
   created_at: integer(),
-  /** Status of the `to` recipient, kept in step by messages/delivery/record.ts. */
+  /** Status of the `to` recipient, which messages/delivery/record.ts keeps equal to that of its delivery. */
   status: text<DeliveryStatus>(),
   status_at: integer(),
   last_event_type: orNull(text()),
@@ -109,13 +109,13 @@ export const messages = table({
   bot_clicks: integer(),
   /** Address that its tracked and unsubscribe links begin with; null where it has none. */
   tracking_url: orNull(text()),
-  /** How its recipients can unsubscribe (messages/request/unsubscribe.ts); null where that is off. */
+  /** The ways to unsubscribe (messages/request/unsubscribe.ts); null if they are off. */
   unsubscribe_json: orNull(text()),
   /** RFC 8689: 1 for REQUIRETLS, 0 for `TLS-Required: No`, else null. */
   require_tls: orNull(integer()),
-  /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
+  /** The address that gets a notice when it has finally failed; null for none, and for mail that was not submitted by SMTP. */
   notice_to: orNull(text()),
-  /** 1 for mail of our own (messages/accept/own-mail.ts): nothing answers it. */
+  /** 1 for mail that Posthorn writes itself (messages/accept/own-mail.ts): it has the null sender. */
   null_sender: integer(),
 });
 export type MessageRow = RowOf<typeof messages>;

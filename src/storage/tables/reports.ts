@@ -1,7 +1,7 @@
 /** Mails that came back, and aggregate reports. */
 import { table, text, integer, bytes, orNull, type RowOf } from '../table.ts';
 
-/** A mail that came to one of our own addresses, and what it was taken for. */
+/** A mail that came to one of our own addresses, and the kind that was recognized. */
 export const reports = table(
   {
     id: text(),
@@ -10,10 +10,10 @@ export const reports = table(
     /** Envelope sender, empty for the null sender. */
     sender: text(),
     recipients_json: text(),
-    /** Bytes that came. `raw` has the first 512 KiB of a bounce, the first 32 KiB of all else, nothing of a report that was counted. */
+    /** Bytes of the whole mail. `raw` has the first 512 KiB of a bounce and the first 32 KiB of other mail; it is empty for a report that was counted. */
     size: integer(),
     /**
-     * `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much.
+     * `forwarded`: sent on to the operator. `kept`: not sent on, because no address is set or there was too much mail.
      * `unverified`: about a delivery, but nothing proves that.
      */
     state: text<'new' | 'done' | 'unmatched' | 'unverified' | 'unreadable' | 'forwarded' | 'kept'>(),
@@ -28,7 +28,7 @@ export const reports = table(
 );
 export type ReportRow = RowOf<typeof reports>;
 
-/** What somebody else's TLS report says of mail to us: sessions that came out alike. */
+/** A line of a TLS report that we received about mail to us: the sessions with the same result. */
 export const tlsReportRows = table({
   id: text(),
   /** The mail that brought it (`reports.id`). */
@@ -50,7 +50,7 @@ export const tlsReportRows = table({
 });
 export type TlsReportLineRow = RowOf<typeof tlsReportRows>;
 
-/** What a DMARC aggregate report says of mail in our name: one record of it. */
+/** A record of a DMARC aggregate report about mail in our name. */
 export const dmarcRows = table({
   id: text(),
   report_id: text(),
@@ -67,7 +67,7 @@ export const dmarcRows = table({
   spf: text(),
   header_from: text(),
   envelope_from: text(),
-  /** Of the first signature and the first SPF check, aligned or not. */
+  /** The results of the first signature and of the first SPF check, aligned or not. */
   dkim_domain: text(),
   dkim_selector: text(),
   dkim_result: text(),

@@ -1,4 +1,4 @@
-/** Addresses that are not mailed. */
+/** Addresses that get no mail. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
 export type SuppressionReason = 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual';
@@ -8,7 +8,7 @@ export const suppressions = table(
     id: text(),
     account_id: text(),
     email: text(),
-    /** The address with its local part lower-cased (mail/address.ts addressKey): what is compared. */
+    /** The address with its local part lower-cased (mail/address.ts addressKey), for comparison. */
     address_key: text(),
     /** `account` or `stream:<slug>`. */
     scope: text(),

@@ -8,7 +8,7 @@ export const templates = table(
     alias: orNull(text()),
     name: text(),
     latest_version: integer(),
-    /** What sends use that name no version; null for a draft that was never published. */
+    /** The version that is used if a send names none; null for a draft that was never published. */
     published_version: orNull(integer()),
     created_at: integer(),
     updated_at: integer(),
@@ -18,14 +18,14 @@ export const templates = table(
 );
 export type TemplateRow = RowOf<typeof templates>;
 
-/** What a template said at one time. Never changed. */
+/** One version of a template. It never changes. */
 export const templateVersions = table(
   {
     template_id: text(),
     version: integer(),
     subject: orNull(text()),
     from_text: orNull(text()),
-    /** Addresses as they were given. */
+    /** Addresses as the caller wrote them. */
     reply_to_json: text(),
     html: orNull(text()),
     text: orNull(text()),

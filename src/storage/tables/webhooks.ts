@@ -1,10 +1,10 @@
 /** Webhook endpoints, the calls that wait, and the log of calls. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
-/** Why a call is made: because the event happened, because somebody asked for it again, or as a test. */
+/** The cause of a call: the event happened, a person asked for it again, or it is a test. */
 export type WebhookCause = 'event' | 'resend' | 'replay' | 'test';
 
-/** Where a customer is told of events. */
+/** An endpoint of a customer that gets events. */
 export const webhooks = table(
   {
     id: text(),
@@ -16,7 +16,7 @@ export const webhooks = table(
     streams_json: text(),
     domains_json: text(),
     include_machine_events: integer(),
-    /** 1 where address and user agent of opens and clicks are told. */
+    /** 1 if events have the address and user agent of opens and clicks. */
     include_engagement: integer(),
     /** Calls at once; 1 keeps the order. */
     concurrency: integer(),
@@ -27,9 +27,9 @@ export const webhooks = table(
     secrets_sealed: text(),
     status: text<'active' | 'paused' | 'disabled'>(),
     disabled_reason: orNull(text()),
-    /** Everything in the event log up to here was delivered, is no concern of it, or has a row in webhook_calls. */
+    /** Every event up to here was delivered, is not for this endpoint, or has a row in webhook_calls. */
     cursor: integer(),
-    /** Failures since the last success, and when the first of them was. */
+    /** Failures since the last success, and the time of the first of them. */
     failures: integer(),
     failing_since: orNull(integer()),
     warned_at: orNull(integer()),
@@ -43,13 +43,13 @@ export const webhooks = table(
 );
 export type WebhookRow = RowOf<typeof webhooks>;
 
-/** An event that is still owed to an endpoint after its call failed, or that is to be sent again. */
+/** An event that must still be sent to an endpoint: its call failed, or it is to be sent again. */
 export const webhookCalls = table({
   webhook_id: text(),
   sequence: integer(),
   cause: text<WebhookCause>(),
   attempts: integer(),
-  /** Null where all attempts are used up: only a resend or a replay sends it then. */
+  /** Null if all attempts are used up: then only a resend or a replay sends it. */
   due_at: orNull(integer()),
   created_at: integer(),
 });
@@ -61,7 +61,7 @@ export const webhookDeliveries = table({
   webhook_id: text(),
   event_id: text(),
   event_type: text(),
-  /** The event's place in the log; null for a test. */
+  /** The event's number in the log; null for a test. */
   sequence: orNull(integer()),
   cause: text<WebhookCause>(),
   attempt: integer(),
@@ -74,13 +74,13 @@ export const webhookDeliveries = table({
   answer: orNull(text()),
   /** The header as it was sent; its timestamp is the second of `at`. */
   signature: text(),
-  /** The body of a test; of real events it stands in the event log. */
+  /** The body of a test; the body of a real event is in the event log. */
   sample: orNull(text()),
   next_attempt_at: orNull(integer()),
 });
 export type WebhookDeliveryRow = RowOf<typeof webhookDeliveries>;
 
-/** Events of a time that are to be sent to an endpoint again. */
+/** A request to send the events of a time to an endpoint again. */
 export const webhookReplays = table({
   id: text(),
   webhook_id: text(),

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { z } from 'zod';
 
 import { Problem } from '../../../src/base/problem.ts';
-import { blockedExtensions } from '../../../src/messages/request/attachment.ts';
+import { BLOCKED_EXTENSIONS } from '../../../src/config/schema.ts';
 import { checkSend } from '../../../src/messages/request/send-request.ts';
 import type { MessageDraft } from '../../../src/messages/request/send-request.ts';
 import { defaultLimits } from '../../../src/messages/request/send-limits.ts';
@@ -590,8 +590,8 @@ describe('header names', () => {
 
 describe('attachments', () => {
   it('refuses every blocked extension', () => {
-    assert.equal(blockedExtensions.length, 41);
-    for (const extension of blockedExtensions) {
+    assert.equal(BLOCKED_EXTENSIONS.length, 41);
+    for (const extension of BLOCKED_EXTENSIONS) {
       assert.equal(
         refused({ ...good, attachments: [file({ filename: `a.pdf.${extension}` })] }).code,
         'attachment_type_not_allowed',

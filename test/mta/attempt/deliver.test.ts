@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
-import { createPool, type Pool, type PoolLimits } from '../../../src/mta/connection/pool.ts';
+import { type PoolLimits, Pool } from '../../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
 import { deliver, type Tried } from '../../../src/mta/attempt/deliver.ts';
 import { connectToSite, takeIdleConnection, type SourceContext } from '../../../src/mta/attempt/reach.ts';
@@ -39,7 +39,7 @@ describe('mta/attempt/deliver', () => {
 
   beforeEach(() => {
     clock = new FakeClock(NOW);
-    pool = createPool({ clock, random: () => 0 }, limits);
+    pool = new Pool({ clock, random: () => 0 }, limits);
     servers = [];
     deps = {
       clock,

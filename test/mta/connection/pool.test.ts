@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { createPool, defaultPoolLimits } from '../../../src/mta/connection/pool.ts';
-import type { Lease, LeaseRequest, LeaseResult, Pool } from '../../../src/mta/connection/pool.ts';
+import { defaultPoolLimits, Pool } from '../../../src/mta/connection/pool.ts';
+import type { Lease, LeaseRequest, LeaseResult } from '../../../src/mta/connection/pool.ts';
 import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
@@ -23,7 +23,7 @@ describe('mta/connection/pool', () => {
     clock = deps.clock;
     woken = [];
     waiting = [];
-    pool = createPool(
+    pool = new Pool(
       { ...deps, random: () => 0, lanesWaiting: () => waiting, wake: (lane) => woken.push(lane) },
       { ...defaultPoolLimits, maxPerHost: 2 },
     );

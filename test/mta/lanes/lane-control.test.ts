@@ -4,8 +4,7 @@ import type { Log } from '../../../src/base/log.ts';
 import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
-import { createLaneControl } from '../../../src/mta/lanes/lane-control.ts';
-import type { LaneControl } from '../../../src/mta/lanes/lane-state.ts';
+import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
 import type { Part } from '../../../src/mta/lanes/rests.ts';
 import { compileRules } from '../../../src/mta/lanes/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
@@ -54,7 +53,7 @@ describe('mta/lanes/lane-control', () => {
         dryRun: false,
       },
     ]);
-    control = createLaneControl(
+    control = new LaneControl(
       {
         clock,
         log,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { createRests, type Part, type RestKind, type Rests } from '../../../src/mta/lanes/rests.ts';
+import { type Part, type RestKind, Rests } from '../../../src/mta/lanes/rests.ts';
 
 const MINUTE = 60_000;
 const part: Part = { account: 'acc_1', domain: 'dest.test' };
@@ -8,8 +8,8 @@ const times = (rests: Rests, count: number, kind: RestKind, of: Part, now: numbe
   Array.from({ length: count }, () => rests.refused(kind, of, 'no', now));
 
 describe('mta/lanes/rests', () => {
-  const own = (): Rests => createRests(() => false);
-  const shared = (): Rests => createRests(() => true);
+  const own = (): Rests => new Rests(() => false);
+  const shared = (): Rests => new Rests(() => true);
 
   it('begin with the fifth refusal of us in a row, or the tenth of an overloaded server', () => {
     for (const [kind, enough, until] of [
@@ -146,7 +146,7 @@ describe('mta/lanes/rests', () => {
     });
     fc.assert(
       fc.property(fc.array(event, { maxLength: 200 }), fc.boolean(), (events, isShared) => {
-        const rests = createRests(() => isShared);
+        const rests = new Rests(() => isShared);
         let now = 0;
         for (const { what, account, domain, wait } of events) {
           now += wait;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { MailHost, MailRoute } from '../../../src/mta/dns/mx.ts';
-import { createSites, type Destination, type Route, type Sites } from '../../../src/mta/sites/sites.ts';
+import { type Destination, type Route, Sites } from '../../../src/mta/sites/sites.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
 
@@ -33,7 +33,7 @@ describe('mta/sites/sites', () => {
   let asked: string[];
   let answers: Record<string, MailRoute>;
   const sitesWith = (routes: Record<string, Route> = {}): Sites =>
-    createSites({
+    new Sites({
       clock,
       routes,
       findHosts: async (domain, { fresh }) => {
@@ -93,7 +93,7 @@ describe('mta/sites/sites', () => {
 
   it('asks again after a question that failed', async () => {
     let broken = true;
-    const sites = createSites({
+    const sites = new Sites({
       clock,
       routes: {},
       findHosts: () => (broken ? Promise.reject(new Error('a bug')) : Promise.resolve(hosts('mx'))),

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { capOf, createWarmUp, DAILY_CAPS, stageAfter, type WarmUp } from '../../../src/mta/sources/warm-up.ts';
+import { capOf, DAILY_CAPS, stageAfter, WarmUp } from '../../../src/mta/sources/warm-up.ts';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
@@ -67,7 +67,7 @@ describe('mta/sources/warm-up', () => {
   afterEach(() => temp.close());
 
   async function open(since: number | null = null): Promise<WarmUp> {
-    const warmUp = createWarmUp({ db: temp.db, clock, log: noLog }, new Map([['out1', { since }]]));
+    const warmUp = new WarmUp({ db: temp.db, clock, log: noLog }, new Map([['out1', { since }]]));
     await warmUp.load();
     return warmUp;
   }

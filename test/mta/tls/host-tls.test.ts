@@ -75,8 +75,8 @@ describe('mta/tls/host-tls', () => {
   it('warns of plaintext after broken handshakes, once a day for each host', async () => {
     const { memory, noteUse } = await started();
     noteUse('mx.test:25', true);
-    memory.downgraded?.('mx.test:25', 'read ECONNRESET');
-    memory.downgraded?.('mx.test:25', 'read ECONNRESET');
+    memory.downgraded('mx.test:25', 'read ECONNRESET');
+    memory.downgraded('mx.test:25', 'read ECONNRESET');
     noteUse('mx.test:25', false);
     assert.deepEqual(warnings, [{ event: 'tls_downgrade', host: 'mx.test:25', reason: 'read ECONNRESET' }]);
     clock.advance(DAY);

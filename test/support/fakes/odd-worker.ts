@@ -1,6 +1,6 @@
 /** A thread for tests of threads: does what the message says. */
 import { parentPort } from 'node:worker_threads';
-import { announceReady } from '../../../src/base/thread.ts';
+import { announceReady } from '../../../src/base/threads.ts';
 
 parentPort?.on('message', (message: { say?: unknown; fall?: 'throw' | 'exit' | 'ready'; bytes?: Uint8Array }) => {
   if (message.fall === 'throw') throw new Error('fallen');

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { webhookLogRules } from '../../src/housekeeping/webhook-log.ts';
+import { webhookLogRules } from '../../src/housekeeping/old-rows.ts';
 import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 86_400_000;
 
-describe('housekeeping/webhook-log', () => {
+describe('housekeeping/old-rows', () => {
   it('keeps the delivery log and what was given up for 30 days', async () => {
     const temp = await openTempDatabase();
     const clock = new FakeClock();

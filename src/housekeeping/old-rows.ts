@@ -1,0 +1,114 @@
+/** The rules that remove rows at a fixed age or end; retention.ts has those whose age is a setting. */
+import type { UsedUp } from '../base/budgets.ts';
+import type { Clock } from '../base/clock.ts';
+import { idFloor } from '../base/id.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
+import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
+import type { DomainDeps } from '../domains/domain-store.ts';
+import { removeOldStats } from '../events/stats-store.ts';
+import { purgeSessions } from '../members/session-store.ts';
+import type { Database } from '../storage/database.ts';
+import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
+import { removeEnded } from '../suppressions/suppression-store.ts';
+import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';
+import type { Rule, SizedRule } from './housekeeping.ts';
+import { timed } from './timed.ts';
+
+/** Rows of one step. */
+const STEP = 100;
+const AGGREGATES_KEPT_MS = 400 * DAY_MS;
+const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
+
+/** Removes suppressions whose end has passed; readers already ignore them. */
+export function endedSuppressions(deps: Parameters<typeof removeEnded>[0]): Rule {
+  return {
+    name: 'ended suppressions',
+    everyMs: HOUR_MS,
+    stepRows: STEP,
+    step: () => removeEnded(deps, STEP),
+  };
+}
+
+/** Removes answers kept for repeated requests after their 24 hours. Most of all rows that expire are these. */
+export function expiredIdempotency(deps: { store: Pick<IdempotencyStore, 'purge'>; clock: Clock }): Rule {
+  return {
+    name: 'expired idempotency keys',
+    everyMs: 10 * 60_000,
+    stepRows: PURGE_STEP,
+    step: () => deps.store.purge(deps.clock.now()),
+  };
+}
+
+/** Removes ended sessions and set-up links of the dashboard; sign-ins are kept as long as the audit log. */
+export function oldSessions(deps: {
+  db: Pick<Database, 'commit' | 'prepared'>;
+  clock: Clock;
+  keptMs: number;
+  usedUp: UsedUp;
+}): Rule {
+  return {
+    name: 'old sessions',
+    everyMs: HOUR_MS,
+    stepRows: STEP,
+    step: () => purgeSessions(deps, deps.clock.now() - deps.keptMs, STEP),
+  };
+}
+
+/** Removes numbers by the hour after a month; later only days can be asked for. */
+export function oldStats({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old numbers',
+    everyMs: DAY_MS,
+    stepRows: STEP,
+    step: () => removeOldStats(db.commit, clock.now(), STEP),
+  };
+}
+
+/** Removes aggregate reports (DMARC and TLS) 400 days after they arrived, by the time in their id, whatever period they claim to be about. */
+export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old aggregate reports',
+    everyMs: DAY_MS,
+    stepRows: STEP,
+    step: () =>
+      db.commit.transact(async (tx) => {
+        const before = idFloor('rep', clock.now() - AGGREGATES_KEPT_MS);
+        const gone: number[] = [];
+        for (const table of ['dmarc_rows', 'tls_report_rows']) {
+          const rows = await tx.all(
+            `DELETE FROM ${table} WHERE id IN (SELECT id FROM ${table} WHERE id < ? ORDER BY id LIMIT ?) RETURNING id`,
+            [before, STEP],
+          );
+          gone.push(rows.length);
+        }
+        const known = await tx.all(
+          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id',
+          [before, STEP],
+        );
+        gone.push(known.length);
+        return Math.max(...gone);
+      }),
+  };
+}
+
+/** Removes replaced DKIM keys when no mail signed with them can be in transit any more. */
+export function retiredKeys(deps: Pick<DomainDeps, 'db' | 'clock'>): Rule {
+  return {
+    name: 'retired DKIM keys',
+    everyMs: HOUR_MS,
+    // One step removes all: a domain has a few a year.
+    stepRows: Infinity,
+    step: () => removeRetiredKeys(deps),
+  };
+}
+
+/** Removes lines of the webhooks' delivery log, calls that were given up and finished replays after 30 days. */
+export function webhookLogRules({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): SizedRule[] {
+  const rule = (name: string, purge: typeof purgeDeliveries): SizedRule => ({
+    name,
+    everyMs: HOUR_MS,
+    sizedStep: (rows) =>
+      timed({ clock, commit: db.commit }, (commit) => purge(commit, clock.now() - WEBHOOK_LOG_KEPT_MS, rows)),
+  });
+  return [rule('old webhook deliveries', purgeDeliveries), rule('old webhook calls', purgeOldCalls)];
+}
