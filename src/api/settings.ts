@@ -7,7 +7,7 @@ import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
-import { type Reply, route, type Route } from './route.ts';
+import { jsonResponse, type Reply, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -87,11 +87,7 @@ const sample: SettingsRecord = {
   },
   usage: { mails_today: 17, mails_this_month: 230 },
 };
-const answer = {
-  description: 'The settings as they are now.',
-  schema: Settings,
-  examples: { settings: { summary: 'Settings', value: sample } },
-};
+const answer = jsonResponse('The settings as they are now.', Settings, 'Settings', sample);
 
 const Changes = z
   .strictObject({

@@ -15,7 +15,7 @@ import {
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import { booleanParameter, timeParameter } from './query.ts';
-import { route, type Route } from './route.ts';
+import { jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
@@ -154,7 +154,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         scope: ['stats:read'],
         query,
         responses: {
-          200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } },
+          200: jsonResponse('The numbers.', Stats, 'One day', sample),
         },
         problems: ['mutually_exclusive_fields'],
       },

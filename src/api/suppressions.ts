@@ -20,7 +20,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember, timeParameter } from './query.ts';
 import { entryError } from './records.ts';
-import { type Call, type Reply, route, type Route } from './route.ts';
+import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
 
 export interface SuppressionsDeps {
@@ -259,11 +259,7 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       params,
       query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
       responses: {
-        200: {
-          description: 'The entry.',
-          schema: Suppression,
-          examples: { entry: { summary: 'An entry', value: sample } },
-        },
+        200: jsonResponse('The entry.', Suppression, 'An entry', sample),
       },
     },
     async ({ params: { email }, query: { stream }, caller }) => {

@@ -17,7 +17,7 @@ import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { type Call, type Reply, route, type Route } from './route.ts';
+import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 import { answerChange, rowsOfAnswer } from './answer-change.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
@@ -148,11 +148,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       },
       params: params.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') }),
       responses: {
-        202: {
-          description: 'It is queued.',
-          schema: WebhookResend,
-          examples: { resend: { summary: 'Queued', value: samples.resend } },
-        },
+        202: jsonResponse('It is queued.', WebhookResend, 'Queued', samples.resend),
       },
       problems: ['invalid_state'],
     },
@@ -210,16 +206,11 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
         .meta({ id: 'WebhookTest', description: 'Which sample is sent.' }),
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
-        200: {
-          description: 'The result, be it good or bad.',
-          schema: WebhookDelivery,
-          examples: {
-            failed: {
-              summary: 'It is in maintenance',
-              value: { ...samples.delivery, cause: 'test', next_attempt_at: null },
-            },
-          },
-        },
+        200: jsonResponse('The result, be it good or bad.', WebhookDelivery, 'It is in maintenance', {
+          ...samples.delivery,
+          cause: 'test',
+          next_attempt_at: null,
+        }),
       },
       problems: ['unknown_event_type', 'invalid_state'],
     },
@@ -272,11 +263,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         },
       },
       responses: {
-        202: {
-          description: 'It has begun.',
-          schema: WebhookReplay,
-          examples: { replay: { summary: 'Just begun', value: samples.replay } },
-        },
+        202: jsonResponse('It has begun.', WebhookReplay, 'Just begun', samples.replay),
       },
       problems: ['unknown_event_type', 'invalid_state'],
     },

@@ -1,8 +1,7 @@
 /** The account: its settings and its audit log. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { RequestOptions } from './transport.ts';
+import { Resource, type RequestOptions } from './transport.ts';
 import type { AuditEntry, Operations, Settings as SettingsRecord } from './types.ts';
 
 type AuditList = Operations['listAuditEntries'];

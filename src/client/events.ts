@@ -1,8 +1,7 @@
 /** The events of messages: page by page, or as they happen. */
 import type { Call } from './call.ts';
 import type { MailEvent } from './event.ts';
-import { Resource } from './resource.ts';
-import type { RequestOptions } from './transport.ts';
+import { Resource, type RequestOptions } from './transport.ts';
 import type { Operations, Page } from './types.ts';
 
 type Query = Operations['listEvents']['query'];

@@ -1,8 +1,7 @@
 /** API keys. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type { Key, Operations } from './types.ts';
 import { at } from './url.ts';
 

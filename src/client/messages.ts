@@ -1,8 +1,7 @@
 /** Sends mail and follows it. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type { Batch, BulkMessage, Message, Operations, SingleMessage } from './types.ts';
 import { at } from './url.ts';
 

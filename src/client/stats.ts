@@ -1,7 +1,6 @@
 /** Statistics of sent mail, and the erasure of recipients. */
 import type { Call } from './call.ts';
-import { Resource } from './resource.ts';
-import type { RequestOptions } from './transport.ts';
+import { Resource, type RequestOptions } from './transport.ts';
 import type { Operations } from './types.ts';
 import { at } from './url.ts';
 

@@ -1,8 +1,7 @@
 /** Streams: kinds of mail with their own sending, pauses and unsubscriptions. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type { Operations, Stream } from './types.ts';
 import { at } from './url.ts';
 

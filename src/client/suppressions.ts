@@ -1,8 +1,7 @@
 /** The suppression list: addresses that get no mail. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type { NewSuppressions, Operations, Suppression, SuppressionResults } from './types.ts';
 import { at } from './url.ts';
 

@@ -1,8 +1,7 @@
 /** Stored templates. The alias can be used for the id. */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type { Operations, Template } from './types.ts';
 import { at } from './url.ts';
 

@@ -2,8 +2,7 @@
 import type { Call } from './call.ts';
 import type { EventType, MailEvent } from './event.ts';
 import { entriesOf } from './pages.ts';
-import { Resource } from './resource.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
+import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
 import type {
   CreatedWebhook,
   NewWebhook,

@@ -167,7 +167,7 @@ function sorted(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
-      .sort()
+      .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, member]) => [name, sorted(member)]),
   );
 }
