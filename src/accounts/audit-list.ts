@@ -27,14 +27,14 @@ export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
   until?: number | undefined;
 };
 
-/** One page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
 export async function pageOfAudit(
   { db }: { db: Pick<Database, 'reader'> },
   { accountId, by, since, until, ...exact }: AuditFilter,
   { limit, after, before }: { limit: number; after?: string; before?: string },
 ): Promise<{ rows: AuditRow[]; hasMore: boolean }> {
   const query = db.reader<AuditRow>('audit');
-  // Uses of unknown keys concern no account either, but they are not acts.
+  // Uses of unknown keys have no account either, but they are not acts.
   if (accountId === null) query.whereNull('account_id').whereNotNull('summary');
   else query.where({ account_id: accountId });
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);

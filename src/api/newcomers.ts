@@ -103,7 +103,7 @@ export class Newcomers {
   }
 
   /** Stops counting the connection of a request with a good key or a session. */
-  known(req: IncomingMessage): void {
+  stopCounting(req: IncomingMessage): void {
     this.requests.get(req)?.();
     const name = nameOf(req.socket);
     this.connections.get(name)?.leave();

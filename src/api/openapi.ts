@@ -124,9 +124,11 @@ function eitherForm(schema: Json): Json {
 }
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {
-  const known = propertiesOf(route.params, schemas);
+  const declared = propertiesOf(route.params, schemas);
   return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => {
-    const { description, ...schema } = known.find((property) => property.name === name)?.schema ?? { type: 'string' };
+    const { description, ...schema } = declared.find((property) => property.name === name)?.schema ?? {
+      type: 'string',
+    };
     return { name, in: 'path', required: true, ...(description === undefined ? {} : { description }), schema };
   });
 }

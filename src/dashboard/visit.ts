@@ -40,14 +40,17 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     caller: memberCaller(member, account),
     ip: guest.ip,
     userAgent: guest.userAgent,
-    whenOver: overWatch((end) => {
-      dashboard.endings.add(end);
-      ctx.res.once('close', end);
-      return () => {
-        dashboard.endings.delete(end);
-        ctx.res.off('close', end);
-      };
-    }),
+    whenOver: overWatch(
+      () => ctx.res.destroyed,
+      (end) => {
+        dashboard.endings.add(end);
+        ctx.res.once('close', end);
+        return () => {
+          dashboard.endings.delete(end);
+          ctx.res.off('close', end);
+        };
+      },
+    ),
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
   const by = { acting, ...(member.is_admin === 1 ? {} : { onlyAccount: account.id }) };

@@ -239,7 +239,7 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
 const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
 const LONGEST_TEXT = 200;
 
-/** What OpenSSL says has an address in memory in front and paths of the build behind; between them is why. */
+/** A message of OpenSSL has an address in memory in front and paths of the build behind; between them is why. */
 const OPENSSL = /:error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/;
 
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');

@@ -104,7 +104,10 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     whenOver: (listener) => {
-      watch ??= overWatch((end) => watchCall(deps, ctx, end));
+      watch ??= overWatch(
+        () => deps.stop.begun || ctx.res.destroyed,
+        (end) => watchCall(deps, ctx, end),
+      );
       watch(listener);
     },
   };
@@ -123,7 +126,6 @@ function watchCall(deps: Deps, { state, res, req: { socket } }: Context, end: ()
   res.once('close', end);
   // A response queued behind another one gets no `close` event of its connection.
   socket.once('close', end);
-  if (stop.begun || res.destroyed) end();
   return () => {
     stop.listeners.delete(end);
     unwatchKey();
