@@ -20,7 +20,7 @@ describe('app: the data folder', () => {
     const file = path.join(folder, 'file');
     writeFileSync(file, '');
     const paths: [dataDir: string, says: string][] = [
-      [file, 'it is no folder'],
+      [file, 'it is not a folder'],
       [path.join(file, 'below'), 'a part of its path is no folder'],
       [path.join(folder, 'n'.repeat(300)), 'the name is too long'],
       ['/proc/posthorn', 'no folder can be made there'],

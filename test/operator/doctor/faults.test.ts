@@ -49,7 +49,7 @@ const faults: Fault[] = [
     },
     'outbound',
     'failed',
-    /is no mail host: HTTP/,
+    /is not a mail host: HTTP/,
     /open outbound/,
   ],
   [
@@ -95,7 +95,7 @@ const faults: Fault[] = [
     },
     'outbound',
     'failed',
-    /nobody can sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
+    /we cannot sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
     /speak TLS/,
   ],
   [
