@@ -11,7 +11,7 @@ export interface Answer {
   status: number;
   /** Headers of this answer, without those that every answer has. */
   headers: Readonly<Record<string, string>>;
-  /** An empty string is no body. */
+  /** An empty string means that there is no body. */
   body: string | Buffer | Readable;
   /** The code of the problem, for the audit line. */
   code: ProblemCode | null;
@@ -47,7 +47,7 @@ function challenge(code: ProblemCode): string {
 export interface Common {
   requestId: string;
   rate: Rate;
-  /** When the request came, milliseconds since the epoch. */
+  /** Arrival of the request, milliseconds since the epoch. */
   at: number;
 }
 

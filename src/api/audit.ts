@@ -6,7 +6,7 @@ import type { AuditRow } from '../storage/tables.ts';
 import type { Exchange } from './exchange.ts';
 import type { Reply } from './route.ts';
 
-/** Where audit rows go. Neither may drop a row silently. */
+/** Stores audit rows. Neither method may drop a row silently. */
 export interface AuditSink {
   /** Resolves when the row is committed: for writes and refusals, before the answer. */
   write(row: AuditRow): Promise<void>;
@@ -47,7 +47,7 @@ export function exchangeAudit(
   });
 }
 
-/** What a request was done to: the record of the answer, or what its path names. */
+/** Returns the object that a request was about: the record of the answer, or the object that the path names. */
 export function deedOf(params: Readonly<Record<string, string>>, reply?: Reply): Deed {
   const [object = null] = Object.values(params);
   if (reply === undefined || !('body' in reply)) return { object };

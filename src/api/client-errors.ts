@@ -41,7 +41,7 @@ export function answerClientErrors(deps: Deps, server: Server): void {
   });
   // Without a listener Node closes the connection without an answer.
   server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
-    write(deps, socket, new Problem('invalid_request', 'This is no proxy: CONNECT means nothing here.'));
+    write(deps, socket, new Problem('invalid_request', 'This is not a proxy: CONNECT is not supported.'));
   });
 }
 

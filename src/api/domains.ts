@@ -21,14 +21,14 @@ export interface DomainsDeps {
   keyring: Keyring;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
   cursors: Cursors;
-  /** Our name in the mail world: the records point to it. */
+  /** Name of this mail server: the DNS records point to it. */
   hostname: string;
-  /** Our name in the web, for tracking hosts of domains; null where they have none. */
+  /** Host that tracking hosts of domains point to; null where tracking hosts are off. */
   trackingTarget: string | null;
   /** How long a domain keeps sending after it lost a record. */
   domainGraceMs: number;
   log: Pick<Log, 'info' | 'warn'>;
-  /** Tells whoever keeps answers about the domain with this name. */
+  /** Clears cached answers about the domain with this name. */
   forgetDomain: (name: string) => void;
 }
 
@@ -44,11 +44,11 @@ export const Domain = z
     name: z.string().describe('The domain behind the `@` of the senders.'),
     status: z
       .enum(['pending', 'verified', 'failed'])
-      .describe('Mail is taken from a `verified` domain alone, also while `failing_since` is set.'),
+      .describe('Mail is accepted only from a `verified` domain, also while `failing_since` is set.'),
     taken: z
       .boolean()
       .describe(
-        'Another account of this server has verified this name. This claim can only be verified when that one is gone.',
+        'Another account of this server has verified this name. This one can be verified only after the other is removed.',
       ),
     records: z
       .array(
@@ -62,7 +62,7 @@ export const Domain = z
           required: z.boolean().describe('Whether the domain can be verified without it.'),
           status: z.enum(['ok', 'missing', 'wrong']).describe('What the last check found.'),
           found: z.string().nullable().describe('What DNS answered at the last check.'),
-          checked_at: nullableTime().describe('When it was looked up last.'),
+          checked_at: nullableTime().describe('When it was last looked up.'),
         }),
       )
       .describe('The DNS records to publish, ready to paste.'),
@@ -76,17 +76,23 @@ export const Domain = z
           algorithm: z.string().describe('How it signs.'),
           state: z
             .enum(['active', 'pending', 'retiring'])
-            .describe('`pending` until DNS shows it; `retiring` when another has taken its place.'),
+            .describe('`pending` until DNS shows it; `retiring` after another has replaced it.'),
         }),
       )
       .describe('Keys that sign mail from it, the oldest first.'),
     return_path: z.string().describe('Host that bounces go to.'),
-    track_opens: z.boolean().nullable().describe('Whether opens are counted; null: as the account says.'),
-    track_clicks: z.boolean().nullable().describe('Whether clicks are counted; null: as the account says.'),
+    track_opens: z
+      .boolean()
+      .nullable()
+      .describe('Whether opens are counted; null: the setting of the account applies.'),
+    track_clicks: z
+      .boolean()
+      .nullable()
+      .describe('Whether clicks are counted; null: the setting of the account applies.'),
     created_at: z.iso.datetime().describe('When it was added.'),
-    verified_at: nullableTime().describe('When it was verified first; null for never.'),
+    verified_at: nullableTime().describe('When it was first verified; null for never.'),
     checked_at: nullableTime().describe(
-      'When DNS was asked last. A record with an older `checked_at` got no answer then.',
+      'When DNS was last asked. A record with an older `checked_at` got no answer then.',
     ),
     failing_since: nullableTime().describe(
       'Since when a required record has been missing or wrong; null where none is, or where the domain was never verified.',
@@ -94,7 +100,7 @@ export const Domain = z
     refused_at: nullableTime().describe(
       'From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`.',
     ),
-    notes: z.array(z.string()).describe('What there is to say of its state, in whole sentences.'),
+    notes: z.array(z.string()).describe('Remarks on its state, in whole sentences.'),
   })
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
@@ -143,7 +149,7 @@ const answer = (description: string) => jsonResponse(description, Domain, 'A dom
 const params = z.object({ id: z.string().max(LONGEST_NAME).describe('Id of the domain, or its name.') });
 type Params = z.output<typeof params>;
 
-/** What the audit keeps of a domain. */
+/** The members of a domain that the audit keeps. */
 const domainMembers = ['status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'refused_at'];
 
 export function domainRoutes(deps: DomainsDeps): Route[] {
@@ -208,8 +214,8 @@ const NewDomain = z.strictObject({
     .max(LONGEST_NAME)
     .optional()
     .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
-  track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
-  track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+  track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
+  track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
 });
 
 function addRoute(deps: DomainsDeps): Route {
@@ -238,7 +244,7 @@ function addRoute(deps: DomainsDeps): Route {
         track_clicks: trackClicks,
       } = call.body;
       const replyOf = (domain: DomainWithKeys): Reply => createdReply(PATH, recordOf(deps, domain));
-      const wish = {
+      const added = {
         accountId: call.caller.accountId,
         name,
         trusted,
@@ -246,7 +252,7 @@ function addRoute(deps: DomainsDeps): Route {
         trackClicks,
         ...(returnPath === undefined ? {} : { returnPath }),
       };
-      return answerChange(call, replyOf, (rowsFor) => addDomain(storeOf(deps), wish, rowsFor));
+      return answerChange(call, replyOf, (rowsFor) => addDomain(storeOf(deps), added, rowsFor));
     },
   );
 }
@@ -275,17 +281,17 @@ function changeRoute(deps: DomainsDeps): Route {
       operationId: 'updateDomain',
       summary: 'Change a domain',
       description:
-        'Tracking and the return path. Another return path has other DNS records: publish them first, the next check looks for them.',
+        'Changes tracking and the return path. A new return path needs new DNS records: publish them first, since the next check looks for them.',
       scope: ['domain'],
       act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
       body: z
         .strictObject({
-          track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
-          track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+          track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
+          track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
           return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
         })
-        .meta({ id: 'DomainChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'DomainChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { tracking: { summary: 'Track clicks', value: { track_clicks: true } } },
       responses: { 200: answer('The domain as it is now.') },
     },
@@ -306,7 +312,8 @@ function removeRoute(deps: DomainsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'deleteDomain',
       summary: 'Remove a domain',
-      description: 'With its DKIM keys. Not while mail from it waits: that mail could not be signed any more.',
+      description:
+        'Removes it with its DKIM keys. Refused while mail from it waits, since that mail could no longer be signed.',
       scope: ['domain'],
       act: { says: 'removed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,
@@ -328,7 +335,7 @@ function verifyRoute(deps: DomainsDeps): Route {
       operationId: 'verifyDomain',
       summary: 'Ask DNS for the records now',
       description:
-        'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. What DNS does not answer changes nothing.',
+        'Looks up every record again. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. A record for which DNS gives no answer keeps its last status.',
       scope: ['domain:verify'],
       act: { says: 'checked the DNS records of {name}', type: 'domain', named: 'name', keeps: domainMembers },
       params,

@@ -1,4 +1,4 @@
-/** The exact bytes of a mail, and making them, or a person, be forgotten. */
+/** Shows the exact bytes of a mail; erases the content of a message, or a person. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { eraseContent, erasePerson, type EraseDeps } from '../messages/store/erase.ts';
@@ -8,7 +8,7 @@ import { exampleOf, type Reply, route, type Route } from './route.ts';
 import { reachOf, requireMessage } from './test-mode.ts';
 import { rowsOfAnswer } from './answer-change.ts';
 
-/** A mail as it goes on the wire, or why it cannot be shown. */
+/** The mail as it is sent, or the reason why it cannot be shown. */
 export type WireBytes = { kind: 'bytes'; data: readonly Buffer[] } | { kind: 'none'; why: string };
 
 export interface EraseRoutesDeps extends Omit<EraseDeps, 'db'> {

@@ -1,4 +1,4 @@
-/** Whether the copy that a client names in `If-None-Match` is the one with this tag: by weak comparison (RFC 9110 section 13.1.2). */
+/** Returns whether `If-None-Match` names this tag, by weak comparison (RFC 9110 section 13.1.2). */
 export function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false;
   return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || opaque(tag.trim()) === opaque(etag));

@@ -41,7 +41,7 @@ export interface EventsDeps {
 }
 
 const PATH = '/v1/events';
-/** Position before the first event, and the one behind the last. */
+/** The position before the first event, and the one after the last. */
 const START = 'start';
 const END = 'end';
 const COMMENT_MS = 15_000;
@@ -114,7 +114,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
   ];
 }
 
-/** What one call reads, however it is answered. */
+/** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsDeps;
   tail: EventTail;
@@ -151,7 +151,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
   }
 }
 
-/** A stream is sent only to who asks for it by name. */
+/** A stream is sent only to a client that asks for its media type by name. */
 const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
@@ -169,7 +169,7 @@ function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFil
   };
 }
 
-/** A cursor or an event id as a position. Throws `invalid_cursor`. */
+/** Returns the position of a cursor or an event id. Throws `invalid_cursor`. */
 async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
   if (cursor === START) return 0;
   if (cursor === END) return (await lastSequence(deps.db.reader)) + 1;
@@ -228,7 +228,7 @@ function attend({ tail, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** All events up to now, one JSON object a line. */
+/** Streams all events up to now, one JSON object a line. */
 async function lines(reading: Reading): Promise<Reply> {
   const { deps, call, filter } = reading;
   // Checked before the stream begins: afterwards there is no way to answer 400.
@@ -251,7 +251,7 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
   call.whenOver(reading.slots.take(call.caller));
   const from = call.header('last-event-id') ?? call.query.after;
-  // As for NDJSON: a cursor that is wrong has to be told now.
+  // As for NDJSON: a wrong cursor must be refused before the stream begins.
   const start = from === undefined ? await lastSequence(deps.db.reader) : await positionOf(reading, from, 'after');
   return {
     status: 200,
@@ -266,7 +266,7 @@ async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGe
   try {
     let position = start;
     yield ': welcome\n\n';
-    // Who resumes may be behind what memory holds, and is told what the log says now: some of it may have been erased.
+    // A client that resumes may be behind what memory holds, and gets what the log has now: some of it may have been erased.
     let rang = isNew && (await follower.next(FIRST_MS));
     while (!follower.over()) {
       const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
@@ -281,7 +281,7 @@ async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGe
   }
 }
 
-/** What followers of the same account are told of an event that they share is written once. */
+/** Events are serialized once for all followers of an account. */
 const written = new WeakMap<EventSource, Map<string, string>>();
 
 function message(reading: Reading, event: EventSource): string {

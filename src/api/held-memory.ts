@@ -1,12 +1,12 @@
 /**
- * The memory for bodies of requests under way, forms and uploads included. No account can take it all: what one holds may be at
- * most what is left for the others. So one account alone gets half, two get a third each, and there is always room for a mail
- * of somebody else. Strangers, who have shown neither key nor session, share a small part. Pure.
+ * The memory for bodies of requests under way, forms and uploads included. No account can take it all: one may hold at
+ * most as much as is left for the others. So one account alone gets half, two get a third each, and there is always room for a
+ * mail of another account. Strangers, who have shown neither key nor session, share a small part. Pure.
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
 
-/** What one request holds. */
+/** The memory that one request holds. */
 export interface Held {
   /** Takes so much more. Throws `service_unavailable` where there is no room. */
   readonly take: (bytes: number) => void;

@@ -16,7 +16,7 @@ import type { Answer } from './answer.ts';
 import { KEEP_MS } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 
-/** How long a twin waits for the first to finish. */
+/** How long a second request with the same key waits for the first to finish, in milliseconds. */
 export const WAIT_MS = 25_000;
 
 export { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
@@ -31,14 +31,14 @@ export interface IdempotencyStore {
 
 export interface IdempotencySettings {
   store: IdempotencyStore;
-  /** What a twin with another body gets: the first answer again, or 409. */
+  /** The answer to a repeated key with another body: the first answer again, or 409. */
   onMismatch: 'replay' | 'error';
 }
 
 /** A request's use of a key. */
 export interface IdempotencyUse {
   recordKey: string;
-  /** What the caller sent: never stored. */
+  /** The value that the caller sent; it is never stored. */
   value: string;
   /** The API key that the request came with. */
   keyId: string;
@@ -82,8 +82,8 @@ export function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret:
 }
 
 /**
- * The first answer again: same status, same bytes. Headers tell that and when it was first given; a refusal also says what to
- * do, since what it was refused for may be in order by now.
+ * Returns the first answer again: same status, same bytes. Headers say that it is repeated and when it was first given; with a
+ * refusal they also say how to try again, since its reason may be gone by now.
  */
 export function replayOf(
   use: IdempotencyUse,
@@ -115,10 +115,10 @@ export function replayOf(
 }
 
 /**
- * May this caller have an answer that another key of the account was given? It shows what that key could do: so not where the
- * caller is restricted to other sending domains, and a secret (a new key, that of a webhook) only where the caller may do all
+ * Checks that the caller may see an answer that was given to another key of the account. It shows what that key could do, so it is
+ * refused where the caller is restricted to other sending domains, and a secret (a new key, that of a webhook) only where the caller may do all
  * that the other key may. Nor where the caller may not send in bulk: with another body under the same key, its own request passed
- * as a single one. `maker` is null where that key is not known any more. Throws a Problem.
+ * as a single one. `maker` is null where that key no longer exists. Throws a Problem.
  */
 export function checkRepeat(
   caller: Caller,
@@ -190,7 +190,7 @@ interface Flight {
   land(row: IdempotencyRow | null): void;
 }
 
-/** What one request under a key is to do. */
+/** The next step of one request with a key. */
 export type Turn = { kind: 'replay'; row: IdempotencyRow } | { kind: 'run'; land(row: IdempotencyRow | null): void };
 
 export class InFlight {

@@ -1,7 +1,7 @@
 /**
- * The door from inside to the operations of the API: a page of the dashboard and a command name one by its operation id, and
- * get the same checks of fields, the same answers and the same audit rows that a caller with a key would have. What belongs to
- * keys and wires is not done: rate limits, idempotency, compression.
+ * Calls operations of the API from within the process: a page of the dashboard and a command name one by its operation id, and
+ * get the same checks of fields, the same answers and the same audit rows as a caller with a key. Rate limits, idempotency and
+ * compression do not apply.
  */
 import type { Readable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
@@ -14,10 +14,10 @@ import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
 import type { Reply, Route, Incoming } from './route.ts';
 
-/** What is asked of an operation. */
+/** The input of an operation. */
 export interface Asked {
   params?: Readonly<Record<string, string>>;
-  /** Empty values are left out: an empty field of a form asks for nothing. */
+  /** Empty values are left out: an empty field of a form sets no filter. */
   query?: Readonly<Record<string, string | null | undefined>> | URLSearchParams;
   body?: object;
   /** Media type that is wanted instead of JSON. */
@@ -25,7 +25,7 @@ export interface Asked {
   headers?: Readonly<Record<string, string>>;
 }
 
-/** For whom it is asked. */
+/** The caller of an operation. */
 export interface Asking {
   caller: Caller;
   ip: string | null;
@@ -55,7 +55,7 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
         }
         return reply;
       } catch (error) {
-        // What was only looked at and not found is no act.
+        // A read that found nothing is not audited.
         if (route.act !== undefined) {
           act.on(deedOf(asked.params ?? {}));
           await act.failed(error);
@@ -153,7 +153,7 @@ function searchOf(query: Asked['query'] = {}): string {
   return search.toString();
 }
 
-/** Returns the JSON of a reply; of one without a body the record of what is gone. */
+/** Returns the JSON of a reply; of one without a body, the record of the removed object. */
 export function jsonOf(reply: Reply): unknown {
   if ('body' in reply) return reply.body ?? reply.before ?? null;
   throw new Error('this operation answers no JSON');

@@ -1,6 +1,6 @@
 /**
  * Numbers that JSON.parse changes: it keeps every number in a double, so 1234567890123456789 becomes 1234567890123456800 and
- * 1e400 becomes Infinity, without a word. In data that goes into a mail that would be a wrong order number, so it is refused.
+ * 1e400 becomes Infinity, without an error. In data that goes into a mail that would be a wrong order number, so it is refused.
  * The survey of a body (json.ts) looks at each number as it passes; only where one is changed is the text read again for its name.
  */
 import { fieldName } from '../base/check.ts';
@@ -11,13 +11,13 @@ export interface RoundedNumber {
   /** Index of the entry of `recipients` it is in, or -1. */
   entry: number;
   field: string;
-  /** As it was written. */
+  /** The number as written in the request. */
   text: string;
 }
 
 const LONGEST_SHOWN = 40;
 
-/** What refuses a request, or an entry, for it. */
+/** Returns the Problem that refuses a request, or an entry, for a changed number. */
 export function roundedProblem({ field, text }: RoundedNumber): Problem {
   const shown = text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`;
   const why = `\`${field}\` is the number ${shown}, which readers of JSON change to ${String(Number(text))}. Send it as a string.`;
@@ -26,10 +26,10 @@ export function roundedProblem({ field, text }: RoundedNumber): Problem {
 
 /** A number of so few characters is never changed: a double keeps 15 digits whatever they are. */
 const SURELY_KEPT = 15;
-/** So many digits tell every double from its neighbors; some languages write them all, 0.10000000000000001 for 0.1. */
+/** This many digits distinguish every double from its neighbors; some languages write them all, 0.10000000000000001 for 0.1. */
 const ENOUGH_DIGITS = 17;
 
-/** Where the number that begins at this digit ends, exclusively. */
+/** Returns the end (exclusive) of the number that begins at this digit. */
 export function numberEnd(text: string, start: number): number {
   let at = start + 1;
   while (isOfNumber(text.charCodeAt(at))) at++;
@@ -40,7 +40,7 @@ export function numberEnd(text: string, start: number): number {
 const isOfNumber = (char: number): boolean =>
   (char >= 0x30 && char <= 0x39) || char === 0x2e || char === 0x2b || char === 0x2d || (char | 0x20) === 0x65;
 
-/** Whether the number between the two places, given without its sign, comes out as it was written. */
+/** Returns whether the number between the two positions, without its sign, is parsed to the value that was written. */
 export function isKept(text: string, start: number, end: number): boolean {
   const length = end - start;
   const hasExponent = exponentOf(text, start, end) >= 0;
@@ -48,7 +48,7 @@ export function isKept(text: string, start: number, end: number): boolean {
   const written = text.slice(start, end);
   const value = Number(written);
   if (!Number.isFinite(value)) return false;
-  // What most programs write is told without taking it apart: whole numbers that fit, and fractions with few enough digits.
+  // Fast path for what most programs write: whole numbers that fit, and fractions with few enough digits.
   const hasPoint = written.includes('.');
   if (!hasExponent && value <= Number.MAX_SAFE_INTEGER && length <= (hasPoint ? ENOUGH_DIGITS + 1 : ENOUGH_DIGITS))
     return true;
@@ -62,7 +62,7 @@ export function isKept(text: string, start: number, end: number): boolean {
   );
 }
 
-/** Where the exponent begins, or -1. */
+/** Returns the position of the exponent, or -1. */
 function exponentOf(text: string, start: number, end: number): number {
   for (let at = start; at < end; at++) if ((text.charCodeAt(at) | 0x20) === 0x65) return at;
   return -1;
@@ -93,7 +93,7 @@ interface Level {
   expectsName: boolean;
 }
 
-/** The changed numbers of a text that JSON.parse took. `closingQuote` tells where a string ends that opens there. */
+/** Returns the changed numbers of a text that JSON.parse accepted. `closingQuote` returns the end of the string that opens there. */
 export function roundedNumbers(text: string, closingQuote: (text: string, open: number) => number): RoundedNumber[] {
   const levels: Level[] = [];
   const found = new Map<number, RoundedNumber>();

@@ -1,6 +1,6 @@
 /**
- * Reads JSON bodies: small ones where they are, large ones in threads that are started when needed and leave when idle,
- * so that a 50 MiB body holds up nobody else's request.
+ * Reads JSON bodies: small ones on the main thread, large ones in threads that are started when needed and end when idle,
+ * so that a 50 MiB body does not delay other requests.
  */
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -26,9 +26,9 @@ export interface JsonBody {
   value: JsonObject;
   /** SHA-256 of the canonical form in hex; made in the thread for large bodies, on demand for small ones. */
   hash(): string;
-  /** A large send request comes checked; `value` then has only what tells its form. */
+  /** The checked form of a large send request; `value` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers that are not what was written. */
+  /** Numbers whose parsed value differs from the text. */
   rounded: readonly RoundedNumber[];
 }
 

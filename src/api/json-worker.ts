@@ -15,7 +15,7 @@ export interface JsonJob {
   send: SendRules | null;
 }
 
-/** With `checked`, the value is left with what tells the forms apart. */
+/** With `checked`, the value has only the members that decide the form of the request. */
 export type JsonJobResult =
   | (Extract<JsonResult, { kind: 'ok' }> & { hash: string; checked: CheckedSend | null })
   | Exclude<JsonResult, { kind: 'ok' }>;

@@ -1,6 +1,6 @@
 /**
- * What a key holds open (event streams, long polls) ends with the key: when it is revoked or changed in any way, and when
- * its time is over. A changed key may come back at once; the stream then goes on from its last event.
+ * Ends open answers of a key (event streams, long polls) when it is revoked, changed or expired. The client of a changed key may
+ * reconnect at once; the stream then continues from its last event.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -11,7 +11,7 @@ import type { Exchange } from './exchange.ts';
 export interface KeyWatchDeps {
   clock: Clock;
   authenticate: Authenticate;
-  /** Rings when some key has changed; `authenticate` must know of it by then. */
+  /** Notifies that a key has changed; `authenticate` must know of it by then. */
   keyChanges: Notifier;
 }
 
@@ -31,7 +31,7 @@ export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: ()
   const endsAt = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
   if (endsAt !== Infinity) waitForEnd(endsAt);
 
-  /** Timers may end early where the time is long. */
+  /** Long timers may end early. */
   function waitForEnd(at: number): void {
     const end = (): void => {
       if (deps.clock.now() >= at) over();

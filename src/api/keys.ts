@@ -20,14 +20,14 @@ export interface KeysDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Tells whoever keeps answers about the key with this public id. */
+  /** Clears cached answers about the key with this public id. */
   forgetKey: (publicId: string) => void;
 }
 
 const PATH = '/v1/keys';
 /** Ten years. */
 const LONGEST_TTL_S = 3650 * 86_400;
-/** A week is enough to bring a new key everywhere; a month for those who do not hurry. */
+/** A week is enough to distribute a new key; a month leaves a margin. */
 const LONGEST_OVERLAP_S = 30 * 86_400;
 
 const nullableTime = () => z.iso.datetime().nullable();
@@ -88,7 +88,7 @@ const sample = {
 };
 const answer = (description: string) => jsonResponse(description, Key, 'A key', sample);
 
-/** What the audit keeps of a key. */
+/** The members of a key that the audit keeps. */
 const keyMembers = ['name', 'mode', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'revoked_at'];
 
 export function keyRoutes(deps: KeysDeps): Route[] {
@@ -104,7 +104,7 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       path: PATH,
       operationId: 'listKeys',
       summary: 'List API keys',
-      description: 'Newest first, revoked ones too. The secrets are stored nowhere.',
+      description: 'Newest first, with revoked keys. The secrets are not stored.',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
       responses: pageResponse('A page of keys.', Key, 'One key', sample),
@@ -123,16 +123,16 @@ function createRoute(deps: KeysDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createKey',
-      summary: 'Make an API key',
+      summary: 'Create an API key',
       description:
-        'The key is shown only in this answer. It never gets more than the key that asks has: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is being brought out.',
+        'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed.',
       scope: ['key'],
       act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
       body: z
         .strictObject({
           name: name(),
           scopes: scopes(),
-          mode: z.enum(['live', 'test']).optional().describe('That of the asking key where not given.'),
+          mode: z.enum(['live', 'test']).optional().describe('Defaults to the mode of the key that makes the request.'),
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
           ttl: z
@@ -142,7 +142,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Lifetime in seconds. Not together with `expires_at`.'),
           expires_at: timeMember().optional().describe('When it ends; never where not given.'),
-          replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
+          replaces: z.string().max(64).optional().describe('Id of the key that it replaces.'),
           revoke_after: z
             .int()
             .min(0)
@@ -150,7 +150,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Seconds until the replaced key ends; at once where not given.'),
         })
-        .meta({ id: 'NewKey', description: 'A key that is to be made.' }),
+        .meta({ id: 'NewKey', description: 'A key to create.' }),
       bodyExamples: {
         minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
       },
@@ -174,8 +174,8 @@ function createRoute(deps: KeysDeps): Route {
           field: 'replaces',
         });
       const { domains: only = [], allowed_ips: ips = [] } = body;
-      const wish = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
-      const granted = mayGrant(caller, inheriting(caller, wish));
+      const wanted = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
+      const granted = mayGrant(caller, inheriting(caller, wanted));
       const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply =>
         createdReply(PATH, { ...toKeyRecord(row, call.now), key });
       const request = {
@@ -191,13 +191,13 @@ function createRoute(deps: KeysDeps): Route {
   );
 }
 
-/** A key that may do more than the one that asks is not replaced, since that ends it. One that is not there is told of later. */
+/** Refuses to replace a key that may do more than the caller's, since replacing ends it. A missing key is refused later. */
 async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Promise<void> {
   const [row] = await db.reader<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
   if (row !== undefined) mayManage(caller, requestOf(row), 'replaces');
 }
 
-/** What a key may do, as if it were asked for now. */
+/** The permissions of a key in the form of a request for a new one. */
 const requestOf = (row: ApiKeyRow): KeyRequest => ({
   name: row.name,
   mode: row.mode,
@@ -230,7 +230,7 @@ function readRoute({ db }: KeysDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'getKey',
       summary: 'Read an API key',
-      description: 'What it may do and when it was used last; never the secret.',
+      description: 'Its permissions and its last use; never the secret.',
       scope: ['key:read'],
       params,
       responses: { 200: answer('The key.') },
@@ -247,7 +247,7 @@ function changeRoute(deps: KeysDeps): Route {
       operationId: 'updateKey',
       summary: 'Change an API key',
       description:
-        'Name, scopes, domains and addresses, in force at once: what the key holds open is closed. Never more than the key that asks has, and never so that it locks itself out.',
+        'Name, scopes, domains and addresses, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
       scope: ['key'],
       act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -258,7 +258,7 @@ function changeRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
         })
-        .meta({ id: 'KeyChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'KeyChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
       responses: { 200: answer('The key as it is now.') },
       problems: ['domain_not_allowed', 'invalid_state'],
@@ -274,7 +274,7 @@ function changeRoute(deps: KeysDeps): Route {
         throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');
       const { scopes: wanted, domains: only, allowed_ips: ips } = body;
       const before = toKeyRecord(row, call.now);
-      // The key as it would be: one that may do more than the caller is not the caller's to change.
+      // The key after the change: the caller cannot change a key that may do more than its own.
       const granted = mayGrant(caller, {
         name: body.name ?? before.name,
         mode: row.mode,
@@ -304,7 +304,7 @@ function revokeRoute(deps: KeysDeps): Route {
       operationId: 'revokeKey',
       summary: 'Revoke an API key',
       description:
-        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
+        'Takes effect at once: requests that begin after this answer are refused, and open streams of the key are closed. A key may revoke itself and keys that may do no more than itself; a key that is already revoked stays unchanged.',
       scope: ['key'],
       act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers },
       params,

@@ -1,4 +1,4 @@
-/** What can be asked of, and done to, one message or batch beyond sending and reading. */
+/** Further operations on one message or batch: attempts, why, content, cancel, move, resend. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -41,7 +41,7 @@ export interface MessageActionsDeps {
   accept: AcceptDeps;
   change: ChangeDeps;
   holdOf: HoldOf;
-  /** Of the lane of a recipient's domain. */
+  /** Returns the state of the lane of a recipient's domain. */
   laneFacts: LaneFactsOf;
   mailViewer: MailViewer;
 }
@@ -100,11 +100,11 @@ const Why = z
           status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
           reason: z.enum(waitReasons).describe('What the recipient waits for.'),
           message: z.string().describe('The same for people.'),
-          since: z.iso.datetime().nullable().describe('Since when that keeps it back; null where nobody knows.'),
+          since: z.iso.datetime().nullable().describe('Since when it has waited for that; null where unknown.'),
           until: z.iso
             .datetime()
             .nullable()
-            .describe('When it is looked at again; null where that depends on something else.'),
+            .describe('When it is next considered; null where that depends on something else.'),
           set_by: z
             .enum(settersOfWaits)
             .nullable()
@@ -115,7 +115,7 @@ const Why = z
       )
       .describe('One line for each recipient.'),
   })
-  .meta({ id: 'Why', description: 'What holds a message, and until when.' });
+  .meta({ id: 'Why', description: 'The reason why a message waits, and until when.' });
 
 const whySample: z.output<typeof Why> = {
   object: 'why',
@@ -207,7 +207,7 @@ function contentRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/content`,
       operationId: 'getMessageContent',
       summary: 'Read the body of a message',
-      description: 'As it was accepted; of a template, as it was rendered.',
+      description: 'The body as it was accepted or, with a template, rendered.',
       scope: ['message:content'],
       params,
       responses: {
@@ -223,7 +223,7 @@ function contentRoute(deps: MessageActionsDeps): Route {
 
 type ContentRecord = Omit<z.output<typeof Content>, 'object' | 'message_id'>;
 
-/** A mail that was submitted whole is taken apart for the answer; a person who looks at a message asks for it, nothing else does. */
+/** A mail submitted by SMTP is parsed for each answer: only people who look at a message ask for it. */
 async function contentRecord({ db, mailViewer }: MessageActionsDeps, row: MessageRow): Promise<ContentRecord> {
   const content = await contentOf(db.reader, row.content_id);
   if (content?.raw != null) {
@@ -257,7 +257,7 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/cancel`,
       operationId: 'cancelMessage',
       summary: 'Cancel a message',
-      description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
+      description: 'Cancels the recipients that have not been sent to and are not being sent to right now.',
       scope: ['message:cancel'],
       act: { says: 'canceled the message {object}', type: 'message', keeps: ['status'] },
       touches: 'mail',
@@ -291,7 +291,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateMessage',
       summary: 'Move the time of sending',
-      description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
+      description: 'For a message without an attempt so far. A time up to five minutes in the past means now.',
       scope: ['message:cancel'],
       act: { says: 'moved the message {object} to {send_at}', type: 'message', keeps: ['status', 'send_at'] },
       touches: 'mail',
@@ -319,7 +319,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       operationId: 'resendMessage',
       summary: 'Send it again',
       description:
-        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
+        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP is sent unchanged, with a new Date and Message-ID. A key without `message:read` can resend only what it sent itself.',
       scope: ['send'],
       act: { says: 'sent a message again, as {object}', type: 'message' },
       touches: 'mail',
@@ -344,7 +344,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
     },
     async (call) => {
       const row = await requireMessage(deps.db, call.caller, call.params.id);
-      // As for reading: the answer shows the message.
+      // The same rule as for reading, since the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
       const replyOf = (body: { id: string }): Reply => ({
         status: 202,
@@ -441,7 +441,8 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       path: `${BATCHES}/{id}/cancel`,
       operationId: 'cancelBatch',
       summary: 'Cancel a bulk send',
-      description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
+      description:
+        'Cancels its messages that have not been sent yet. Messages being sent right now and finished ones are unchanged.',
       scope: ['message:cancel'],
       act: { says: 'canceled the bulk send {object}', type: 'batch', keeps: ['counts'] },
       touches: 'mail',
@@ -456,7 +457,7 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       const replyOf = (counts: StatusCounts): Reply => ({ status: 200, body: batchStatus(row, counts) });
       return answerChange(call, replyOf, async (rowsFor) => {
         if ((await cancelBatch(deps.change, row.id, rowsFor)) === 0)
-          throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
+          throw new Problem('invalid_state', 'No message of this batch can be canceled any more.');
       });
     },
   );

@@ -1,4 +1,4 @@
-/** What came back for a message, by mail: the list of it, and each as it came. */
+/** The reports of a message: mails that came back for it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -29,17 +29,17 @@ const Report = z
     kind: z
       .enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other'])
       .nullable()
-      .describe('What it was taken for; null while it has not been read.'),
-    received_at: z.iso.datetime().describe('When it came.'),
+      .describe('Kind that it was classified as; null before it has been read.'),
+    received_at: z.iso.datetime().describe('When it was received.'),
     recipient: z.string().describe('The recipient of the message that it is about.'),
     sender: z.string().describe('Its envelope sender; empty for the null sender.'),
     size: z
       .int()
-      .describe('Bytes that came. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
+      .describe('Bytes received. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
     verified: z
       .boolean()
       .describe(
-        'False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it.',
+        'False: it names this message but proves nothing, so it changed no status and suppressed no address. The operator can confirm it.',
       ),
   })
   .meta({ id: 'Report', description: 'A mail that came back for a message.' });
@@ -64,7 +64,7 @@ const ReportContent = z
     object: z.literal('report_content'),
     report_id: z.string().describe('Id of the report.'),
     subject: z.string().describe('Its subject.'),
-    from: z.string().describe('Its From field, which anybody can have written.'),
+    from: z.string().describe('Its From field, which anyone can have written.'),
     to: z.string().describe('Its To field.'),
     cc: z.string().describe('Its Cc field.'),
     date: z.iso.datetime().nullable().describe('Its Date field; null where it has none that can be read.'),
@@ -100,7 +100,7 @@ function listRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listMessageReports',
-      summary: 'List what came back for a message',
+      summary: 'List the reports of a message',
       description:
         'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
       scope: ['message:read'],
@@ -124,7 +124,7 @@ function rawRoute(deps: MessageReportsDeps): Route {
       operationId: 'getMessageReport',
       summary: 'Read a mail that came back',
       description:
-        'As it came, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anybody may have written it.',
+        'The unchanged mail, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anyone may have written it.',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
@@ -150,7 +150,7 @@ function contentRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: `${PATH}/{report_id}/content`,
       operationId: 'getMessageReportContent',
-      summary: 'Read what a mail that came back says',
+      summary: 'Read the content of a mail that came back',
       description:
         'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
       scope: ['message:content'],

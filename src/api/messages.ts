@@ -229,9 +229,9 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
-/** Messages are dated when their request came or little later: so long after it they are looked for. */
+/** A message is dated at most this long after its request arrived. */
 const LONGEST_REQUEST_MS = 60_000;
-/** How far back a search in subjects looks by itself. */
+/** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
 function listRoute({ db, cursors }: MessageReadDeps): Route {
@@ -274,7 +274,7 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>
     batchId: query.batch_id,
     stream: query.stream,
     domain: query.domain === undefined ? undefined : soughtDomain(query.domain),
-    // Mail programs show it with its brackets or without.
+    // Mail programs show it with or without its angle brackets.
     rfcMessageId: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
     createdAfter,
     createdBefore,
@@ -313,7 +313,7 @@ function readRoute({ db }: MessageReadDeps): Route {
     },
     async ({ params, query, caller }) => {
       const row = await requireMessage(db, caller, params.id);
-      // What another key sent looks like nothing at all, as does another account's message.
+      // A message of another key or account is answered as if it did not exist.
       if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
       const [recipients, attempts, events] = await Promise.all([
         recipientsOf(db.reader, row.id),

@@ -1,10 +1,10 @@
 /**
- * Connections that have shown neither a key nor a session, counted by network (an IPv4 /24, an IPv6 /64) and in all: a stranger
- * who opens many and says little must not use up descriptors and memory. From the first request with a good key or a session
+ * Connections that have shown neither a key nor a session, counted by network (an IPv4 /24, an IPv6 /64) and in all: a client
+ * that opens many idle connections must not use up descriptors and memory. From the first request with a good key or a session
  * its connection is not counted any more, so that programs may open as many as they need. When there is no room for one more,
  * the network that has most of them gives way, so that a flood from a few networks does not shut out a program that has a key
  * and has not been able to show it yet. A trusted proxy brings connections of
- * everybody; there each request of a stranger counts, by the address that the proxy names, until it is answered.
+ * many clients; there each request of a stranger counts, by the address that the proxy names, until it is answered.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -26,7 +26,7 @@ const usual: NewcomerLimits = {
   inAll: budgets.http_connections.most,
 };
 
-/** Whose connection it is, as its socket and the TLS session above it both tell. */
+/** Names a connection by its peer: its socket and the TLS session on it give the same name. */
 const nameOf = ({ remoteAddress = '', remotePort = 0 }: Socket): string => `${remoteAddress} ${String(remotePort)}`;
 
 /** One connection of a stranger. */
@@ -59,7 +59,7 @@ export class Newcomers {
     this.usedUp = usedUp;
   }
 
-  /** How many strangers are connected. */
+  /** Number of strangers that are connected. */
   get count(): number {
     return this.inAll;
   }
@@ -70,7 +70,7 @@ export class Newcomers {
       const peer = clientAddress(socket.remoteAddress, undefined, this.trusted);
       if (isListed(this.trusted, peer)) return;
       const leave = this.enter(peer, () => this.makeRoom());
-      // Where it may not stay nothing was read yet, and with TLS nothing could be said.
+      // A refused connection gets no answer: nothing was read yet, and TLS is not established.
       if (leave === null) socket.destroy();
       else this.add(socket, siteOf(peer), leave);
     });
@@ -102,8 +102,8 @@ export class Newcomers {
     res.once('close', leave);
   }
 
-  /** The request came with a good key or a session. */
-  known(req: IncomingMessage): void {
+  /** Stops counting the connection of a request with a good key or a session. */
+  stopCounting(req: IncomingMessage): void {
     this.requests.get(req)?.();
     const name = nameOf(req.socket);
     this.connections.get(name)?.leave();
@@ -138,7 +138,7 @@ export class Newcomers {
     return true;
   }
 
-  /** Null where there is no room, and `makeRoom` makes none. */
+  /** Returns null where there is no room and `makeRoom` makes none. */
   private enter(ip: string, makeRoom: () => boolean = () => false): (() => void) | null {
     const network = networkOf(ip);
     const before = this.perNetwork.get(network) ?? 0;
@@ -146,7 +146,7 @@ export class Newcomers {
     const isFull = this.inAll >= this.limits.inAll;
     if (isNetworkFull || isFull) this.usedUp(isNetworkFull ? 'http_connections_network' : 'http_connections');
     if (isNetworkFull || (isFull && !makeRoom())) return null;
-    // Who gave way may have been of the same network.
+    // The connection that was closed may have been of the same network.
     this.perNetwork.set(network, (this.perNetwork.get(network) ?? 0) + 1);
     this.inAll++;
     let isIn = true;

@@ -1,4 +1,4 @@
-/** JSON Schemas for the OpenAPI document, out of zod's: those with an id become components, the others stay where they are used. */
+/** Makes the JSON Schemas of the OpenAPI document from zod schemas: those with an id become components, the others stay where they are used. */
 import { z } from 'zod';
 
 export type Json = Record<string, unknown>;
@@ -18,7 +18,7 @@ export class Schemas {
   }
 }
 
-/** Answers are open: clients must put up with members that are added later. */
+/** Opens the objects of answers: clients must accept members that are added later. */
 export function opened(schema: Json): Json {
   return mapped(schema, (object) => {
     if (object['additionalProperties'] !== false) return object;
@@ -27,7 +27,7 @@ export function opened(schema: Json): Json {
   }) as Json;
 }
 
-/** References lead to the components, and what may be null says so in its type. */
+/** Points references to the components, and writes null into the type where it is allowed. */
 function adapted(schema: unknown): unknown {
   return mapped(schema, (object) => {
     const { $ref } = object;
@@ -36,7 +36,7 @@ function adapted(schema: unknown): unknown {
   });
 }
 
-/** That a whole number fits into a double is no rule of ours, and said of every one it hides those that are. */
+/** Removes the bounds of safe integers, which zod adds to every one: they would hide the bounds that are real rules. */
 function withoutSafeBounds(object: Json): Json {
   const { minimum, maximum, ...rest } = object;
   if (object['type'] !== 'integer') return object;

@@ -42,7 +42,7 @@ The version is in the path. Endpoints end no earlier than 12 months after notice
     batches: 'Bulk sends.',
     templates: 'Stored templates.',
     suppressions: 'Addresses that are not mailed.',
-    webhooks: 'Endpoints that are told of events.',
+    webhooks: 'Endpoints that receive events.',
     events: 'What happened to messages.',
     domains: 'Sending domains.',
     stats: 'How much was sent, and what happened to it.',

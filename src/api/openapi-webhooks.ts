@@ -1,4 +1,4 @@
-/** The `webhooks:` section of the OpenAPI document: what a registered endpoint is called with, kind by kind. */
+/** The `webhooks:` section of the OpenAPI document: the calls that a registered endpoint receives, by kind of event. */
 import { z } from 'zod';
 import { allEventTypes, eventRecord, optInEventTypes, type EventType } from '../events/event.ts';
 import { sampleEvent } from '../webhooks/sample-event.ts';
@@ -49,7 +49,7 @@ const told: Readonly<Record<EventType, string>> = {
 
 /** One entry for each kind of event, by its name. */
 export function webhookSection(schemas: Schemas): Json {
-  // As a part of something the record is a reference, and becomes a component.
+  // Inside another schema the record is a reference, and becomes a component.
   const { items } = schemas.of(z.array(Event), 'output');
   return Object.fromEntries(allEventTypes.map((type) => [type, { post: callOf(type, items as Json) }]));
 }
@@ -74,7 +74,7 @@ function callOf(type: EventType, event: Json): Json {
     },
     responses: {
       '2XX': { description: 'The event is taken.' },
-      410: { description: 'Nobody is there any more: the endpoint is disabled.' },
+      410: { description: 'The endpoint is gone: it is disabled.' },
     },
   };
 }

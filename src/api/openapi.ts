@@ -56,7 +56,7 @@ function written(document: Json): { bytes: Buffer; etag: string } {
   return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
 }
 
-/** The whole document. Routes outside of /v1 are no part of the API. */
+/** Returns the whole document. Routes outside of /v1 do not belong to the API. */
 export function openapiDocument(routes: readonly Route[], settings: { publicUrl: string; version: string }): Json {
   const schemas = new Schemas();
   const published = routes.filter((route) => route.path.startsWith('/v1/'));
@@ -116,7 +116,7 @@ function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
   };
 }
 
-/** Forms of a request that have a name exclude each other: each is closed, and lacks a member that another requires. */
+/** Named forms of a request exclude each other: each is closed, and lacks a member that another requires. */
 function eitherForm(schema: Json): Json {
   const { anyOf, ...rest } = schema;
   const isNamed = Array.isArray(anyOf) && (anyOf as Json[]).every(({ $ref }) => $ref !== undefined);
@@ -124,9 +124,11 @@ function eitherForm(schema: Json): Json {
 }
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {
-  const known = propertiesOf(route.params, schemas);
+  const declared = propertiesOf(route.params, schemas);
   return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => {
-    const { description, ...schema } = known.find((property) => property.name === name)?.schema ?? { type: 'string' };
+    const { description, ...schema } = declared.find((property) => property.name === name)?.schema ?? {
+      type: 'string',
+    };
     return { name, in: 'path', required: true, ...(description === undefined ? {} : { description }), schema };
   });
 }
@@ -155,7 +157,7 @@ interface Property {
   required: boolean;
 }
 
-/** What comes out of a parameter's schema describes it best (an integer, a list); where that is nothing, what goes in. */
+/** The output of a parameter's schema describes it best (an integer, a list); where it has no type, the input does. */
 function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property[] {
   if (!(object instanceof z.ZodObject)) return [];
   const shape = object.shape as Record<string, z.ZodType>;
@@ -182,7 +184,7 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     const examples = declared.examples === undefined ? {} : { examples: declared.examples };
     content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
   }
-  // Generators of clients type an answer that may be JSON or a text as a text, so streams beside it are told of apart.
+  // Generators of clients type an answer that may be JSON or text as text, so streams are declared separately.
   const isStream = declared.schema !== undefined && declared.types !== undefined;
   const streams = isStream ? { 'x-streams': declared.types } : {};
   const plain = declared.examples === undefined ? {} : { examples: declared.examples };
@@ -209,26 +211,26 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
 
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-/** What an endpoint can refuse follows from what it takes. */
+/** Returns the statuses of the refusals that follow from what an endpoint takes. */
 function problemStatuses(route: Route): number[] {
-  // 400: a parameter that nobody knows is refused everywhere.
+  // 400: an unknown parameter is refused everywhere.
   const statuses = new Set([400, 406, 429, 500, 503]);
   const add = (...more: number[]): void => {
     for (const status of more) statuses.add(status);
   };
-  // Node answers it below the router, whatever the method.
+  // Node answers it before the router, for every method.
   add(417);
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  // Whether or not it wants one: a body that is sent is read.
+  // A body that is sent is read even where none is expected.
   if (takesBody(route.method)) add(408, 413, 415, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of problemCodes(route)) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
 }
 
-/** On a refusal that is given again. */
+/** Headers of a refusal that is repeated for the same key. */
 const replayHeaders = [
   'Idempotency-Replayed',
   'Idempotency-First-Answer',
@@ -249,7 +251,7 @@ const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/heade
 const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;
 const commonHeaders = (): Json => headerRefs(commonHeaderNames);
 
-/** Those that tell of a repeated request are there only then; the others wherever they are named. */
+/** Headers about a repeated request are present only then; the others always. */
 function headers(): Json {
   return Object.fromEntries(
     Object.entries(openapiText.headers).map(([name, [type, description]]) => [
@@ -295,7 +297,7 @@ const envelopeSchema = {
 
 const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
 
-/** Those that an operation names: others (405, say) can be met only where no operation is. */
+/** Returns the refusals that an operation names: others, such as 405, occur only where there is no operation. */
 function problemResponses(used: string): Json {
   const all = [...new Set(codes.map((code) => catalogue[code].status as number))];
   const statuses = all.filter((status) => used.includes(`"#/components/responses/${responseName(status)}"`));
@@ -328,8 +330,8 @@ function example(code: ProblemCode): Json {
 }
 
 /**
- * Every code that an operation can refuse a request with because of what it takes: those that follow from the schemas of its query and
- * its body, and those that it declares.
+ * Returns the codes that an operation can refuse a request with: those that follow from the schemas of its query and its body, and
+ * those that it declares.
  */
 export function problemCodes({
   query,

@@ -23,7 +23,7 @@ export interface PageQuery {
   before?: string | undefined;
 }
 
-/** The part of the list that is asked for. */
+/** The requested part of a list. */
 export interface PageWanted {
   accountId: string;
   limit: number;
@@ -38,14 +38,14 @@ export const listOf = (item: z.ZodType) =>
     data: z
       .array(item)
       .describe(
-        'The entries of this page. A page may have fewer than `limit`, even none, where much had to be looked at: `has_more` says whether the list goes on.',
+        'The entries of this page. A page may have fewer than `limit`, even none, where many entries had to be examined: `has_more` says whether the list continues.',
       ),
-    has_more: z.boolean().describe('Whether there is more in the direction that was asked for.'),
+    has_more: z.boolean().describe('Whether the list continues in the requested direction.'),
     next_cursor: z.string().nullable().describe('For `after` of the next request; null at the end of the list.'),
     previous_cursor: z
       .string()
       .nullable()
-      .describe('For `before` of a request for the page before; null at the beginning.'),
+      .describe('For `before` of the request for the previous page; null at the beginning.'),
   });
 
 /** The 200 response of a list, with an example of one entry. */
@@ -61,7 +61,7 @@ export const pageResponse = (description: string, item: z.ZodType, summary: stri
 
 export interface Page {
   data: readonly { id: string }[];
-  /** Whether there is more in the direction that was asked for. */
+  /** True where the list continues in the requested direction. */
   hasMore: boolean;
   /**
    * Positions of the first and the last entry; their ids where not given, null in an empty page. Where reading stopped before the

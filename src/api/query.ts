@@ -6,12 +6,12 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { faults } from '../base/check.ts';
 
-/** No endpoint has a third as many; each costs a little, and a URL can hold thousands. */
+/** Most parameters of a query: no endpoint has a third as many, and a URL can hold thousands. */
 const MOST_PARAMETERS = 100;
 
 type Parameter = string | string[] | Record<string, string | string[]>;
 
-/** Reads what stands after the `?`. Throws `invalid_parameter` for text that cannot be decoded and for too many parameters. */
+/** Parses the text after the `?`. Throws `invalid_parameter` for text that cannot be decoded and for too many parameters. */
 export function parseQuery(search: string): Record<string, Parameter> {
   const found = new Map<string, string | string[]>();
   const groups = new Map<string, Map<string, string | string[]>>();
@@ -75,7 +75,7 @@ const entriesOf = (given: string | string[]): string[] => [
   ...new Set([given].flat().flatMap((text) => text.split(','))),
 ];
 
-/** Each text may hold several entries, so that this is no limit on their number; a URL has at most 16 KiB. */
+/** Each text may hold several entries, so that this does not limit their number; a URL has at most 16 KiB. */
 const listText = () => z.union([z.string().max(10_000), z.array(z.string().max(10_000)).max(100)]);
 
 /** Names out of a fixed list, separated by commas or given one by one. */

@@ -1,6 +1,6 @@
 /**
- * Lets reads in a few at a time. More would only wait for the database's readers, out of reach: whose client hangs up while it waits
- * here never begins, so that people who reload a slow page leave no work behind.
+ * Runs a few reads at a time. More would only wait for the database's readers, where they cannot be canceled: a read whose client
+ * disconnects while it waits here never begins, so that people who reload a slow page leave no work behind.
  */
 interface Waiting {
   isGone: () => boolean;
@@ -20,7 +20,7 @@ export function createReadGate(most: number = MOST): ReadGate {
   const waiting: Waiting[] = [];
   let running = 0;
 
-  /** Who is gone is told so and takes no place. */
+  /** A read whose client is gone gets null and takes no slot. */
   function letIn(next: Waiting): void {
     const isIn = !next.isGone();
     if (isIn) running++;

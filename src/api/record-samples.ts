@@ -1,4 +1,4 @@
-/** One order confirmation and what became of it: the examples of messages, attempts, events and bulk sends in the description. */
+/** One order confirmation and its delivery: the examples of messages, attempts, events and bulk sends in the description. */
 
 const ID = 'msg_01jz5w8q3hf2m9d4x6k7c1b0na';
 const ACCEPTED = '2026-01-31T09:30:02.171Z';

@@ -85,7 +85,7 @@ export const Recipient = z
         tls: maybe('Version of TLS; null for a connection without.'),
       })
       .nullable()
-      .describe('What the receiving host said last.'),
+      .describe('The last reply of the receiving host.'),
   })
   .meta({ id: 'Recipient', description: 'One recipient of a message, with a status of its own.' });
 
@@ -133,7 +133,7 @@ export const Attempt = z
     reason: maybe('Why it was refused, in one word.'),
     next_attempt_at: nullableTime().describe('When the next attempt is made; null for none.'),
   })
-  .meta({ id: 'Attempt', description: 'One SMTP attempt: whom we asked, what was said, how long it took.' });
+  .meta({ id: 'Attempt', description: 'One SMTP attempt: the host, its reply, and the duration of each step.' });
 
 const smtp = {
   smtp_code: maybeWhole('Reply code of the receiving host.'),
@@ -146,7 +146,7 @@ const hit = {
   user_agent: maybe('Program that it came from; null without the scope `event:engagement`.'),
 };
 const machine = {
-  is_bot: flag('Whether a machine did it, and no person.'),
+  is_bot: flag('Whether a machine did it and not a person.'),
   bot: maybe('Which machine; null for a person.'),
 };
 
@@ -168,9 +168,9 @@ const details = {
   }),
   opened: z.object({
     ...hit,
-    client: maybe('Mail program, where it can be told.'),
-    os: maybe('Operating system, where it can be told.'),
-    device: maybe('Kind of device, where it can be told.'),
+    client: maybe('Mail program, where it can be recognized.'),
+    os: maybe('Operating system, where it can be recognized.'),
+    device: maybe('Kind of device, where it can be recognized.'),
     ...machine,
   }),
   clicked: z.object({
@@ -225,7 +225,7 @@ const details = {
 export const Event = z
   .object({
     object: z.literal('event'),
-    id: text('Id of the event: the same wherever it is told, so that doubles can be dropped.'),
+    id: text('Id of the event: the same in every place, so that duplicates can be dropped.'),
     type: z.enum(allEventTypes).describe('Kind of the event.'),
     timestamp: z.iso.datetime().describe('When it happened.'),
     sequence: z.int().describe('Ascends in the order in which events became visible; holes are normal.'),
@@ -250,7 +250,7 @@ export const Event = z
   })
   .meta({ id: 'Event', description: 'Something that happened to a message. Webhooks carry the same record.' });
 
-/** Exactly one of them is there: the one named after the event's type. */
+/** Makes all members optional: an event has only the one named after its type. */
 function optional<Shape extends Record<string, z.ZodType>>(
   shape: Shape,
 ): { [K in keyof Shape]: z.ZodOptional<Shape[K]> } {
@@ -276,7 +276,7 @@ export const MessageDetails = z
   })
   .meta({ id: 'MessageDetails', description: 'A message with its recipients, attempts and events.' });
 
-/** Why an entry of a request for many was refused. */
+/** The reason why an entry of a request for many was refused. */
 export const entryError = z.object({
   code: text('Code of the error catalogue.'),
   message: text('What is wrong, for people.'),

@@ -75,7 +75,7 @@ export interface ApiDeps {
   settings: ApiSettings;
 }
 
-/** Whether the service is stopping, and the listeners that are called when it does. */
+/** State of a stop of the service, and the listeners that are called when it begins. */
 export interface Stop {
   begun: boolean;
   readonly listeners: Set<() => void>;

@@ -1,5 +1,5 @@
 /**
- * One declaration per endpoint: what it takes, what it gives, who may use it. The router, the checks, the handler's types and
+ * One declaration per endpoint: its input, its output and its scopes. The router, the checks, the handler's types and
  * the OpenAPI document are all made from it.
  */
 import type { Readable } from 'node:stream';
@@ -20,30 +20,30 @@ import { parseQuery } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** What a handler answers: a JSON value (null: no body), bytes of another type, or a stream. */
+/** The answer of a handler: a JSON value (null: no body), bytes of another type, or a stream. */
 export type Reply =
   | {
       status: number;
       body: unknown;
       headers?: Readonly<Record<string, string>>;
-      /** The record as it was, of an object that is changed or removed: for the audit, and for doors that show what is gone. */
+      /** The record before a change or removal: for the audit, and for callers that show the removed object. */
       before?: object;
     }
   | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }
   | { status: number; stream: Readable; type: string; headers?: Readonly<Record<string, string>> };
 
-/** A request whose time has come: everything about it that a handler may want, checked. */
+/** A checked request, with everything that a handler may need. */
 export interface Call<Params, Query, Body> {
   params: Params;
   query: Query;
   body: Body;
-  /** The body as it came, for handlers that check it themselves (`bodyByHandler`); `{}` where there was none. */
+  /** The body before any check, for handlers that check it themselves (`bodyByHandler`); `{}` where there was none. */
   json: JsonObject;
-  /** The body checked apart (see `sendRules`), or null; `json` then has only what tells its form. */
+  /** The body checked in a thread (see `sendRules`), or null; `json` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers of the body that are not what was written: refused before the handler, unless it checks the body itself. */
+  /** Numbers of the body whose parsed value differs from the text: refused before the handler, unless it checks the body itself. */
   rounded: readonly RoundedNumber[];
-  /** The body of a form that a page of ours sent, undecoded (`page`); empty where there was none. */
+  /** The body of a form of one of our pages, undecoded (`page`); empty where there was none. */
   form: string;
   /** Size of the body in bytes, decompressed. */
   bodyBytes: number;
@@ -51,24 +51,24 @@ export interface Call<Params, Query, Body> {
   /** The query string after the `?`, undecoded. */
   search: string;
   requestId: string;
-  /** When the request came, milliseconds since the epoch. */
+  /** Arrival of the request, milliseconds since the epoch. */
   now: number;
   ip: string;
   method: string;
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   /**
-   * The idempotency record for this reply, or null where no Idempotency-Key was sent. Who takes it writes it in the same
-   * transaction as the work; the shell then does not store it again.
+   * The idempotency record for this reply, or null where no Idempotency-Key was sent. A handler that takes it writes it in
+   * the same transaction as the work; the middleware then does not store it again.
    */
   idempotencyRow(reply: Reply): IdempotencyRow | null;
-  /** The audit row for this answer. A handler that takes it writes it with the work; the shell then does not. */
+  /** The audit row for this answer. A handler that takes it writes it with the work; the middleware then does not. */
   auditRow(reply: Reply): AuditRow;
-  /** Calls `listener` once when the client has gone or the service stops: for answers that go on, such as event streams. */
+  /** Calls `listener` once when the client has gone or the service stops: for long answers, such as event streams. */
   whenOver(listener: () => void): void;
 }
 
-/** An endpoint on its way out (RFC 9745, RFC 8594). */
+/** The announced end of an endpoint (RFC 9745, RFC 8594). */
 export interface Deprecation {
   /** Day of the notice, `2026-01-31`. */
   since: string;
@@ -76,7 +76,7 @@ export interface Deprecation {
   sunset: string;
   /** Path of the endpoint to use instead. */
   successor: string;
-  /** Where the notice stands. */
+  /** Address of the notice. */
   notice: string;
 }
 
@@ -86,7 +86,7 @@ export interface ResponseDeclaration {
   schema?: z.ZodType;
   /** Media types other than JSON that this endpoint can answer instead. */
   types?: readonly string[];
-  /** Headers of its own, with what they say. */
+  /** Further headers, with their descriptions. */
   headers?: Readonly<Record<string, string>>;
   examples?: Readonly<Record<string, { summary: string; value: unknown }>>;
 }
@@ -104,36 +104,36 @@ export interface Declaration<Params, Query, Body> {
   /** Any one of these scopes opens it; null = it answers without a key. */
   scope: readonly [Scope, ...Scope[]] | null;
   /**
-   * What it changes. `mail`: messages alone, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
+   * The data that it changes. `mail`: only messages, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
    * it only computes. Otherwise what live and test mail share (domains, templates, keys, ...): a test key may not, unless it only reads.
    * `secret`: it reads what gives power over live mail, so a test key may not even read it.
    */
   touches?: 'mail' | 'nothing' | 'secret';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
   scopeFor?: (body: JsonObject) => Scope;
-  /** What the audit calls it; absent for what only reads or computes. */
+  /** Its words for the audit; absent for operations that only read or compute. */
   act?: ActWords;
   params?: z.ZodType<Params>;
   query?: z.ZodType<Query>;
   body?: z.ZodType<Body>;
-  /** Members that only the operator may give besides those of `body`: they are in no description of the API. */
+  /** The body that the operator may send, with members besides those of `body` that the description of the API does not show. */
   operatorBody?: z.ZodType<Body>;
   /** The handler checks `call.json` itself; `body` then only documents it. */
   bodyByHandler?: boolean;
-  /** For send requests: how a large one is to be checked apart from the main loop, given the time; it then comes as `call.checked`. */
+  /** For send requests: the rules by which a thread checks a large one, given the time; the result is `call.checked`. */
   sendRules?: (now: number) => SendRules;
   bodyExamples?: Readonly<Record<string, { summary: string; value: unknown }>>;
   responses: Readonly<Record<number, ResponseDeclaration>>;
-  /** Codes of its own, besides those every endpoint can answer. */
+  /** Codes besides those that every endpoint can answer and those that follow from `query` and `body` (`problemCodes`). */
   problems?: readonly ProblemCode[];
   deprecated?: Deprecation;
   /** The answer holds a secret: under an Idempotency-Key it is stored encrypted with that key. */
   secretResponse?: boolean;
-  /** It is no part of the API but a page for people and their mail programs: whatever stands in the query is passed over, and a body comes as `call.form`. */
+  /** A page for people and their mail programs, outside of the API: its query is ignored, and its body is `call.form`. */
   page?: true;
-  /** For a page: whether the link is one of ours, which its path alone tells. The body of any other is not read. */
+  /** For a page: returns whether we made this link, judged by its path alone. The body of any other is not read. */
   knows?: (params: Readonly<Record<string, string>>) => boolean;
-  /** A read that may last for long on purpose: it does not wait for other reads, nor they for it. */
+  /** A read that lasts long by design: it does not wait for other reads, nor they for it. */
   lasts?: true;
   /** False for health checks: their calls are not counted against any rate limit. */
   counted?: boolean;
@@ -152,10 +152,10 @@ export const jsonResponse = (
   value: unknown,
 ): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
 
-/** Whether an operation only reads, by its id: a test holds every endpoint to these verbs. */
+/** Returns whether an operation only reads, by its id: a test checks the verbs of every endpoint. */
 export const isReading = (operationId: string): boolean => /^(?:get|list|explain)[A-Z]/.test(operationId);
 
-/** What the shell hands to a route: the checked parts are made from the raw ones. */
+/** The raw request that a route gets; the checked parts are made from it. */
 export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params' | 'query' | 'body' | 'caller'> {
   params: Readonly<Record<string, string>>;
   search: string;
@@ -195,8 +195,8 @@ export function route<Params = object, Query = object, Body = undefined>(
 }
 
 /**
- * What the path names and is not there has the path's parameter as its field; of several the first, as who throws for what is
- * below it names that himself. Stores, which the command line asks as well, do not know what a path calls it.
+ * Adds the parameter of the path as the field of a `not_found`: of several the first, since handlers name the others themselves.
+ * Stores, which the command line uses too, do not know the names in a path.
  */
 function namedByPath(error: unknown, params: Incoming['params']): unknown {
   const [name] = Object.keys(params);
@@ -221,7 +221,7 @@ function declare<Params, Query, Body>(
   return { tag: declaration.path.split('/')[2] ?? '', ...declaration, run };
 }
 
-/** Path, then query, then body: the order in which faults are told. */
+/** Checks the path, then the query, then the body: the order in which faults are reported. */
 function checked<Params, Query, Body>(
   declaration: Declaration<Params, Query, Body>,
   incoming: Incoming,
@@ -233,7 +233,7 @@ function checked<Params, Query, Body>(
   };
 }
 
-/** No object can have an id that breaks the pattern of ids: it is not found. */
+/** Checks the parameters of the path. An id that breaks the pattern of ids is answered with 404: no object can have it. */
 function checkedParams<Params>(
   schema: z.ZodType<Params> | undefined,
   params: Readonly<Record<string, string>>,
@@ -270,7 +270,7 @@ function checkedBody<Body>(
   return value;
 }
 
-/** A promise of the contract: nobody gets less than a year. */
+/** Checks a promise of the contract: a deprecated endpoint works for at least a year. */
 function checkDeprecation(operationId: string, { since, sunset }: Deprecation): void {
   const earliest = new Date(since);
   earliest.setUTCFullYear(earliest.getUTCFullYear() + 1);

@@ -28,14 +28,14 @@ import { trackRoutes, type TrackDeps } from './track.ts';
 import { webhookDeliveryRoutes, type WebhookDeliveriesDeps } from './webhook-deliveries.ts';
 import { webhookReadRoutes, webhookRoutes, type WebhooksDeps } from './webhooks.ts';
 
-/** What operations on the store touch: they can be performed with or without a server. */
+/** Dependencies of operations on the store: they can be performed with or without a server. */
 export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
   db: Database;
   clock: Clock;
   keyring: Keyring;
   cursors: Cursors;
   findStream: SuppressionsDeps['findStream'];
-  /** Tells whoever keeps answers about a key, by its public id. */
+  /** Clears cached answers about a key, by its public id. */
   forgetKey: (publicId: string) => void;
 }
 
@@ -54,13 +54,13 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStrea
   usedBy: SettingsRoutesDeps['usedBy'];
   forgetSettings: SettingsRoutesDeps['forgetSettings'];
   track: TrackDeps;
-  /** Tells whoever keeps answers about a stream. */
+  /** Clears cached answers about a stream. */
   forgetStream: (accountId: string, slug: string) => void;
   vetUrl: WebhooksDeps['vetUrl'];
   webhookChanged: WebhooksDeps['webhookChanged'];
   testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
-  /** Files one of which is the packed client. */
+  /** Paths of which one is the packed client. */
   clientPackage: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Whether a request came over TLS, and what is said to a browser that has. */
+/** Detects requests over TLS, and has the header for browsers that use it. */
 import type { BlockList } from 'node:net';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';

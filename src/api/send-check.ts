@@ -25,10 +25,10 @@ export type CheckedSend =
   | { kind: 'single'; draft: MessageDraft }
   | (Omit<BulkDraft, 'entries'> & { entries: PlainEntry[] })
   | { kind: 'refused'; problem: PlainProblem }
-  /** To be rendered first, which takes the database. */
+  /** The request has a template: it must be rendered first, which needs the database. */
   | { kind: 'templated'; body: JsonObject };
 
-/** Checks a body; what is wrong with it is part of the answer. */
+/** Checks a body; its faults are part of the result. */
 export function checkApart(body: JsonObject, rules: SendRules): CheckedSend {
   if (isTemplated(body)) return { kind: 'templated', body };
   try {
@@ -45,7 +45,7 @@ const plain = ({ code, message, field }: Problem): PlainProblem => ({ code, mess
 const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
   entry.kind === 'ok' ? entry : { ...entry, problem: plain(entry.problem) };
 
-/** The memory of its attachments, for handing it over. */
+/** Returns the memory of its attachments, to transfer it to another thread. */
 export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
   if (checked.kind === 'refused' || checked.kind === 'templated') return [];
   const drafts =
@@ -55,7 +55,7 @@ export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
   return ownMemory(drafts.flatMap(({ content }) => content.attachments.map((attachment) => attachment.content)));
 }
 
-/** The draft again, on this side. Throws the Problem that refuses the request. */
+/** Returns the draft of a check on the receiving side. Throws the Problem that refuses the request. */
 export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' }>): SendDraft {
   if (checked.kind === 'refused') throw problem(checked.problem);
   const contents = new Map<MessageContent, MessageContent>();
@@ -75,7 +75,7 @@ export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' }>):
 
 const problem = ({ code, message, field }: PlainProblem): Problem => new Problem(code, message, { field });
 
-/** What comes from a thread is a plain byte array, whatever its type says. */
+/** A thread hands over a plain byte array, whatever the type says. */
 const withBuffers = (content: MessageContent): MessageContent => ({
   ...content,
   attachments: content.attachments.map((attachment) => {

@@ -1,4 +1,4 @@
-/** `/v1/settings`: what an account sets for itself, and the limits it works within. */
+/** `/v1/settings`: the settings of an account, and its limits. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -20,11 +20,11 @@ export interface SettingsRoutesDeps {
   /** How long the server keeps things, in milliseconds: the most an account can ask for. */
   retention: Pick<Config['retention'], 'content' | 'messages' | 'events'>;
   limits: Config['limits'];
-  /** The limits of a plan, or null for one that is no more. */
+  /** The limits of a plan, or null for one that no longer exists. */
   planOf: (name: string) => PlanLimits | null;
   /** Mails accepted for the account today and this month. */
   usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-  /** Tells whoever keeps answers about the settings of this account. */
+  /** Clears cached answers about the settings of this account. */
   forgetSettings: (accountId: string) => void;
 }
 
@@ -106,7 +106,7 @@ const Changes = z
       .optional()
       .describe("At most what the server keeps; null goes back to the server's own."),
   })
-  .meta({ id: 'SettingsChanges', description: 'What is to be another; the rest stays.' });
+  .meta({ id: 'SettingsChanges', description: 'The members to change; all others stay the same.' });
 
 export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
   return [
@@ -164,9 +164,9 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
 function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeof Changes>): SettingsChanges {
   const { track_opens, track_clicks, retention = {} } = body;
   const { content_days, messages_days, events_days } = retention;
-  within('retention.content_days', content_days, most.content);
-  within('retention.messages_days', messages_days, most.messages);
-  within('retention.events_days', events_days, most.events);
+  checkDays('retention.content_days', content_days, most.content);
+  checkDays('retention.messages_days', messages_days, most.messages);
+  checkDays('retention.events_days', events_days, most.events);
   return {
     ...(track_opens === undefined ? {} : { track_opens: flagOf(track_opens) }),
     ...(track_clicks === undefined ? {} : { track_clicks: flagOf(track_clicks) }),
@@ -178,7 +178,7 @@ function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeo
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 
-function within(field: string, wanted: number | null | undefined, mostMs: number): void {
+function checkDays(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;
   throw new Problem('invalid_field', `The server keeps this for ${String(daysOf(mostMs))} days at most.`, { field });
 }
@@ -197,7 +197,7 @@ function toRecord(
   usage: SettingsRecord['usage'],
 ): SettingsRecord {
   const allowed = planOf(plan);
-  // What an account asked for once may be more than the server keeps today.
+  // An earlier setting of the account may be more than the server allows today.
   const kept = (own: number | null, mostMs: number): number => Math.min(own ?? Infinity, daysOf(mostMs));
   return {
     object: 'settings',

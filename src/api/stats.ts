@@ -1,4 +1,4 @@
-/** `GET /v1/stats`: how much was sent and what became of it. */
+/** `GET /v1/stats`: how much was sent, and with what result. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -63,7 +63,7 @@ const Stats = z
   .object({
     object: z.literal('stats'),
     bucket: z.enum(['hour', 'day', 'total']).describe('What a line is for.'),
-    by: z.enum(statKeys).nullable().describe('What is told apart.'),
+    by: z.enum(statKeys).nullable().describe('The member that the counts are grouped by.'),
     since: z.iso.datetime().describe('Begin of the range, rounded.'),
     until: z.iso.datetime().describe('End of the range, rounded.'),
     total: StatCounts,
@@ -99,7 +99,7 @@ const query = z.strictObject({
     .enum(['hour', 'day', 'total'])
     .optional()
     .describe(
-      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days; told apart, a range of them has at most 7 days.',
+      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days; with `by`, a range of hours has at most 7 days.',
     ),
   by: z
     .enum(statKeys)
@@ -150,7 +150,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         operationId: 'getStats',
         summary: 'Read numbers',
         description:
-          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
+          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         scope: ['stats:read'],
         query,
         responses: {

@@ -1,4 +1,4 @@
-/** How many event streams are open for each key and each account: each holds a connection and is written to at every event. Pure. */
+/** Counts the open event streams of each key and each account: each holds a connection and is written to at every event. Pure. */
 import { Problem } from '../base/problem.ts';
 
 const MOST_OF_KEY = 20;
@@ -7,7 +7,7 @@ const MOST_OF_ACCOUNT = 100;
 export class StreamSlots {
   private readonly open = new Map<string, number>();
 
-  /** Takes a slot; the answer gives it back. Throws `too_many_streams`. */
+  /** Takes a slot; the returned function gives it back. Throws `too_many_streams`. */
   take({ keyId, accountId }: { keyId: string; accountId: string }): () => void {
     this.check(`key ${keyId}`, MOST_OF_KEY, 'this key');
     this.check(`account ${accountId}`, MOST_OF_ACCOUNT, 'this account');

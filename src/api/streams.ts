@@ -1,4 +1,4 @@
-/** `/v1/streams`: kinds of mail that are kept apart. */
+/** `/v1/streams`: kinds of mail that are handled separately. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -14,7 +14,7 @@ export interface StreamsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Tells whoever keeps this stream in memory. */
+  /** Clears the cached stream. */
   forgetStream: (accountId: string, slug: string) => void;
 }
 
@@ -29,7 +29,7 @@ const Stream = z
   .object({
     object: z.literal('stream'),
     id: z.string().describe('Id of the stream.'),
-    slug: z.string().describe('What mails call it.'),
+    slug: z.string().describe('Name of the stream in a send request.'),
     name: z.string().describe('For people.'),
     type: type(),
     pool: z.string().describe('Name of the sources it is sent from.'),
@@ -37,7 +37,7 @@ const Stream = z
     paused: z.boolean().describe('While it is, nothing is accepted for it and what waits is held.'),
     created_at: z.iso.datetime().describe('When it was made.'),
   })
-  .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
+  .meta({ id: 'Stream', description: 'A kind of mail that is handled separately.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
 const pool = () =>
@@ -62,7 +62,7 @@ const sample: z.output<typeof Stream> = {
 };
 const answer = (description: string) => jsonResponse(description, Stream, 'A stream', sample);
 
-/** What the audit keeps of a stream. */
+/** The members of a stream that the audit keeps. */
 const streamMembers = ['slug', 'name', 'type', 'pool', 'priority', 'paused'];
 
 export function streamRoutes(deps: StreamsDeps): Route[] {
@@ -97,7 +97,7 @@ function addRoute(deps: StreamsDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createStream',
-      summary: 'Make a stream',
+      summary: 'Create a stream',
       description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
       scope: ['stream'],
       act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
@@ -106,13 +106,13 @@ function addRoute(deps: StreamsDeps): Route {
           slug: z
             .string()
             .regex(slugForm, SLUG_SAYS)
-            .describe('What mails call it: lower-case letters, digits and hyphens.'),
+            .describe('Name of the stream in a send request: lower-case letters, digits and hyphens.'),
           name: name(),
           type: type(),
           pool: pool().optional(),
           priority: priority().optional(),
         })
-        .meta({ id: 'NewStream', description: 'A stream that is to be made.' }),
+        .meta({ id: 'NewStream', description: 'A stream to create.' }),
       bodyExamples: {
         news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } },
       },
@@ -121,8 +121,8 @@ function addRoute(deps: StreamsDeps): Route {
     },
     async (call) => {
       const replyOf = (row: StreamRow): Reply => createdReply(PATH, streamRecord(row));
-      const wish = { accountId: call.caller.accountId, ...call.body };
-      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), wish, rowsFor));
+      const added = { accountId: call.caller.accountId, ...call.body };
+      return answerChange(call, replyOf, (rowsFor) => addStream(storeOf(deps), added, rowsFor));
     },
   );
 }
@@ -135,7 +135,7 @@ function changeRoute(deps: StreamsDeps): Route {
       operationId: 'updateStream',
       summary: 'Change or pause a stream',
       description:
-        'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
+        'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time until it is given up is not extended.',
       scope: ['stream'],
       act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -146,7 +146,7 @@ function changeRoute(deps: StreamsDeps): Route {
           priority: priority().optional(),
           paused: z.boolean().optional().describe('While it is, nothing is accepted for it and what waits is held.'),
         })
-        .meta({ id: 'StreamChanges', description: 'What is to be another; the rest stays.' }),
+        .meta({ id: 'StreamChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
       responses: { 200: answer('The stream as it is now.') },
     },
@@ -165,7 +165,7 @@ function removeRoute(deps: StreamsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'deleteStream',
       summary: 'Remove a stream',
-      description: 'Not the two that every account has, and not while mail waits in it. Sent mail keeps its name.',
+      description: 'Refused for the two that every account has, and while mail waits in it. Sent mail keeps its name.',
       scope: ['stream'],
       act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
       params,
@@ -179,7 +179,7 @@ function removeRoute(deps: StreamsDeps): Route {
   );
 }
 
-/** The stream as it is, for the audit; nothing where there is none, which the change itself refuses. */
+/** Reads the stream before a change, for the audit; empty where there is none, which the change itself refuses. */
 async function recordBefore(
   { db }: Pick<StreamsDeps, 'db'>,
   { accountId, id }: ReturnType<typeof refOf>,

@@ -27,7 +27,7 @@ export interface SuppressionsDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
-  /** The stream with this slug, or null. */
+  /** Returns the stream with this slug, or null. */
   findStream(accountId: string, slug: string): Promise<unknown>;
 }
 
@@ -46,7 +46,7 @@ const Suppression = z
     note: z.string().nullable().describe('For people.'),
     created_at: z.iso.datetime().describe('When it was put on the list.'),
     created_by: z.string().describe('Who put it there: a key, a person, or a bounce or complaint.'),
-    expires_at: z.iso.datetime().nullable().describe('From then on the address is mailed again.'),
+    expires_at: z.iso.datetime().nullable().describe('Time from which the address is mailed again.'),
   })
   .meta({ id: 'Suppression', description: 'An address that is not mailed.' });
 
@@ -59,7 +59,7 @@ const SuppressionResults = z
           index: z.int().describe('Place in `emails`.'),
           email: z.string().describe('The address as it was given.'),
           id: z.string().nullable().describe('Id of the entry; null where it was refused.'),
-          result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was on the list already.'),
+          result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was already on the list.'),
           error: entryError.nullable().describe('Why it was refused; null where it was not.'),
         }),
       )
@@ -176,7 +176,7 @@ function replyOf({ row, created }: Added): Reply {
   return { status: 201, body, headers: { Location: `${PATH}/${encodeURIComponent(row.email)}` } };
 }
 
-/** Addresses that break the rule are told of one by one; the others are added all the same. */
+/** Adds many. Each malformed address has its error in the answer; the others are added. */
 function addMany(
   deps: SuppressionsDeps,
   call: Call<object, object, Body>,
@@ -284,7 +284,7 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       operationId: 'deleteSuppression',
       summary: 'Mail an address again',
       description:
-        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: whoever complained must ask for mail again.',
+        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
       scope: ['suppression:delete'],
       act: {
         says: 'removed {email} from suppressions',

@@ -1,4 +1,4 @@
-/** `/v1/templates`: mails to be filled in, with their versions, and what they look like. */
+/** `/v1/templates`: templates with their versions, and their rendering. */
 import { z } from 'zod';
 import { faults } from '../base/check.ts';
 import type { Clock } from '../base/clock.ts';
@@ -96,7 +96,10 @@ const TemplateChange = z
     ...contents,
     publish: z.boolean().nullish().describe('Publishes what results. Default: false.'),
   })
-  .meta({ id: 'TemplateChange', description: 'What is to be another; the rest stays, and null takes a member away.' });
+  .meta({
+    id: 'TemplateChange',
+    description: 'The members to change; all others stay the same, and null removes a member.',
+  });
 
 const nullable = (says: string) => z.string().nullable().describe(says);
 
@@ -131,7 +134,7 @@ const TemplateRecord = z
     updated_at: z.iso.datetime().describe('When it was changed last.'),
     published_at: z.iso.datetime().nullable().describe('When a version was published last; null for never.'),
   })
-  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' });
+  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed freely.' });
 
 const sample = {
   object: 'template',
@@ -165,7 +168,7 @@ const faultsOfTemplates = [
   'already_exists',
 ] as const;
 
-/** What the audit keeps of a template: not its text, of which every version is kept. */
+/** The members of a template that the audit keeps: not its text, of which every version is stored. */
 const audited = ['alias', 'name', 'latest_version', 'published_version'];
 
 export function templateRoutes(deps: TemplatesDeps): Route[] {
@@ -191,7 +194,7 @@ function createRoute(deps: TemplatesDeps): Route {
       operationId: 'createTemplate',
       summary: 'Create a template',
       description:
-        'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
+        'Handlebars and Liquid may be mixed. A fault is reported with its line and column. The template is published at once unless `publish` is false.',
       scope: ['template'],
       act: { says: 'created the template {name}', type: 'template', keeps: audited },
       body: NewTemplate,
@@ -210,13 +213,13 @@ function createRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
-      const wish = call.body;
-      const body = applied(empty, wish);
+      const given = call.body;
+      const body = applied(empty, given);
       await checkSources(deps, body);
       checkBody(body);
-      const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
+      const name = given.name ?? given.alias ?? body.subject ?? 'Untitled';
       const { accountId } = call.caller;
-      const created = { accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false };
+      const created = { accountId, alias: given.alias ?? null, name, body, publish: given.publish !== false };
       const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
       return answerChange(call, replyOf, (rowsFor) => createTemplate(deps, created, rowsFor));
     },
@@ -237,44 +240,44 @@ const empty: TemplateBody = {
 
 type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
 
-/** The body with what was given put in; null takes a member away. */
-function applied(body: TemplateBody, wish: Contents): TemplateBody {
-  const or = <T>(given: T | undefined, before: T): T => (given === undefined ? before : given);
+/** Returns the body with the given members replaced; null removes a member. */
+function applied(body: TemplateBody, given: Contents): TemplateBody {
+  const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
   return {
-    subject: or(wish.subject, body.subject),
-    from: or(wish.from, body.from),
+    subject: or(given.subject, body.subject),
+    from: or(given.from, body.from),
     replyTo:
-      wish.reply_to === undefined
+      given.reply_to === undefined
         ? body.replyTo
-        : wish.reply_to === null
+        : given.reply_to === null
           ? []
-          : typeof wish.reply_to === 'string'
-            ? [wish.reply_to]
-            : wish.reply_to,
-    html: or(wish.html, body.html),
-    text: or(wish.text, body.text),
+          : typeof given.reply_to === 'string'
+            ? [given.reply_to]
+            : given.reply_to,
+    html: or(given.html, body.html),
+    text: or(given.text, body.text),
     variables:
-      wish.variables === undefined
+      given.variables === undefined
         ? body.variables
-        : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({
+        : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
             name,
             type: type ?? 'string',
             required: required ?? false,
             default: fallback ?? null,
           })),
-    locale: wish.locale ?? body.locale,
-    timezone: wish.timezone ?? body.timezone,
-    strict: wish.strict_variables ?? body.strict,
+    locale: given.locale ?? body.locale,
+    timezone: given.timezone ?? body.timezone,
+    strict: given.strict_variables ?? body.strict,
   };
 }
 
-/** Sources as the language wants them. Throws the first fault. */
+/** Checks the syntax of the sources. Throws the first fault. */
 async function checkSources({ renderer }: Pick<TemplatesDeps, 'renderer'>, body: TemplateBody): Promise<void> {
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
   for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
-/** What it needs to have, and addresses as a mail will need them. Throws the first fault. */
+/** Checks that there is content and that addresses are valid. Throws the first fault. */
 function checkBody(body: TemplateBody): void {
   if ((body.html ?? '') === '' && (body.text ?? '') === '')
     throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
@@ -361,7 +364,7 @@ function changeRoute(deps: TemplatesDeps): Route {
       operationId: 'updateTemplate',
       summary: 'Change a template',
       description:
-        'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
+        'Given members replace the old ones, null removes one. New content makes a new version, a draft until it is published; sends use the published version until then.',
       scope: ['template'],
       act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,
@@ -373,12 +376,12 @@ function changeRoute(deps: TemplatesDeps): Route {
       problems: faultsOfTemplates,
     },
     async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
-      const { alias: newAlias, name, publish, ...wish } = call.body;
-      const changes = Object.values(wish).some((value) => value !== undefined);
-      // What is not changed was read before.
-      await checkSources(deps, applied(empty, wish));
+      const { alias: newAlias, name, publish, ...given } = call.body;
+      const changes = Object.values(given).some((value) => value !== undefined);
+      // Unchanged sources were checked before.
+      await checkSources(deps, applied(empty, given));
       const change = (before: TemplateBody): TemplateBody => {
-        const after = applied(before, wish);
+        const after = applied(before, given);
         checkBody(after);
         return after;
       };
@@ -547,8 +550,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       path: `${PATH}/render`,
       operationId: 'renderTemplate',
       summary: 'Try a template',
-      description:
-        'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
+      description: 'Renders without sending. Faults of the template are part of a 200 here, each with line and column.',
       scope: ['template:render'],
       touches: 'nothing',
       body: RenderRequest,
@@ -611,7 +613,7 @@ async function requireTemplate(
   try {
     return await findTemplate(deps, { accountId, idOrAlias: id, version });
   } catch (error) {
-    // In a body it is a fault of the request, not of the path.
+    // The template is named in the body, so that it is not a 404 of the path.
     if (error instanceof Problem && error.code === 'not_found')
       throw new Problem('unknown_template', error.message, { field: 'template_id' });
     throw error;

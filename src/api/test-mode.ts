@@ -1,5 +1,5 @@
 /**
- * Test keys are a sandbox. Two rules, and each has one place: what a route writes is declared with it (`touches` in route.ts,
+ * Test keys are a sandbox. Two rules, each in one place: what a route writes is declared with it (`touches` in route.ts,
  * enforced in middleware/scope.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
  */
 import { Problem } from '../base/problem.ts';
@@ -50,6 +50,6 @@ export function refuseInTestMode(route: Pick<Route, 'method' | 'touches'>, calle
   );
 }
 
-/** Whether a route writes what live and test mail share, or gives out a secret of it. */
+/** Returns whether a route writes what live and test mail share, or returns a secret of it. */
 export const writesShared = ({ method, touches }: Pick<Route, 'method' | 'touches'>): boolean =>
   touches === 'secret' || (method !== 'GET' && touches !== 'mail' && touches !== 'nothing');

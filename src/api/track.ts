@@ -1,7 +1,7 @@
 /**
- * What mail links to: the pixel, tracked links, the unsubscribe page. For people and their mail programs, so without a key;
- * no part of the API and its description. What a link may do stands in its token and nowhere else: none is answered that
- * we did not write, and there is nothing to look up before an answer.
+ * The targets of links in mail: the pixel, tracked links, the unsubscribe page. They are for people and their mail programs, so
+ * they need no key and are outside of the API and its description. The signed token of a link says all that it may do: a link
+ * that we did not write is refused, and an answer needs no look-up.
  */
 import { z } from 'zod';
 import type { SendingDomain } from '../domains/domain-directory.ts';
@@ -26,9 +26,9 @@ export interface TrackDeps extends UnsubscribeDeps {
 
 type TrackCall = Omit<Call<{ token: string }, object, undefined>, 'caller'>;
 
-/** Mail programs that make links of plain text take the sentence's full stop or bracket along: what no token has ends it. */
+/** Mail programs that turn plain text into links include the full stop or bracket after it: a character that no token has ends it. */
 const params = z.object({ token: z.string().transform((text) => /^[\w-]*/.exec(text)?.[0] ?? '') });
-/** Outside of the description; the shell wants to know all the same what can be answered. */
+/** These routes are not in the description, but their answers must be declared all the same. */
 const answers = (...statuses: number[]): Record<number, ResponseDeclaration> =>
   Object.fromEntries(statuses.map((status) => [status, { description: '-', types: ['text/html', 'image/gif'] }]));
 const common = { description: '-', tag: 'tracking', scope: null, counted: false, page: true, params } as const;
@@ -102,7 +102,7 @@ async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
   return { status: 302, body: null, headers: { Location: url, ...NO_ROBOTS } };
 }
 
-/** The tracking host of a domain stands for that domain: it redirects only to what was sent from there. */
+/** The tracking host of a domain redirects only links of mail from that domain. */
 async function isOfHost(
   { findDomain, publicHost }: TrackDeps,
   token: TrackingToken,
@@ -122,27 +122,27 @@ const visitorOf = ({ ip, header, method }: TrackCall): Visitor => ({
 });
 
 async function ask(deps: TrackDeps, { params: { token } }: TrackCall): Promise<Reply> {
-  const wish = readUnsubscribeToken(deps.keys, token);
-  if (wish === null) return unknownLinkPage();
-  const subject = await subjectOf(deps, wish);
-  return (await isUnsubscribed(deps, wish)) ? stoppedPage(subject) : askPage(subject);
+  const unsubscription = readUnsubscribeToken(deps.keys, token);
+  if (unsubscription === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, unsubscription);
+  return (await isUnsubscribed(deps, unsubscription)) ? stoppedPage(subject) : askPage(subject);
 }
 
 /** A mail provider posts `List-Unsubscribe=One-Click` and wants no further page (RFC 8058 section 3.2); our own button posts `action`. */
 async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Promise<Reply> {
-  const wish = readUnsubscribeToken(deps.keys, token);
-  if (wish === null) return unknownLinkPage();
-  const subject = await subjectOf(deps, wish);
+  const unsubscription = readUnsubscribeToken(deps.keys, token);
+  if (unsubscription === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, unsubscription);
   if (form === 'action=undo') {
-    await resubscribe(deps, wish);
+    await resubscribe(deps, unsubscription);
     return resumedPage(subject);
   }
-  await unsubscribe(deps, wish, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
+  await unsubscribe(deps, unsubscription, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
   return stoppedPage(subject);
 }
 
-async function subjectOf({ findStream }: TrackDeps, wish: Unsubscription): Promise<PageSubject> {
-  const { accountId, stream, email, fromDomain } = wish;
+async function subjectOf({ findStream }: TrackDeps, unsubscription: Unsubscription): Promise<PageSubject> {
+  const { accountId, stream, email, fromDomain } = unsubscription;
   const found = await findStream(accountId, stream);
   return { email, fromDomain, streamName: found?.name ?? stream };
 }

@@ -1,6 +1,6 @@
 /**
- * The pages of an unsubscribe link: plain html for people, without script, picture or anything from elsewhere. What is told
- * of the mail is only what its recipient knows already.
+ * The pages of an unsubscribe link: plain html for people, without script, picture or anything from elsewhere. They show
+ * only what the recipient of the mail knows already.
  */
 import { createHash } from 'node:crypto';
 import { escapeHtml } from '../base/html.ts';
@@ -9,7 +9,7 @@ import type { Reply } from './route.ts';
 export interface PageSubject {
   email: string;
   fromDomain: string;
-  /** What the sender calls this kind of mail. */
+  /** Name of this kind of mail. */
   streamName: string;
 }
 
@@ -19,7 +19,7 @@ const STYLE =
   'button{font:inherit;padding:.6rem 1.2rem;border:1px solid;border-radius:.4rem;cursor:pointer}';
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 
-/** A form may be sent to us alone; nothing is loaded, and nobody can frame the button. */
+/** A form may be sent only to us; nothing is loaded, and no other page can frame the button. */
 const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
 
 const HEADERS = {
@@ -29,7 +29,7 @@ const HEADERS = {
   'X-Robots-Tag': 'noindex, nofollow',
 };
 
-/** Asks: a GET must change nothing, since scanners follow every link of a mail. */
+/** The page with the button: a GET must change nothing, since scanners follow every link of a mail. */
 export const askPage = (subject: PageSubject): Reply =>
   page(200, 'Unsubscribe', `<p>${mail(subject)}?</p>${button('unsubscribe', 'Stop this mail')}`);
 
@@ -47,14 +47,14 @@ export const resumedPage = (subject: PageSubject): Reply =>
     `<p>${mail(subject)}: it will be sent again.</p>${button('unsubscribe', 'Stop this mail')}`,
   );
 
-/** Of a link that was cut off or changed on its way. */
+/** The page for a link that was cut off or changed on its way. */
 export const unknownLinkPage = (): Reply =>
   page(404, 'This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>');
 
 const mail = ({ email, fromDomain, streamName }: PageSubject): string =>
   `Mail of the kind “${escapeHtml(streamName)}” from <strong>${escapeHtml(fromDomain)}</strong> to <strong>${escapeHtml(email)}</strong>`;
 
-/** Sent to the page's own address. */
+/** A form that is sent to the page's own address. */
 const button = (action: string, label: string): string =>
   `<form method="post"><button type="submit" name="action" value="${action}">${label}</button></form>`;
 

@@ -1,4 +1,4 @@
-/** `/v1/webhooks/{id}/deliveries` and its neighbours: what an endpoint was told, and telling it again. */
+/** `/v1/webhooks/{id}/deliveries` and related paths: the log of calls to an endpoint, and repeating calls. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
@@ -33,7 +33,7 @@ export interface WebhookDeliveriesDeps {
     type: EventType,
     together: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
-  /** Tells whoever calls endpoints that this one has something new to be told. */
+  /** Notifies the dispatcher that this endpoint has new calls. */
   webhookChanged: (webhookId: string) => void;
 }
 
@@ -62,7 +62,7 @@ async function deliveryRecords(
   const events = await eventsNumbered(db.prepared, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
   const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
-  // What was told of live mail, and what came back for it, is live mail's.
+  // A test key may not see calls about live mail, nor the answers to them.
   const isShown = ({ sequence }: WebhookDeliveryRow): boolean =>
     !reachOf(caller).onlyTest || sequence === null || simulated.has(sequence);
   return lines.map((line) => {
@@ -71,14 +71,14 @@ async function deliveryRecords(
   });
 }
 
-/** `eventBody`: what was sent, where the event is still there. */
+/** `eventBody`: the body that was sent, where the event is still stored. */
 function deliveryRecord(
   caller: Caller,
   endpoint: WebhookRow,
   line: WebhookDeliveryRow,
   eventBody: string | null,
 ): DeliveryRecord {
-  // A body with less in it would not be what was signed.
+  // A shortened body would not match the signature.
   const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
   const headerNames = JSON.parse(endpoint.header_names_json) as string[];
   const body = line.sample ?? eventBody;
@@ -107,7 +107,7 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}/deliveries`,
       operationId: 'listWebhookDeliveries',
-      summary: 'List what a webhook endpoint was told',
+      summary: 'List the calls to a webhook endpoint',
       description:
         'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
       scope: ['webhook:read'],
@@ -196,7 +196,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       operationId: 'testWebhook',
       summary: 'Try a webhook endpoint',
       description:
-        'Calls it once with a sample event (`test` is true), whatever its status, and answers with what came of it within 15 seconds. It is not tried again and does not count as a success or a failure.',
+        'Calls it once with a sample event (`test` is true), whatever its status, and answers with the result within 15 seconds. It is not tried again and does not count as a success or a failure.',
       scope: ['webhook:replay'],
       act: {
         says: 'tried the webhook endpoint {object}',
@@ -211,7 +211,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: {
-          description: 'What came of it, be it good or bad.',
+          description: 'The result, be it good or bad.',
           schema: WebhookDelivery,
           examples: {
             failed: {
@@ -243,7 +243,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       operationId: 'replayWebhook',
       summary: 'Send events of a time to a webhook endpoint again',
       description:
-        'In the background. `failed` takes what was not delivered so far, be it still tried or given up; `all` takes everything, also what happened before the endpoint was registered.',
+        'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered.',
       scope: ['webhook:replay'],
       act: {
         says: 'replayed events to the webhook endpoint {object}',
@@ -262,7 +262,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
             .min(1)
             .max(10)
             .optional()
-            .describe('Only these kinds, out of those it is told of.'),
+            .describe('Only these kinds, of those that the endpoint receives.'),
         })
         .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' }),
       bodyExamples: {
@@ -309,7 +309,7 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       path: `${PATH}/{id}/replays`,
       operationId: 'listWebhookReplays',
       summary: 'List replays of a webhook endpoint',
-      description: 'Newest first: how far each has come.',
+      description: 'Newest first, each with its progress.',
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),

@@ -12,11 +12,11 @@ const webhookShape = {
   id: z.string().describe('Id of the endpoint.'),
   url: z.string().describe('Where it is called.'),
   description: z.string().describe('For people.'),
-  events: z.array(z.enum(allEventTypes)).describe('Kinds of event that it is told of.'),
+  events: z.array(z.enum(allEventTypes)).describe('Kinds of event that it receives.'),
   streams: z.array(z.string()).describe('Only events of these streams; none means all.'),
   domains: z.array(z.string()).describe('Only events of mail from these domains; none means all.'),
-  include_machine_events: z.boolean().describe('Whether opens and clicks by machines are told.'),
-  include_engagement: z.boolean().describe('Whether address and user agent of opens and clicks are told.'),
+  include_machine_events: z.boolean().describe('Whether it receives opens and clicks by machines.'),
+  include_engagement: z.boolean().describe('Whether it receives address and user agent of opens and clicks.'),
   concurrency: z.int().describe('Calls at once; with 1 events come strictly in order.'),
   header_names: z.array(z.string()).describe('Names of the custom headers. Their values are shown nowhere.'),
   status: z.enum(['active', 'paused', 'disabled']).describe('`disabled`: by us, see `disabled_reason`.'),
@@ -27,9 +27,7 @@ const webhookShape = {
   updated_at: z.iso.datetime().describe('When its settings were changed last.'),
 };
 
-export const Webhook = z
-  .object(webhookShape)
-  .meta({ id: 'Webhook', description: 'An endpoint that is told of events.' });
+export const Webhook = z.object(webhookShape).meta({ id: 'Webhook', description: 'An endpoint that receives events.' });
 
 export const CreatedWebhook = z
   .object({
@@ -63,7 +61,7 @@ export const WebhookDelivery = z
     event_type: z.string().describe('Kind of the event.'),
     cause: z
       .enum(['event', 'resend', 'replay', 'test'])
-      .describe('Why it was called: an event, or somebody asked for it again.'),
+      .describe('Why it was called: an event, or a request to repeat it.'),
     attempt: z.int().describe('The first attempt is 1.'),
     at: z.iso.datetime().describe('When it was called.'),
     ms: z.int().describe('How long the call took.'),
@@ -99,7 +97,7 @@ export const WebhookReplay = z
     since: z.iso.datetime().describe('Events from this time on.'),
     until: z.iso.datetime().describe('Events before this time.'),
     only: z.enum(['failed', 'all']).describe('`failed` for what was not delivered, `all` for everything.'),
-    types: z.array(z.string()).describe('None means all that the endpoint is told of.'),
+    types: z.array(z.string()).describe('None means all that the endpoint receives.'),
     status: z.enum(['running', 'done']).describe('`done`: all of it is queued.'),
     queued: z.int().describe('Events queued so far.'),
     created_at: z.iso.datetime().describe('When it was asked for.'),
@@ -112,7 +110,7 @@ const isOne = { code: 'unknown_event_type', says: `must be one of ${allEventType
 /** A kind of event; `unknown_event_type` for others. */
 export const eventType = () => z.enum(allEventTypes).register(faults, isOne);
 
-/** A kind of event, or `*` for the six that everybody gets. */
+/** A kind of event, or `*` for the six default kinds. */
 export const eventTypeOrAll = () =>
   z
     .enum([...allEventTypes, '*'] as [EventType | '*', ...(EventType | '*')[]])

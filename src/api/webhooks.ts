@@ -1,4 +1,4 @@
-/** `/v1/webhooks`: the endpoints that are told of events, and their secrets. What was told is webhook-deliveries.ts. */
+/** `/v1/webhooks`: endpoints that receive events, and their secrets. The log of calls is in webhook-deliveries.ts. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -34,14 +34,14 @@ import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
 import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
 
 export interface WebhooksDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
-  /** Whether a URL may be called. */
+  /** Checks whether a URL may be called. */
   vetUrl: SafeFetch['vet'];
-  /** Tells whoever calls endpoints that this one has changed. */
+  /** Notifies the dispatcher that this endpoint has changed. */
   webhookChanged: (webhookId: string) => void;
-  /** The stream with this slug, or null. */
+  /** Returns the stream with this slug, or null. */
   findStream: (accountId: string, slug: string) => Promise<unknown>;
 }
 
@@ -70,19 +70,19 @@ const settings = {
   headers: z
     .record(z.string(), z.string())
     .describe('Up to 10 headers for each call. Their values are stored encrypted.'),
-  enabled: z.boolean().describe('False pauses it: what happens meanwhile is told afterwards.'),
+  enabled: z.boolean().describe('False pauses it: events of that time are sent afterwards.'),
 };
 
 const NewWebhook = z
   .strictObject({ ...z.strictObject(settings).partial().shape, url: settings.url })
-  .meta({ id: 'NewWebhook', description: 'An endpoint that is to be registered.' });
+  .meta({ id: 'NewWebhook', description: 'An endpoint to register.' });
 const WebhookChanges = z
   .strictObject(settings)
   .partial()
-  .meta({ id: 'WebhookChanges', description: 'What is to be another; the rest stays.' });
+  .meta({ id: 'WebhookChanges', description: 'The members to change; all others stay the same.' });
 
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
-type Wish = z.output<typeof WebhookChanges>;
+type GivenSettings = z.output<typeof WebhookChanges>;
 
 const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint', samples.webhook);
 const secretAnswer = (description: string) =>
@@ -97,7 +97,7 @@ const faultsOfBody = [
   'already_exists',
 ] as const;
 
-/** What the audit keeps of an endpoint: neither its secrets nor what its headers say. */
+/** The members of an endpoint that the audit keeps: neither its secrets nor the values of its headers. */
 const endpointMembers = ['url', 'events', 'streams', 'domains', 'status', 'include_engagement', 'concurrency'];
 
 export function webhookRoutes(deps: WebhooksDeps): Route[] {
@@ -105,7 +105,7 @@ export function webhookRoutes(deps: WebhooksDeps): Route[] {
 }
 
 export interface WebhookReadDeps {
-  db: Pick<Database, 'reader'>;
+  db: Pick<Database, 'prepared' | 'reader'>;
   cursors: Cursors;
 }
 
@@ -156,11 +156,11 @@ function createRoute(deps: WebhooksDeps): Route {
       const { caller, body } = call;
       const replyOf = ({ row, secrets }: WithSecrets): Reply =>
         createdReply(PATH, { ...webhookRecord(row), secret: newestOf(secrets) });
-      const wish = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
+      const given = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
       const whole = {
         ...defaults,
-        ...wish,
-        url: wish.url ?? '',
+        ...given,
+        url: given.url ?? '',
         accountId: caller.accountId,
         createdBy: actorOf(caller),
       };
@@ -183,10 +183,14 @@ const defaults: Omit<EndpointSettings, 'url'> = {
 
 const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
 
-/** What is given, in the form in which it is stored. Throws a Problem for what cannot be. */
-async function checkedSettings(deps: WebhooksDeps, caller: Caller, wish: Wish): Promise<Partial<EndpointSettings>> {
-  const { url, events, description, streams, domains, headers, enabled, concurrency } = wish;
-  const { include_machine_events: machineEvents, include_engagement: engagement } = wish;
+/** Checks the given settings and returns them in the form in which they are stored. Throws a Problem. */
+async function checkedSettings(
+  deps: WebhooksDeps,
+  caller: Caller,
+  given: GivenSettings,
+): Promise<Partial<EndpointSettings>> {
+  const { url, events, description, streams, domains, headers, enabled, concurrency } = given;
+  const { include_machine_events: machineEvents, include_engagement: engagement } = given;
   if (engagement === true) needEngagement(caller, 'include_engagement');
   if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
   return {
@@ -229,12 +233,12 @@ function checkDomain(name: string, at: number): string {
   throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
 }
 
-/** Whoever has personal data sent somewhere must be allowed to see it. */
+/** Only a key that may see personal data may have it sent to an endpoint. */
 function needEngagement(caller: Caller, field: string): void {
   if (scopeAllows(caller.scopes, 'event:engagement')) return;
   throw new Problem(
     'insufficient_scope',
-    'This key needs the scope event:engagement for an endpoint that is told addresses and user agents.',
+    'This key needs the scope event:engagement for an endpoint that receives addresses and user agents.',
     {
       field,
       headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="event:engagement"' },
@@ -269,7 +273,7 @@ function readRoute({ db }: WebhookReadDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'getWebhook',
       summary: 'Read a webhook endpoint',
-      description: 'What it is told, whether it is called, and when a call last succeeded and failed.',
+      description: 'Its settings, its status, and when a call last succeeded and failed.',
       scope: ['webhook:read'],
       params,
       responses: { 200: answer('The endpoint.') },
@@ -286,7 +290,7 @@ function changeRoute(deps: WebhooksDeps): Route {
       operationId: 'updateWebhook',
       summary: 'Change, pause or resume a webhook endpoint',
       description:
-        'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. What happened while it was not called is told then, oldest first.',
+        'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. Events of the time in which it was not called are sent then, oldest first.',
       scope: ['webhook'],
       act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,
@@ -298,8 +302,8 @@ function changeRoute(deps: WebhooksDeps): Route {
     async (call) => {
       const { caller, body } = call;
       const before = await findEndpoint(deps, refOf(call));
-      const staysTold = before.include_engagement === 1 && body.include_engagement !== false;
-      if (staysTold && body.url !== undefined) needEngagement(caller, 'url');
+      const keepsEngagement = before.include_engagement === 1 && body.include_engagement !== false;
+      if (keepsEngagement && body.url !== undefined) needEngagement(caller, 'url');
       const changes = await checkedSettings(deps, caller, body);
       const replyOf = (row: WebhookRow): Reply => ({
         status: 200,
@@ -318,7 +322,8 @@ function removeRoute(deps: WebhooksDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'deleteWebhook',
       summary: 'Remove a webhook endpoint',
-      description: 'At once: what it was still owed is forgotten. The events themselves stay in `GET /v1/events`.',
+      description:
+        'Takes effect at once: its waiting calls are dropped. The events themselves stay in `GET /v1/events`.',
       scope: ['webhook'],
       act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
       params,

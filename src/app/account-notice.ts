@@ -21,7 +21,7 @@ export interface NoticeText {
 /** The mails as rows, the number of their recipients, and the function to call once they are committed. */
 export interface Notice {
   rows: readonly Rows[];
-  told: number;
+  recipients: number;
   written(): void;
 }
 
@@ -44,7 +44,7 @@ export function accountNotices({
       const mails = to.map((one) => ownMailRows(noticeMail(text, from, one, now), now, notices.retry));
       return {
         rows: mails,
-        told: mails.length,
+        recipients: mails.length,
         written() {
           notifiers.deliveries.notify(mails.flatMap(hintsOf));
         },

@@ -2,7 +2,7 @@
  * Makes a backup of the database and, under a passphrase, of the keys, with or without a running server. The folder gets its
  * final name when everything is on disk and was read back.
  */
-import { chmod, mkdir, rm, statfs } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rm, statfs } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -11,9 +11,18 @@ import { openCopySource, type CopySource } from '../storage/copy.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { readFacts, type Facts } from './facts.ts';
 import { readSmall, renameSynced, sizeOf, sumOf, sync, writeNew } from './files.ts';
-import { partialName, removeOld, removePartial } from './keep.ts';
 import { sealKeys } from './key-part.ts';
-import { backupName, DATABASE, KEYS, MANIFEST, SUMS, sumsText, type BackupKind, type Manifest } from './manifest.ts';
+import {
+  backupName,
+  DATABASE,
+  isBackupName,
+  KEYS,
+  MANIFEST,
+  SUMS,
+  sumsText,
+  type BackupKind,
+  type Manifest,
+} from './manifest.ts';
 import { verifyBackup } from './verify.ts';
 
 export interface BackupDeps {
@@ -56,6 +65,8 @@ export type Made =
 const MARGIN_BYTES = 64 * 1024 * 1024;
 const PROGRESS_EVERY_MS = 500;
 const MOST_KEY_FILE_BYTES = 64 * 1024;
+/** Begins the name of a backup that is not complete. */
+const PARTIAL = '.partial-';
 
 /** Makes a backup. Throws if files cannot be read or written: the disk, or permissions. */
 export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
@@ -91,7 +102,7 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
       `${options.dir} has ${String(free)} bytes free; a copy needs ${String(source.bytes + MARGIN_BYTES)}`,
     );
   const name = freeName(options, deps.clock.now());
-  const partial = path.join(options.dir, partialName(name));
+  const partial = path.join(options.dir, `${PARTIAL}${name}`);
   await mkdir(partial, { mode: 0o700 });
   try {
     return await fillBackup(deps, options, { source, partial, name });
@@ -101,7 +112,7 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
   }
 }
 
-/** A name that is taken moves on by a second. */
+/** Returns a name that is free: one that is taken moves on by a second. */
 function freeName({ kind, dir }: Pick<BackupOptions, 'kind' | 'dir'>, now: number): string {
   const name = backupName(kind, now);
   return existsSync(path.join(dir, name)) ? freeName({ kind, dir }, now + 1000) : name;
@@ -193,4 +204,18 @@ async function writeMetadata(
   await writeNew(path.join(partial, SUMS), sumsText(sums));
   await sync(partial);
   return manifest;
+}
+
+/** Removes unfinished backups. The caller holds the folder's lock, so no other process is writing one. */
+async function removePartial(dir: string): Promise<void> {
+  for (const name of await readdir(dir))
+    if (name.startsWith(PARTIAL)) await rm(path.join(dir, name), { recursive: true, force: true });
+}
+
+/** Removes all but the newest `keep` backups of this kind; returns the names of the removed ones. */
+async function removeOld(dir: string, kind: BackupKind, keep: number): Promise<string[]> {
+  const names = (await readdir(dir)).filter((name) => isBackupName(kind, name)).sort();
+  const old = names.slice(0, Math.max(0, names.length - keep));
+  for (const name of old) await rm(path.join(dir, name), { recursive: true, force: true });
+  return old;
 }

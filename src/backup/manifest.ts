@@ -38,6 +38,15 @@ export const Manifest = z.strictObject({
 });
 export type Manifest = z.output<typeof Manifest>;
 
+/** Returns null for text that is not a manifest, or one of a later format. */
+export function parseManifest(text: string): Manifest | null {
+  try {
+    return Manifest.safeParse(JSON.parse(text)).data ?? null;
+  } catch {
+    return null;
+  }
+}
+
 /** Returns the checksum file, with two spaces as sha256sum writes them. */
 export function sumsText(sums: ReadonlyMap<string, string>): string {
   return [...sums].map(([name, sum]) => `${sum}  ${name}\n`).join('');

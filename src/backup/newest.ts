@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { isAbsent, readSmall } from './files.ts';
-import { isBackupName, KEYS, Manifest, MANIFEST, MOST_MANIFEST_BYTES } from './manifest.ts';
+import { isBackupName, KEYS, MANIFEST, MOST_MANIFEST_BYTES, parseManifest } from './manifest.ts';
 
 export type BackupState =
   | {
@@ -45,19 +45,11 @@ async function namesIn(dir: string): Promise<string[]> {
 
 async function newestOf(dir: string, names: readonly string[]): Promise<Backup | null> {
   for (const name of [...names].reverse()) {
-    const manifest = manifestFrom(await readSmall(path.join(dir, name, MANIFEST), MOST_MANIFEST_BYTES));
+    const manifest = parseManifest((await readSmall(path.join(dir, name, MANIFEST), MOST_MANIFEST_BYTES)) ?? '');
     if (manifest === null) continue;
     const { created_at: at, files, version } = manifest;
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     return { name, at: Date.parse(at), bytes, hasKeys: files.some((file) => file.name === KEYS), version };
   }
   return null;
-}
-
-function manifestFrom(text: string | null): Manifest | null {
-  try {
-    return text === null ? null : (Manifest.safeParse(JSON.parse(text)).data ?? null);
-  } catch {
-    return null;
-  }
 }

@@ -8,7 +8,16 @@ import { keyIdsOf } from '../base/keyring.ts';
 import { readFacts, type Facts, type Reading } from './facts.ts';
 import { readSmall, sizeOf, sumOf } from './files.ts';
 import { MOST_KEY_PART_BYTES, openKeys } from './key-part.ts';
-import { DATABASE, KEYS, Manifest, MANIFEST, MOST_MANIFEST_BYTES, readSums, SUMS } from './manifest.ts';
+import {
+  DATABASE,
+  KEYS,
+  MANIFEST,
+  MOST_MANIFEST_BYTES,
+  parseManifest,
+  readSums,
+  SUMS,
+  type Manifest,
+} from './manifest.ts';
 
 export type Verified =
   | {
@@ -67,19 +76,11 @@ async function readManifest(folder: string): Promise<Read> {
   if (sums === null) return damaged(`${SUMS} has lines that are not checksums`);
   if ((await sumOf(path.join(folder, MANIFEST))) !== sums.get(MANIFEST))
     return damaged(`${MANIFEST} was changed: its checksum differs`);
-  const manifest = Manifest.safeParse(json(text));
+  const manifest = parseManifest(text);
   // Intact, but of an unknown format: a later version made it.
-  if (!manifest.success)
+  if (manifest === null)
     return damaged(`${MANIFEST} has a format that this version does not know: use a later version`);
-  return { kind: 'read', manifest: manifest.data, sums };
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
+  return { kind: 'read', manifest, sums };
 }
 
 const damaged = (fault: string): { kind: 'damaged'; faults: string[] } => ({ kind: 'damaged', faults: [fault] });

@@ -1,5 +1,5 @@
-// Is the server in this container alive? Exit status 0 or 1, for HEALTHCHECK: the image has no curl. It asks for life, not for
-// readiness: a server whose disk is full still delivers, and must not be killed for it.
+// Checks that the server in this container is alive, with exit status 0 or 1, for HEALTHCHECK: the image has no curl. It does not
+// check readiness: a server whose disk is full still delivers, and must not be killed for it.
 const scheme = process.env.POSTHORN_HTTP__TLS === 'true' ? 'https' : 'http';
 const { request } = await import(`node:${scheme}`);
 const options = {

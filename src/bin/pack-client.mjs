@@ -1,11 +1,11 @@
-// Makes the package `posthorn-client` out of what the compiler has left in dist/client, and prints where it is. The same sources
+// Makes the package `posthorn-client` out of what the compiler has left in dist/client, and prints its path. The same sources
 // give the same bytes: npm writes fixed times into a tarball.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname, '../..');
-// Tests build somewhere else.
+// Tests build in another folder.
 const out = path.resolve(process.argv[2] ?? path.join(root, 'dist/client'));
 const home = path.join(out, 'package');
 

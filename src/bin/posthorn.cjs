@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The `posthorn` command. CommonJS and old syntax on purpose: it must be readable by a Node.js that is too old, to say so,
-// and the size of the thread pool must stand in the environment before any module is loaded.
+// The `posthorn` command. CommonJS and old syntax on purpose: a Node.js that is too old must be able to read it and report that,
+// and the size of the thread pool must be in the environment before any module is loaded.
 'use strict';
 
 var NEEDED = [20, 19];

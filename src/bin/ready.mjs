@@ -1,11 +1,11 @@
-// Makes a checkout ready to run: installs what is missing, builds what is stale. Says nothing and takes a moment when there
-// is nothing to do. Plain Node.js without packages, since it runs before there are any.
+// Makes a checkout ready to run: installs what is missing, builds what is stale. Prints nothing and takes a moment if there
+// is nothing to do. Plain Node.js without packages, since it runs before they are installed.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname, '../..');
-/** What the build is made from. Folders count with their own times, so that a removed file is noticed too. */
+/** The sources of the build. Folders count with their own times, so that a removed file is noticed too. */
 const SOURCES = [
   'src',
   'docs/openapi.json',
@@ -23,8 +23,8 @@ const COMPILERS = [
   ['g++', 'g++'],
 ];
 
-/** How often somebody who waits is told that it goes on, in milliseconds. */
-const TELL_EVERY_MS = Number(process.argv[2] ?? 10_000);
+/** The interval of progress lines, in milliseconds. */
+const PROGRESS_EVERY_MS = Number(process.argv[2] ?? 10_000);
 const COMPILED = path.join(root, 'node_modules/sqlite3/build/Release');
 
 if (!isInstalled()) {
@@ -71,14 +71,14 @@ function newest(file) {
   return readdirSync(file).reduce((latest, name) => Math.max(latest, newest(path.join(file, name))), stats.mtimeMs);
 }
 
-/** Runs npm; its output is shown only when it fails. `doing`: what it is at, for who waits. */
+/** Runs npm and shows its output only if it fails. `doing` names the present step for progress lines. */
 async function step(what, args, { doing, explain }) {
   console.error(`posthorn: ${what} ...`);
   const began = process.hrtime.bigint();
   const seconds = () => Number((process.hrtime.bigint() - began) / 1_000_000_000n);
-  const telling = setInterval(() => console.error(`posthorn: ${doing()} (${seconds()} s)`), TELL_EVERY_MS);
+  const progress = setInterval(() => console.error(`posthorn: ${doing()} (${seconds()} s)`), PROGRESS_EVERY_MS);
   const { status, output } = await run('npm', args);
-  clearInterval(telling);
+  clearInterval(progress);
   if (status === 0) return;
   console.error(output.trim());
   console.error(`posthorn: \`npm ${args.join(' ')}\` failed.${explain()}`);
@@ -96,7 +96,7 @@ function run(command, args) {
   });
 }
 
-/** sqlite3 comes last, and its compiler leaves its objects here as it goes. */
+/** sqlite3 comes last, and its compiler leaves its objects in this folder. */
 function whatNpmDoes() {
   if (existsSync(path.join(COMPILED, 'obj.target')))
     return 'compiling sqlite3, as there is no binary of it for this machine: one to five minutes, only this once';

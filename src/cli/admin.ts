@@ -12,7 +12,7 @@ const lines = ({ url, expires_at: end, email }: ResultOf<'admin.create'>): strin
 ];
 
 export function addAdmin(program: CommandUnknownOpts, context: Context): void {
-  const admin = program.command('admin').description('who administrates, in the dashboard');
+  const admin = program.command('admin').description('administrators, who see all accounts in the dashboard');
   admin
     .command('create')
     .description('add an administrator, who sets a password through a link')
@@ -22,7 +22,7 @@ export function addAdmin(program: CommandUnknownOpts, context: Context): void {
   admin
     .command('reset')
     .description('make a link that sets a new password and takes the second factor away')
-    .argument('[email]', 'who; not needed while there is one administrator or none')
+    .argument('[email]', 'of the administrator; not needed while there is one or none')
     .option('--json', 'as one JSON object')
     .action((email, { json }) => context.show(json, 'admin.reset', email === undefined ? {} : { email }, lines));
 }

@@ -1,4 +1,4 @@
-/** `posthorn audit`: who did what. */
+/** `posthorn audit`: the acts of people. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 import { limitOption } from './options.ts';

@@ -1,4 +1,4 @@
-/** `posthorn backup`: copies of the database and the keys, made beside the running server; verified; restored elsewhere. */
+/** `posthorn backup`: copies of the database and the keys, made while the server runs; verified; restored elsewhere. */
 import { readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
@@ -20,7 +20,7 @@ interface Options {
   passphraseFile?: string;
 }
 
-/** Something is wrong with what was looked at. */
+/** Exit code if the backup or its books have a fault. */
 const FAULTY = 1;
 const MOST_PASSPHRASE_BYTES = 4096;
 const SHORTEST_PASSPHRASE = 12;
@@ -33,7 +33,7 @@ export function addBackup(program: CommandUnknownOpts, context: Context): void {
   ] as const;
   backup
     .command('create [folder]')
-    .description('make a backup in this folder (default: backup.dir), beside the running server or without one')
+    .description('make a backup in this folder (default: backup.dir), while the server runs or without it')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
     .action((folder, options) => create(context, folder, options));
@@ -77,7 +77,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   checking.end();
   if (made.kind === 'refused') {
     context.note(`posthorn: ${made.text}`);
-    context.end(codesOfCreate()[made.why]);
+    context.end(codesOfCreate[made.why]);
     return;
   }
   if (passphrase === null)
@@ -95,15 +95,14 @@ async function create(context: Context, folder: string | undefined, options: Opt
 }
 
 type NotMade = Extract<Made, { kind: 'refused' }>['why'];
-/** A function, as cli.ts, which has the codes, imports this file. */
-const codesOfCreate = (): Readonly<Record<NotMade, number>> => ({
+const codesOfCreate: Readonly<Record<NotMade, number>> = {
   no_database: exitCodes.noInput,
   busy: exitCodes.cannotCreate,
   no_room: exitCodes.cannotCreate,
   damaged: exitCodes.data,
-});
+};
 
-/** Files that root makes would be in the way of the service's own backups. */
+/** Files that root makes would block the service's own backups. */
 function refuseRoot(database: string): void {
   const owner = statSync(database, { throwIfNoEntry: false })?.uid ?? 0;
   if (process.getuid?.() === 0 && owner !== 0)
@@ -122,7 +121,7 @@ async function verify(context: Context, folder: string, options: Options): Promi
   });
   progress.end();
   if (verified.kind !== 'good') {
-    refuse(context, folder, verified, options);
+    printRefusal(context, folder, verified, options);
     return;
   }
   const { manifest, unbalanced } = verified;
@@ -147,8 +146,13 @@ const keyWords = {
   opened: 'keys: the passphrase opens them',
 };
 
-/** What is wrong, and the exit code. */
-function refuse(context: Context, folder: string, found: Exclude<Verified, { kind: 'good' }>, { json }: Options): void {
+/** Prints the faults and sets the exit code. */
+function printRefusal(
+  context: Context,
+  folder: string,
+  found: Exclude<Verified, { kind: 'good' }>,
+  { json }: Options,
+): void {
   const isPassphrase = found.kind === 'wrong_passphrase';
   const faults = isPassphrase ? ['the passphrase does not open the keys'] : found.faults;
   if (json === true) context.out(JSON.stringify({ backup: folder, ok: false, why: found.kind, faults }));
@@ -172,30 +176,30 @@ async function restore(context: Context, folder: string, options: Options): Prom
   });
   progress.end();
   if (restored.kind === 'restored') {
-    tell(context, config, folder, restored, options);
+    printRestored(context, config, folder, restored, options);
     return;
   }
   if (restored.kind !== 'refused') {
-    refuse(context, folder, restored, options);
+    printRefusal(context, folder, restored, options);
     return;
   }
   if (options.json === true)
     context.out(JSON.stringify({ backup: folder, ok: false, why: restored.why, faults: [restored.text] }));
   else context.note(`posthorn: ${restored.text}`);
-  context.end(codesOfRestore()[restored.why]);
+  context.end(codesOfRestore[restored.why]);
 }
 
 type NotRestored = Extract<Restored, { kind: 'refused' }>['why'];
-const codesOfRestore = (): Readonly<Record<NotRestored, number>> => ({
+const codesOfRestore: Readonly<Record<NotRestored, number>> = {
   in_use: exitCodes.cannotCreate,
   not_empty: exitCodes.cannotCreate,
   newer: exitCodes.config,
   no_passphrase: exitCodes.noPermission,
   no_keys: exitCodes.noInput,
   other_keys: exitCodes.data,
-});
+};
 
-function tell(
+function printRestored(
   context: Context,
   config: Config,
   folder: string,
@@ -206,7 +210,7 @@ function tell(
     `restored into ${config.dataDir}: ${contents(manifest)}`,
     keys === 'restored' ? 'keys: restored' : 'keys: those that were there fit',
     ...unbalanced.map((fault) => `the books do not balance: ${fault}`),
-    'What the old server did after the backup is not known here: it must not run any more.',
+    'This copy does not have what the old server did after the backup: the old server must not run any more.',
   ]);
 }
 
@@ -224,13 +228,13 @@ function contents({ counts, created_at }: Manifest): string {
   return `${String(messages)} messages, ${String(waiting)} recipients waiting, of ${created_at}`;
 }
 
-/** From the named file, else from the settings; null where neither has one. */
+/** Reads the passphrase from the named file, else from the settings; null if neither has one. */
 function passphraseFor(config: Config, { passphraseFile }: Options): string | null {
   if (passphraseFile === undefined) return config.backup.passphrase;
   return readPassphrase(passphraseFile);
 }
 
-/** One line end is taken off: editors put it there. */
+/** Removes one line end, which editors add. */
 function readPassphrase(file: string): string {
   const size = statSync(file, { throwIfNoEntry: false })?.size;
   if (size === undefined) throw new Problem('not_found', `there is no file ${file}`);

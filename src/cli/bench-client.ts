@@ -1,4 +1,4 @@
-/** Clients of the bench: so many connections, each sending the next request when the last one is answered. */
+/** HTTP clients of the bench: each connection sends its next request after the last answer. */
 import http from 'node:http';
 import { systemClock } from '../base/clock.ts';
 
@@ -9,12 +9,12 @@ export interface PostTarget {
 }
 
 export interface PostWork {
-  /** The next body, or null where it is enough. */
+  /** Returns the next body, or null at the end. */
   next(): string | null;
   answered(status: number, ms: number): void;
 }
 
-/** Resolves when each connection has had its last answer. Rejects where the server is gone. */
+/** Resolves when each connection has its last answer. Rejects if the server is gone. */
 export async function post({ url, key, connections }: PostTarget, work: PostWork): Promise<void> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
   const one = async (): Promise<void> => {

@@ -1,6 +1,6 @@
 /**
- * `posthorn bench`: what this machine and its disk can do. A server of its own, in a folder of its own beside the data, takes
- * mail as fast as it can and delivers it to nowhere; nothing leaves, and the running server's data are not touched.
+ * `posthorn bench`: measures this machine and its disk. A separate server, in a separate folder, accepts mail as fast as it can and
+ * discards it: nothing is sent, and the data of the running server are not touched.
  */
 import { closeSync, existsSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,25 +25,25 @@ interface BenchOptions {
 
 export interface BenchRecord {
   object: 'bench';
-  /** Where it was measured: another disk has other figures. */
+  /** The measured folder: another disk has other figures. */
   folder: string;
   seconds: number;
   connections: number;
-  /** One write of 4 KiB that is on the disk, in milliseconds. */
+  /** The time of a synced write of 4 KiB, in milliseconds. */
   sync_ms: { p50: number; p99: number };
   accepted: number;
   accepted_per_second: number;
-  /** From the request to its 202, by which the mail is on the disk. */
+  /** From the request to its 202, which means that the mail is on disk. */
   accept_ms: { p50: number; p99: number };
   refused: number;
   finished: number;
-  /** Through the whole engine but the network. */
+  /** Mails a second through the whole engine, without the network. */
   finished_per_second: number;
 }
 
 const SYNCS = 100;
 const SYNC_BYTES = 4096;
-/** Longer than that nobody waits for the rest. */
+/** The longest wait for the rest. */
 const DRAIN_MS = 120_000;
 const LOOK_MS = 250;
 
@@ -75,7 +75,7 @@ async function bench(context: Context, startApp: StartApp, options: Omit<BenchOp
   }
 }
 
-/** As the installation is set, but on loopback, on free ports, in its own folder, and with all mail going nowhere. */
+/** Returns the installation's settings, but on loopback, free ports, in a separate folder, and with all mail discarded. */
 function benchConfig(config: Config, folder: string): Config {
   const here = { host: '127.0.0.1', port: 0 };
   return {
@@ -132,7 +132,7 @@ async function measure(
   }
 }
 
-/** What a commit waits for: a small write that the disk has confirmed. */
+/** Measures what a commit waits for: a small write that the disk has confirmed. */
 function measureSyncs(folder: string): number[] {
   const file = openSync(path.join(folder, 'sync'), 'w');
   const block = Buffer.alloc(SYNC_BYTES, 'x');
@@ -178,7 +178,7 @@ const mail = (n: number): string =>
     text: TEXT,
   });
 
-/** Recipients whose mail is finished, once that is all of them, or nobody waits any longer. */
+/** Returns the finished recipients, once all are finished or the wait is over. */
 async function drained(operator: Operator, accepted: number, progress: Progress): Promise<number> {
   const until = systemClock.monotonic() + DRAIN_MS;
   for (;;) {
@@ -215,5 +215,5 @@ function number(least: number, most: number) {
   };
 }
 
-const nothing = (): void => undefined;
-const silent: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => silent };
+const noop = (): void => undefined;
+const silent: Log = { debug: noop, info: noop, warn: noop, error: noop, child: () => silent };

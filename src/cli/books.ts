@@ -1,9 +1,9 @@
-/** `posthorn books`: does everything that was accepted stand somewhere, once? */
+/** `posthorn books`: checks that every accepted recipient is counted exactly once. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
-/** The books do not balance. */
+/** Exit code if the books do not balance. */
 const UNBALANCED = 1;
 
 export function addBooks(program: CommandUnknownOpts, context: Context): void {

@@ -12,16 +12,14 @@ interface ClassifyOptions {
   json?: true;
 }
 
-/** A day's replies of a busy server; more is cut into parts by whoever sends it. */
+/** Enough for a day's replies of a busy server; the user has to split a larger input. */
 const MOST_INPUT = 16 * 2 ** 20;
 
 export function addClassify(program: CommandUnknownOpts, context: Context): void {
   addReclassify(program, context);
   program
     .command('classify')
-    .description(
-      'tell what a reply to SMTP, or the diagnostic of a bounce mail, would mean here, and which rule says so',
-    )
+    .description('explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, and by which rule')
     .argument('<reply>', 'the reply with its code, or - for one a line from standard input')
     .option('--mx <host>', 'the mail host that said it')
     .addOption(
@@ -40,7 +38,7 @@ function addReclassify(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reclassify')
     .description(
-      'read past refusals again by the rules of delivery.bounceRules: label attempts anew, lift suppressions',
+      'read past refusals again by the rules of delivery.bounceRules: label attempts again, lift suppressions',
     )
     .option('--past <duration>', 'how far back', durationOption, 24 * 3_600_000)
     .option('--dry-run', 'only count')

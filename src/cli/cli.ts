@@ -1,6 +1,6 @@
 /**
- * The command line: which commands there are, and what their failures are to the shell (exit codes of sysexits.h).
- * Each file beside this one adds a command; what takes time to load is loaded by the command that needs it.
+ * The command line: its commands, and the exit codes of their errors (sysexits.h). Each other file of this folder adds a command.
+ * Modules that take time to load are loaded by the command that needs them.
  */
 import { CommanderError, Command } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
@@ -43,21 +43,21 @@ import { addSuppressions } from './suppressions.ts';
 import { json, printable } from './table.ts';
 import { addWebhooks } from './webhooks.ts';
 
-/** What a command can reach. */
+/** The dependencies of a command. */
 export interface Context {
   /** Writes one line of result to standard output. */
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
-  /** Shows how far long work is, on one line that the next call writes over; nothing where nobody reads it. */
+  /** Shows progress on one line, which the next call overwrites; only on a terminal. */
   status(text: string): void;
   /** The time, in milliseconds since the epoch. */
   now(): number;
   /** Reads the settings that `--config` and the environment name. Throws `ConfigError`. */
   load(options?: { again: boolean }): Loaded;
-  /** The same, with warnings noted: for the server and for who asks about settings. */
+  /** Does the same and prints warnings: for the server and for commands about settings. */
   loadAloud(): Loaded;
-  /** Prints the record as JSON, or its lines for people; notes where there are none. */
+  /** Prints the record as JSON, or its lines for people, or a note if there are none. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
   /** Performs an operation of the operator's and prints its result: as JSON, or as lines. */
   show<Name extends OperationName>(
@@ -76,18 +76,18 @@ export interface Context {
   ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
-  /** All of standard input, `most` bytes at most. Throws `Problem` beyond that. */
+  /** Reads all of standard input, at most `most` bytes. Throws `Problem` beyond that. */
   read(most: number): Promise<string>;
-  /** The command has run, but what it found is not well: this is its exit code. */
+  /** Sets the exit code of a command that has run and found a fault. */
   end(code: number): void;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Whether a person reads standard error. */
+  /** True if standard error is a terminal. */
   readonly isTerminal: boolean;
 }
 
 export type Output = Pick<Context, 'out' | 'note'> & { status?: Context['status']; isTerminal?: boolean };
 
-/** What `main` hands in. */
+/** Dependencies that `main` passes. */
 export interface Program {
   /** Builds and starts everything: app.ts. */
   startApp?: StartApp;
@@ -158,7 +158,7 @@ export async function run(
       }
       const shown = lines();
       for (const line of shown) output.out(line);
-      // Beside what programs read: an empty list must not look like a command that did nothing.
+      // On standard error: an empty list must not look like a command that did nothing.
       if (shown.length === 0) output.note('nothing to show');
     },
     async operate(use) {
@@ -214,7 +214,7 @@ export async function run(
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
-    return failed(error, output);
+    return printError(error, output);
   }
 }
 
@@ -229,8 +229,9 @@ async function readAll(input: AsyncIterable<Buffer>, most: number): Promise<stri
   return Buffer.concat(parts).toString('utf8');
 }
 
-function failed(error: unknown, { note }: Output): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // it has said what was wrong
+/** Prints an error for people. Returns the exit code. */
+function printError(error: unknown, { note }: Output): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // commander has printed the reason
   if (error instanceof ConfigError) {
     for (const mistake of error.mistakes) note(mistake);
     return exitCodes.config;
@@ -247,15 +248,15 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }
-  if (error instanceof Problem) return told(error, note);
-  // SQLite does not say which of its files it was, nor why.
+  if (error instanceof Problem) return printProblem(error, note);
+  // SQLite does not name the file or the reason.
   if (error instanceof Error && 'code' in error && error.code === 'SQLITE_CANTOPEN') {
     note(
       `posthorn: the database cannot be opened: this user (${String(process.getuid?.())}) has to be able to read and write it, its -wal and -shm files and their folder`,
     );
     return exitCodes.noPermission;
   }
-  // The modules of the server are loaded late: src/bin/posthorn.cjs says the same of those that come before.
+  // The modules of the server are loaded late; src/bin/posthorn.cjs prints the same for earlier ones.
   if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
     note('posthorn: this shell allows too few open files: run `ulimit -n 1024` or more (systemd: LimitNOFILE).');
     return exitCodes.software;
@@ -272,8 +273,8 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   no_backup: exitCodes.cannotCreate,
 };
 
-/** The message says what is wrong here; cause and cure are those of the catalogue. */
-function told(problem: Problem, note: Output['note']): number {
+/** Prints a problem with cause and cure from the catalogue. Returns the exit code. */
+function printProblem(problem: Problem, note: Output['note']): number {
   const { cause, cure } = catalogue[problem.code];
   note(`posthorn: ${printable(problem.message)} (${problem.code})`);
   note(`  cause: ${cause}`);

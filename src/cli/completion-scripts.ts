@@ -1,10 +1,10 @@
 /**
- * Completion scripts for three shells. Each walks over the words of the line to find the command that is being written:
- * a word that is a command below the last one goes a step down, one after an option that takes a value is no command.
+ * Completion scripts for three shells. Each reads the words of the line to find the command that is being written: a word that
+ * names a command below the last one is the next command, unless it is the value of an option.
  * Pure.
  */
 
-/** A command, and what can stand after it. */
+/** A command, and the words that can follow it. */
 export interface Place {
   /** `['domains', 'add']`; empty for the program itself. */
   path: readonly string[];
@@ -16,12 +16,12 @@ export interface Place {
 }
 
 const nameOf = ({ path }: Place): string => path.join(' ');
-/** As a pattern of `case`; no words make one that nothing matches, since an empty pattern is a mistake. */
+/** Returns a pattern of `case`. Without words it is one that nothing matches, since an empty pattern is an error. */
 const quoted = (words: readonly string[]): string =>
   words.length === 0 ? `' '` : words.map((word) => `'${word}'`).join('|');
 const deeper = (places: readonly Place[]): string[] => places.map(nameOf).filter((name) => name !== '');
 
-/** Options that take a value of this kind, of all commands. */
+/** Returns the options of all commands that take a value of this kind. */
 const taking = (places: readonly Place[], kind: 'value' | 'file'): string[] => [
   ...new Set(places.flatMap(({ options }) => options.flatMap(({ word, takes }) => (takes === kind ? [word] : [])))),
 ];
@@ -32,7 +32,7 @@ const wordsOf = ({ commands, options, choices }: Place): string[] => [
   ...options.map(({ word }) => word),
 ];
 
-/** What a command offers, with what it is for. */
+/** Returns the words that can follow a command, with their descriptions. */
 const offersOf = ({ commands, options, choices }: Place): { word: string; says: string }[] => [
   ...commands,
   ...choices.map((word) => ({ word, says: word })),

@@ -1,4 +1,4 @@
-/** `posthorn completion bash|zsh|fish`: a script for the shell, made from the commands there are. */
+/** `posthorn completion bash|zsh|fish`: prints a script for the shell, made from the table of commands. */
 import { Argument, type CommandUnknownOpts, type Option } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 import { bash, fish, zsh, type Place } from './completion-scripts.ts';
@@ -16,7 +16,7 @@ export function addCompletion(program: CommandUnknownOpts, context: Context): vo
     });
 }
 
-/** Every command with what can stand after it; the program itself has the empty path. */
+/** Returns every command with the words that can follow it; the program itself has the empty path. */
 export function placesOf(command: CommandUnknownOpts, path: readonly string[] = []): Place[] {
   const place: Place = {
     path,
@@ -35,5 +35,5 @@ function optionOf({ long, flags, description, required }: Option): Place['option
 
 const isFile = (name: string): boolean => /^files?$/.test(name);
 
-/** Scripts put it between single quotes, and zsh parts it at colons. */
+/** Removes quotes and colons: scripts put the text in single quotes, and zsh splits it at colons. */
 const firstLine = (text: string): string => text.split('\n', 1)[0]?.replaceAll(/['`\\[\]:]/g, '') ?? '';

@@ -13,7 +13,7 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
   const config = program.command('config').description('check the settings, or show those in effect');
   config
     .command('check')
-    .description('read all settings and tell every mistake; exit code 78 if there is one')
+    .description('read all settings and report every mistake; exit code 78 if there is one')
     .option('--json', 'as one JSON object')
     .action(({ json }) => {
       if (json === true) {
@@ -39,7 +39,7 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
     });
 }
 
-/** With mistakes as data, for a program that asks. `file` is null where there is none, or none could be read. */
+/** Returns mistakes as data, for programs. `file` is null if there is none, or it could not be read. */
 function check(context: Context): {
   valid: boolean;
   file: string | null;
@@ -58,7 +58,7 @@ function check(context: Context): {
 
 const HIDDEN = '(hidden)';
 
-/** A secret that is the whole value, such as a passphrase. Of routes, which are shown, only the password is one. */
+/** Returns whether the whole value is a secret, such as a passphrase. Routes are shown without their passwords. */
 const isSecret = (value: unknown, { note }: SettingEntry): boolean => note.secret && typeof value === 'string';
 
 const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? HIDDEN : value);

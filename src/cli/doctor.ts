@@ -1,4 +1,4 @@
-/** `posthorn doctor`: is everything right that mail depends on, and what to do where it is not? */
+/** `posthorn doctor`: checks everything that mail depends on, and suggests cures. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { Problem } from '../base/problem.ts';
 import type { Context } from './cli.ts';
@@ -6,17 +6,17 @@ import { listOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { printable } from './table.ts';
 
-/** Something failed. */
-const SICK = 1;
+/** Exit code if a check failed. */
+const CHECK_FAILED = 1;
 
 const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
 
 export function addDoctor(program: CommandUnknownOpts, context: Context): void {
   program
     .command('doctor')
-    .description('look at everything that mail depends on; exit code 1 if something failed')
+    .description('check everything that mail depends on; exit code 1 if a check failed')
     .option('--only <checks>', 'only these checks: name,outbound,...', listOption<string>)
-    .option('--dnssec', 'try the DNS servers for DNSSEC, though no setting counts on it')
+    .option('--dnssec', 'try the DNS servers for DNSSEC, although no setting needs it')
     .option('--json', 'as one JSON object')
     .action(async ({ only, dnssec, json }) => {
       // The store and its packages take longer to load than most commands run.
@@ -40,7 +40,7 @@ export function addDoctor(program: CommandUnknownOpts, context: Context): void {
       });
       progress.end();
       context.print(json, { data: findings }, () => findings.flatMap(lines));
-      if (findings.some(({ status }) => status === 'failed')) context.end(SICK);
+      if (findings.some(({ status }) => status === 'failed')) context.end(CHECK_FAILED);
     });
 }
 

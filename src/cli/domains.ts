@@ -30,7 +30,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     .action((name, { json }) => context.showAnswer(json, 'verifyDomain', { params: { id: name } }, stateLines));
   domains
     .command('show')
-    .description('show what the last check found, and until when mail goes')
+    .description('show what the last check found, and until when its mail is delivered')
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action((name, { json }) => context.showAnswer(json, 'getDomain', { params: { id: name } }, stateLines));
@@ -101,7 +101,7 @@ function addAdd(domains: CommandUnknownOpts, context: Context): void {
     });
 }
 
-/** As a zone file takes them. A string in DNS has 255 bytes at most, so long values stand in several (RFC 1035 section 3.3.14). */
+/** Writes records for a zone file. A string in DNS has at most 255 bytes, so long values are split (RFC 1035 section 3.3.14). */
 function recordLines(records: Domain['records']): string[] {
   return records.flatMap(({ purpose, type, host, value, required }) => [
     `; ${purpose}${required ? '' : ' (optional)'}`,
@@ -113,7 +113,7 @@ function quoted(value: string): string {
   return (value.match(/.{1,250}/gs) ?? ['']).map((part) => `"${part.replaceAll(/["\\]/g, '\\$&')}"`).join(' ');
 }
 
-/** Its status, what there is to say of it, and what the last check found. */
+/** Returns its status, its notes, and the results of the last check. */
 function stateLines(domain: Domain): string[] {
   return [`${domain.name} is ${domain.status}`, ...domain.notes, '', ...checkLines(domain)];
 }

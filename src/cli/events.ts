@@ -1,4 +1,4 @@
-/** `posthorn events tail`: what happens, as it happens. */
+/** `posthorn events tail`: shows events as they happen. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
@@ -16,7 +16,7 @@ interface TailOptions {
   json?: true;
 }
 
-/** Checked by the operation, which names the types there are. */
+/** The operation checks it, and its error names the types. */
 type EventType = NonNullable<ArgsOf<'events.after'>['types']>[number];
 type EventRecord = ResultOf<'events.after'>['data'][number];
 
@@ -32,9 +32,9 @@ export function addEvents(program: CommandUnknownOpts, context: Context): void {
       'only these; deferred, suppressed, failed and unsubscribed are shown only when named',
       listOption<EventType>,
     )
-    .option('--since <time>', 'from then on: an RFC 3339 time, or a duration such as 1h ago', sinceOption)
+    .option('--since <time>', 'from then on: an RFC 3339 time, or a duration before now, such as 1h', sinceOption)
     .option('--limit <n>', 'how many of the newest to begin with', limitOption, 10)
-    .option('--no-follow', 'end after what there is')
+    .option('--no-follow', 'end after the last event')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line')
     .action((options) => context.operate((operator) => tail(context, operator, options)));

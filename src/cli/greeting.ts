@@ -1,20 +1,20 @@
-/** What a server says when it has started: where it is, and a first mail to paste. Pure. */
+/** The text of a server that has started: its address, and a first mail to paste. Pure. */
 
 export interface Greeting {
   /** A command that sends a mail to the simulator. */
   send: string;
   /** A command that shows its events. */
   events: string;
-  /** All of it, for people. */
+  /** The whole text, for people. */
   text: string[];
 }
 
 export interface Greeted {
   url: string;
   simulator: string;
-  /** A key of the first start, shown here only; null leaves the reader's own. */
+  /** A key of the first start, shown only here; with null the text names a variable instead. */
   key: string | null;
-  /** The link that makes the first administrator, while there is none. */
+  /** The link that makes the first administrator; null if there is one. */
   setUpLink?: string | null;
 }
 
@@ -55,7 +55,7 @@ export function greeting({ url, simulator, key, setUpLink = null }: Greeted): Gr
   };
 }
 
-/** An address that means "all of this machine's" is none that can be dialled everywhere. */
+/** Replaces an address that means all interfaces, as it cannot be dialled everywhere. */
 function reachable(url: string): string {
   return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 }

@@ -1,4 +1,4 @@
-/** `posthorn inbound parse`: what the listener would make of a mail. Needs no server. */
+/** `posthorn inbound`: mail that comes back. `parse` reads mails from files and needs no server. */
 import { existsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import path from 'node:path';
@@ -10,7 +10,7 @@ import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { json, printable, table, type Cell } from './table.ts';
 
-/** What is made of one mail, as `--json` prints it beside the file's name. */
+/** The facts of one mail, as `--json` prints them with the file's name. */
 interface ReportRecord {
   kind: string;
   token: string | null;
@@ -31,14 +31,14 @@ interface ReportParser {
   close(): Promise<void>;
 }
 
-/** Handed in by `main`, since the command line does not know the listener. Null: without keys. */
+/** `main` passes it, since the command line may not import the listener. The keyring is null without keys. */
 export type OpenReportParser = (keyring: Keyring | null) => Promise<ReportParser>;
 
-/** As the listener: what is beyond is not looked at. */
+/** The listener reads as much; the rest is ignored. */
 const MOST_BYTES = 512 * 1024;
-/** Files in memory at once. */
+/** Files in memory at the same time. */
 const WINDOW = 16;
-/** What was tried does not work. */
+/** Exit code of a failed self-test. */
 const FAILED = 1;
 
 export function addInbound(
@@ -89,7 +89,7 @@ export function addInbound(
     .action((id, { json }) => context.show(json, 'inbound.confirm', { id }, (result) => [`confirmed: ${result.id}`]));
   inbound
     .command('parse')
-    .description('say what the listener would make of mails in files')
+    .description('show how the listener would read mails in files')
     .argument('<file...>')
     .option('--json', 'one JSON object a line')
     .action(async (files, options) => {
@@ -103,7 +103,7 @@ export function addInbound(
     });
 }
 
-/** The keys of the installation, if there is one here that we may read: without them a token's form is all we can check. */
+/** Returns the keys of the installation, or null if they cannot be read: then only the form of tokens is checked. */
 function keyringIn(context: Context): Keyring | null {
   const { dataDir } = context.load().config;
   if (!existsSync(path.join(dataDir, 'secret.key'))) return null;
@@ -115,7 +115,7 @@ function keyringIn(context: Context): Keyring | null {
   }
 }
 
-/** In the order they were named; a file that cannot be read does not stop the others. */
+/** Prints the files in their order; a file that cannot be read does not stop the others. */
 async function parseAll(
   context: Context,
   parser: ReportParser,
@@ -161,7 +161,7 @@ async function beginOf(file: string): Promise<Uint8Array> {
   }
 }
 
-/** Html is shown as text; a mail that cannot be parsed as its source. */
+/** Shows html as text, and a mail that cannot be parsed as its source. */
 function linesOfReport({ view, source }: ShownReport): string[] {
   if (view === null) return ['This mail cannot be parsed. Its source:', '', ...printedLines(source ?? '')];
   const fields = [

@@ -29,7 +29,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
   addCreate(keys, context);
   keys
     .command('list')
-    .description('list keys, newest first; the keys themselves are stored nowhere')
+    .description('list keys, newest first, without the keys themselves, which are not stored')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }) => {
@@ -49,7 +49,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
 function addCreate(keys: CommandUnknownOpts, context: Context): void {
   keys
     .command('create')
-    .description('create a key and show it, this once')
+    .description('create a key and show it once')
     .requiredOption('--name <name>', 'for people')
     .requiredOption('--scopes <scopes>', 'what it may do: send,event:read,...', listOption<string>)
     .addOption(new Option('--mode <mode>', 'mail of test keys is simulated').choices(['live', 'test']).default('live'))

@@ -1,4 +1,4 @@
-/** Why a port could not be had, in words of the settings: which one it is, and what to do. */
+/** Explains why a port could not be opened: which setting names it, and what to do. */
 import type { Config } from '../config/schema.ts';
 import { exitCodes } from './exit-codes.ts';
 
@@ -38,7 +38,7 @@ function portsOf({ http, metrics, dashboard, smtp }: Listening): Port[] {
   ];
 }
 
-/** Null for an error that is not about listening. */
+/** Returns null if the error is not about listening. */
 export function listenFault(config: Listening, error: unknown): ListenFault | null {
   if (!(error instanceof Error) || !('code' in error)) return null;
   const port = 'port' in error ? Number(error.port) : config.http.port;

@@ -8,7 +8,7 @@ import { durationOption, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
 
 export function addMessages(program: CommandUnknownOpts, context: Context): void {
-  const messages = program.command('messages').description('messages and what became of them');
+  const messages = program.command('messages').description('messages and their deliveries');
   messages
     .command('list')
     .description('list messages, newest first')
@@ -37,7 +37,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
     .action((id, { json }) => context.showAnswer(json, 'getMessage', { params: { id } }, messageLines));
   messages
     .command('why')
-    .description('tell what a message waits for, since when, set by whom, and until when')
+    .description('explain what a message waits for, since when, set by whom, and until when')
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action((id, { json }) =>
@@ -51,7 +51,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
   addResend(messages, context);
   messages
     .command('trace')
-    .description('tell what happened to a message, in the order of time, with the SMTP replies')
+    .description('show what happened to a message, in the order of time, with the SMTP replies')
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action((id, { json }) =>

@@ -18,7 +18,7 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
         throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
       }
       const { openDatabase, sqliteFile } = await import('../storage/database.ts');
-      // A database that is made here has its key beside it from the beginning, as `serve` wants it.
+      // A new database gets its key file at the same time, as `serve` expects.
       if (!existsSync(sqliteFile(config.storage.url))) openKeyring(config.dataDir);
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');

@@ -1,4 +1,4 @@
-/** Parsing of option values that several commands share. */
+/** Parsers of option values that several commands use. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { duration } from '../config/kind.ts';
 
@@ -12,8 +12,8 @@ export function listOption<Item extends string>(text: string, before: readonly I
 }
 
 /**
- * Refuses an option with one value that is given twice, here and in the commands below: the last value would win and the
- * other be lost without a word, such as the first of two `--to`.
+ * Refuses an option with one value that is given twice, in this command and those below. Otherwise the first value, such as that of
+ * the first of two `--to`, would be silently lost.
  */
 export function refuseTwice(command: CommandUnknownOpts): void {
   for (const option of command.options) {
@@ -29,14 +29,14 @@ export function refuseTwice(command: CommandUnknownOpts): void {
 
 const span = duration('1ms', '3650d');
 
-/** A duration such as `30d`, in milliseconds. */
+/** Reads a duration such as `30d` and returns milliseconds. */
 export function durationOption(text: string): number {
   const read = span.schema.safeParse(text);
   if (read.success) return read.data;
   throw new InvalidArgumentError(`Expected ${span.expected}.`);
 }
 
-/** A whole number from 1 to 1000. */
+/** Reads a whole number from 1 to 1000. */
 export function limitOption(text: string): number {
   if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= 1000) return Number(text);
   throw new InvalidArgumentError('Expected a whole number from 1 to 1000.');

@@ -1,11 +1,11 @@
-/** What long work shows a person: one line that is written over. Nothing where nobody looks. */
+/** Progress of long work: one line on a terminal that is overwritten. */
 import type { Context } from './cli.ts';
 
 const WIDTH = 30;
 
 export type Progress = ReturnType<typeof showProgress>;
 
-/** Shows how far `what` is; `total` in the same unit as `done`, null where it is not known. */
+/** Shows the progress of `what`; `total` has the unit of `done`, and is null if it is unknown. */
 export function showProgress({ status }: Pick<Context, 'status'>, what: string) {
   return {
     at(done: number, total: number | null): void {

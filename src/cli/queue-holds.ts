@@ -31,7 +31,7 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
     .action(({ json }) => context.show(json, 'queue.holds', {}, allLines));
   addLimit(queue, context);
   addPart(queue, 'cancel')
-    .description('cancel mail that waits; what is on the wire cannot be called back')
+    .description('cancel waiting mail; mail that is being sent cannot be canceled')
     .option('--json', 'as one JSON object')
     .action(async ({ json, ...part }) => {
       const { lane, source, ...others } = partOf(part);
@@ -49,10 +49,10 @@ function addHold(queue: CommandUnknownOpts, context: Context): void {
     );
   addHoldOptions(queue, 'hold')
     .description('keep back mail that waits now, until it is released')
-    .option('--new', 'and what is accepted later')
+    .option('--new', 'also mail that is accepted later')
     .action((options) => hold(options, options.new === true));
   addHoldOptions(queue, 'pause')
-    .description('keep back mail that waits and mail that comes')
+    .description('keep back waiting mail and mail that is accepted later')
     .action((options) => hold(options, true));
 }
 

@@ -36,7 +36,7 @@ export function addWatch(queue: CommandUnknownOpts, context: Context): void {
     );
   queue
     .command('watch')
-    .description('show what is said on the wire, as it is said, until Ctrl-C; never what a mail says')
+    .description('show SMTP dialogues live, until Ctrl-C; never the contents of mails')
     .option('--lane <lane>', 'on the connections of this lane, as `queue lanes` shows it')
     .option('--message <id>', 'about this message')
     .option('--for <time>', 'end after so long, such as 1m', durationOption)

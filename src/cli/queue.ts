@@ -1,4 +1,4 @@
-/** `posthorn queue lanes|list|flush`; what holds mail back is in queue-holds.ts. */
+/** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
@@ -7,11 +7,11 @@ import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
 import { table } from './table.ts';
 
-/** Checked by the operation, which names the statuses there are. */
+/** The operation checks it, and its error names the statuses. */
 type Status = NonNullable<ArgsOf<'queue.list'>['status']>[number];
 
 export function addQueue(program: CommandUnknownOpts, context: Context): void {
-  const queue = program.command('queue').description('what waits for delivery, and why');
+  const queue = program.command('queue').description('mail that waits for delivery, and why');
   addHolds(queue, context);
   addWatch(queue, context);
   queue
@@ -56,7 +56,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .description('try waiting mail now, whatever its schedule says')
     .option('--domain <domain>', "of this recipient's domain")
     .option('--message <id>', 'of this message')
-    .option('--all', 'of everybody')
+    .option('--all', 'all waiting mail')
     .option('--json', 'as one JSON object')
     .action(({ domain, message, all, json }) =>
       context.show(json, 'queue.flush', { domain, message_id: message, all }, (result) => [
@@ -105,7 +105,7 @@ function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
   );
 }
 
-/** Why its mail waits; where it does not, the limits that somebody has set, with their own causes. */
+/** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
 function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
   const [first] = waits;
   if (first !== undefined) return first.message;

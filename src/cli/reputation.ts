@@ -1,4 +1,4 @@
-/** `posthorn reputation`: what became of mail by day and provider, and what receivers report. */
+/** `posthorn reputation`: outcomes by day and provider, and the reports of receivers. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
@@ -8,7 +8,7 @@ export function addReputation(program: CommandUnknownOpts, context: Context): vo
   program
     .command('reputation')
     .description(
-      'how the world takes our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, the DMARC and TLS reports of receivers, and what may have changed it',
+      'how receivers treat our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, the DMARC and TLS reports of receivers, and what may have changed it',
     )
     .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
     .option('--account <account>', 'name or id (default: default)')

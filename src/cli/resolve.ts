@@ -7,7 +7,7 @@ import { table, type Cell } from './table.ts';
 export function addResolve(program: CommandUnknownOpts, context: Context): void {
   program
     .command('resolve')
-    .description('tell where mail for a domain goes: hosts, lane, TLS policy, source and limits')
+    .description('show where mail for a domain goes: hosts, lane, TLS policy, source and limits')
     .argument('<domain>')
     .option('--json', 'as one JSON object')
     .action((domain, { json }) => context.show(json, 'resolve', { domain }, lines));

@@ -21,6 +21,6 @@ export function addSend(program: CommandUnknownOpts, context: Context): void {
         operator.ask<Message>('sendMessage', { account, body: { from, to, subject, ...body } }),
       );
       context.print(json, message, () => [`${message.id} is ${message.status}`]);
-      if (json !== true) context.note(`What becomes of it: posthorn messages trace ${message.id}`);
+      if (json !== true) context.note(`To follow it: posthorn messages trace ${message.id}`);
     });
 }

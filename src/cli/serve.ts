@@ -16,20 +16,20 @@ import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
 import { listenFault } from './listen-fault.ts';
 
-/** What serve needs of the running program. */
+/** The running program, as `serve` uses it. */
 export interface Server {
   /** Where the API listens. */
   url: string;
-  /** Takes over what can change while running. Throws ConfigError. */
+  /** Applies the settings that can change while it runs. Throws ConfigError. */
   reload(config: Config): unknown;
-  /** The link that makes the first administrator, or null where there is one. */
+  /** Makes a link for the first administrator. Returns null if there is one. */
   setUpLink?(): Promise<{ url: string; expires_at: string } | null>;
   stop(): Promise<void>;
 }
 
 export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
 
-/** The key of the first start ends by itself: it may be in the scroll-back of a terminal. */
+/** The key of the first start expires, since it stays in the scroll-back of a terminal. */
 const FIRST_KEY = {
   name: 'first',
   mode: 'test',
@@ -50,22 +50,22 @@ export function addServe(program: CommandUnknownOpts, context: Context, startApp
 async function serve(context: Context, startApp: StartApp): Promise<void> {
   const { config } = context.loadAloud();
   makeDataFolder(config.dataDir);
-  // Before anything is opened: two servers would take each other's mail for left behind.
+  // Before a file is opened: two servers would take back each other's claims.
   if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
     throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
   }
   const isFirst = await isFirstStart(config);
   const { createLog } = await import('../base/log.ts');
   const log = createLog(config.log);
-  const ending = hearSignals();
-  const unguard = guard(log);
+  const ending = listenForSignals();
+  const stopGuarding = endOnUncaughtErrors(log);
   const manager = openServiceManager(
     { clock: systemClock, log },
     managerIn(context.env, process.pid),
     context.env['PATH'],
   );
   try {
-    const server = await starting(context, config, () => startApp(config, { log }));
+    const server = await startServer(context, config, () => startApp(config, { log }));
     if (server === null) return;
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
@@ -77,13 +77,13 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     await server.stop();
   } finally {
     manager.close();
-    unguard();
-    ending.quiet();
+    stopGuarding();
+    ending.close();
     log.flush();
   }
 }
 
-/** Settings that cannot be read leave everything as it is: a slip in the file must not end a running server. */
+/** Reads the settings again. With mistakes in them nothing changes: they must not end a running server. */
 function reload(context: Context, log: Log, server: Server): void {
   try {
     server.reload(context.load({ again: true }).config);
@@ -93,8 +93,8 @@ function reload(context: Context, log: Log, server: Server): void {
   }
 }
 
-/** Null where the machine does not give what the settings ask for: it has been said, with the exit code. */
-async function starting(context: Context, config: Config, start: () => Promise<Server>): Promise<Server | null> {
+/** Returns null if a port could not be opened, after it printed why and set the exit code. */
+async function startServer(context: Context, config: Config, start: () => Promise<Server>): Promise<Server | null> {
   try {
     return await start();
   } catch (error) {
@@ -111,7 +111,7 @@ async function isFirstStart(config: Config): Promise<boolean> {
   return !existsSync(sqliteFile(config.storage.url));
 }
 
-/** A key goes to people only: into no log of ours, nor into systemd's journal, which keeps what standard error says. */
+/** Prints the greeting. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error. */
 async function greet(
   context: Context,
   config: Config,
@@ -123,7 +123,7 @@ async function greet(
   const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
   const isSilent = isJournal || !(isFirst || context.isTerminal);
   const link = (await server.setUpLink?.()) ?? null;
-  // It is good for 30 minutes and once: that much a log may know.
+  // It works once and for 30 minutes, so a log may have it.
   if (link !== null && (isSilent || config.log.format === 'json'))
     log.info({ event: 'set_up', ...link }, 'there is no administrator yet: this link makes the first one');
   if (config.log.format === 'json') {
@@ -145,54 +145,54 @@ async function firstKey(config: Config): Promise<{ key: string }> {
   }
 }
 
-/** npm passes a Ctrl-C on to us that the terminal has sent us already: within this time, both are one. */
+/** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time both count as one. */
 const SAME_SIGNAL_MS = 500;
 
-/** The first signal asks for an end; a second one, from somebody who will not wait, ends at once with 1. */
-function hearSignals(): { asked: Promise<void>; onHangUp(reload: () => void): void; quiet(): void } {
+/** The first signal asks for an orderly end; a second one ends the process at once with 1. */
+function listenForSignals(): { asked: Promise<void>; onHangUp(reload: () => void): void; close(): void } {
   let askedAt: number | null = null;
   let ask: () => void = () => undefined;
   const asked = new Promise<void>((resolve) => {
     ask = resolve;
   });
-  const hear = (): void => {
+  const onSignal = (): void => {
     const now = systemClock.monotonic();
     if (askedAt !== null && now - askedAt > SAME_SIGNAL_MS) process.exit(1);
     askedAt ??= now;
     ask();
   };
-  process.on('SIGTERM', hear);
-  process.on('SIGINT', hear);
-  // From the begin: without a listener SIGHUP ends the process, and it may come while we start.
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+  // From the beginning: without a listener SIGHUP ends the process, and it may come during the start.
   let hangUp: () => void = () => undefined;
-  const hearHangUp = (): void => {
+  const onSighup = (): void => {
     hangUp();
   };
-  process.on('SIGHUP', hearHangUp);
+  process.on('SIGHUP', onSighup);
   return {
     asked,
     onHangUp(reload) {
       hangUp = reload;
     },
-    quiet() {
-      process.off('SIGHUP', hearHangUp);
-      process.off('SIGTERM', hear);
-      process.off('SIGINT', hear);
+    close() {
+      process.off('SIGHUP', onSighup);
+      process.off('SIGTERM', onSignal);
+      process.off('SIGINT', onSignal);
     },
   };
 }
 
-/** After an error nobody caught, nothing that is in memory can be relied on; what was promised is on disk. */
-function guard(log: RootLog): () => void {
-  const fall = (error: unknown): void => {
-    log.error({ event: 'crashed', err: error }, 'an error that nobody caught: ending');
+/** Ends the process after an uncaught error: memory can no longer be trusted, and accepted mail is on disk. */
+function endOnUncaughtErrors(log: RootLog): () => void {
+  const crash = (error: unknown): void => {
+    log.error({ event: 'crashed', err: error }, 'an uncaught error: ending');
     log.flush();
     process.exit(exitCodes.software);
   };
-  process.on('uncaughtException', fall);
-  process.on('unhandledRejection', fall);
+  process.on('uncaughtException', crash);
+  process.on('unhandledRejection', crash);
   return () => {
-    process.off('uncaughtException', fall);
-    process.off('unhandledRejection', fall);
+    process.off('uncaughtException', crash);
+    process.off('unhandledRejection', crash);
   };
 }

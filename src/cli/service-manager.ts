@@ -1,5 +1,5 @@
 /**
- * Tells systemd how we are (sd_notify(3)): ready, alive, needs more time to start, stopping. Node.js cannot open a Unix
+ * Notifies systemd of our state (sd_notify(3)): ready, alive, needs more time to start, stopping. Node.js cannot open a Unix
  * datagram socket, so `systemd-notify` sends the words, started by one small shell that reads them line by line: starting a
  * process from this one, with all its memory, would hold up the loop each time.
  */
@@ -12,19 +12,19 @@ export interface ServiceManager {
   ready(status: string): void;
   /** The end has begun. */
   stopping(): void;
-  /** Says nothing more and lets the shell go. Safe to call twice. */
+  /** Ends the notifications and the shell. Safe to call twice. */
   close(): void;
 }
 
-/** What systemd wants to hear, and where. */
+/** The socket and the watchdog of systemd. */
 export interface Manager {
   /** The socket; its name may begin with `@`. */
   socket: string;
-  /** A sign of life is due within this time, or null where nobody waits for one. */
+  /** A sign of life is due within this time, in milliseconds; null without a watchdog. */
   watchdogMs: number | null;
 }
 
-/** What the environment says of the service manager; null where we were not started by one. `pid` is our own. */
+/** Reads the service manager from the environment; null if none started us. `pid` is our own. */
 export function managerIn(env: Readonly<Record<string, string | undefined>>, pid: number): Manager | null {
   const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: usec, WATCHDOG_PID: watched } = env;
   if (socket === undefined || !/^[/@]/.test(socket)) return null;
@@ -39,10 +39,10 @@ const EXTEND_EVERY_MS = 10_000;
 const EXTEND_BY_USEC = 30_000_000;
 /** A start that takes longer than this is left to the manager's own limit. */
 const LONGEST_START_MS = 3_600_000;
-/** SIGTERM may go to the whole control group: the shell still has to tell of our stopping. */
+/** SIGTERM may go to the whole control group: the shell still has to report that we stop. */
 const RELAY = `trap '' TERM INT HUP; while read -r word; do systemd-notify "$word"; done`;
 
-const nobody: ServiceManager = { ready: () => undefined, stopping: () => undefined, close: () => undefined };
+const noop: ServiceManager = { ready: () => undefined, stopping: () => undefined, close: () => undefined };
 
 /** Begins at once to ask for time to start. `path` is where programs are looked for. */
 export function openServiceManager(
@@ -50,7 +50,7 @@ export function openServiceManager(
   manager: Manager | null,
   path: string | undefined,
 ): ServiceManager {
-  if (manager === null) return nobody;
+  if (manager === null) return noop;
   const { clock } = deps;
   const relay = openRelay(deps, { NOTIFY_SOCKET: manager.socket, PATH: path });
   const startedAt = clock.monotonic();
@@ -98,12 +98,15 @@ interface Relay {
 /** Enough for one line of complaint. */
 const MOST_COMPLAINT = 500;
 
-/** The shell is started anew when it has died. What it or `systemd-notify` complains of is logged. */
+/** Starts the shell again if it has died. Errors of it and of `systemd-notify` are logged. */
 function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>): Relay {
   let shell: ChildProcess | null = null;
 
   const failed = (why: string): void => {
-    log.warn({ event: 'service_manager', reason: why.trim().slice(0, MOST_COMPLAINT) }, 'systemd could not be told');
+    log.warn(
+      { event: 'service_manager', reason: why.trim().slice(0, MOST_COMPLAINT) },
+      'systemd could not be notified',
+    );
   };
   function start(): ChildProcess {
     const fresh = spawn('/bin/sh', ['-c', RELAY], { env, stdio: ['pipe', 'ignore', 'pipe'] });

@@ -1,4 +1,4 @@
-/** `posthorn stats`: how much was sent, and what became of it. */
+/** `posthorn stats`: how much was sent, and with which outcomes. */
 import { InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Stats } from '../client/types.ts';
 import type { Operator } from '../operator/operator.ts';
@@ -18,7 +18,7 @@ interface StatsOptions {
 export function addStats(program: CommandUnknownOpts, context: Context): void {
   program
     .command('stats')
-    .description('how much was sent, and what became of it')
+    .description('how much was sent, and with which outcomes')
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
     .addOption(
       new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'),
@@ -39,7 +39,7 @@ const MOST_DAYS = 400;
 const MOST_HOURS = 744;
 
 interface StatsShown extends Pick<Stats, 'object' | 'bucket' | 'by' | 'since' | 'until' | 'data'> {
-  /** Where there is nothing: how many recipients simulated mail had, which was not asked for. */
+  /** If there is no data: the number of recipients of simulated mail, which was left out. */
   simulated: number;
 }
 
@@ -107,7 +107,7 @@ function lines({ by, bucket, data, since, until, simulated }: StatsShown): strin
   );
 }
 
-/** Who tries things out sends simulated mail, and must not think that it was lost. */
+/** Mentions simulated mail, so that a user who tries things out does not think that it was lost. */
 const nothing = (said: string, simulated: number): string[] =>
   simulated === 0
     ? [said]

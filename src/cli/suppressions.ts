@@ -15,7 +15,7 @@ import { table } from './table.ts';
 
 type Reason = SuppressionRecord['reason'];
 
-/** The operation checks it, and names the reasons there are. */
+/** The operation checks it, and its error names the reasons. */
 const reasonOption = (text: string): Reason => text as Reason;
 
 export function addSuppressions(program: CommandUnknownOpts, context: Context): void {
@@ -57,7 +57,7 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
     .argument('<email>')
     .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', reasonOption, 'manual')
     .option('--stream <slug>', 'only for this stream')
-    .option('--note <text>', 'for whoever looks at it later')
+    .option('--note <text>', 'a note for others')
     .option('--for <duration>', 'ends after this, such as 90d (default: never)', durationOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
@@ -86,7 +86,7 @@ function addRemove(suppressions: CommandUnknownOpts, context: Context): void {
     .description('mail an address again')
     .argument('<email>')
     .option('--stream <slug>', 'only for this stream')
-    .option('--force', 'also an entry made by a complaint: whoever complained must have asked for mail again')
+    .option('--force', 'also an entry made by a complaint: the recipient must have asked for mail again')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async (email, { stream, force, account, json }) => {

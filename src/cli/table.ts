@@ -1,8 +1,8 @@
-/** Tables for people: columns as wide as what stands in them. Pure. */
+/** Tables for people; each column is as wide as its longest cell. Pure. */
 
 export type Cell = string | number | boolean | null | undefined;
 
-/** Lines of a table with a line of headings; the last column is not padded. Nothing to show gives no lines. */
+/** Returns the lines of a table with headings; the last column is not padded. Without rows there are no lines. */
 export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
   if (rows.length === 0) return [];
   const lines = [headings, ...rows.map((row) => row.map(cell))];
@@ -21,7 +21,7 @@ function cell(value: Cell): string {
   return printable(String(value));
 }
 
-/** Replies and subjects come from strangers: what could steer a terminal, or reorder what it shows, is made visible. */
+/** Escapes characters that control a terminal or reorder its text: replies and subjects come from strangers. */
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, escaped);
 }
@@ -29,8 +29,8 @@ export function printable(text: string): string {
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 /**
- * JSON whose text can neither steer a terminal nor reorder what it shows: JSON leaves DEL, the C1 characters and the controls of
- * writing direction as they are. Escaped they have the same value to whatever reads the JSON.
+ * Writes JSON and escapes characters that control a terminal or reorder its text: DEL, the C1 characters and the controls of
+ * writing direction. A reader of the JSON gets the same value.
  */
 export function json(value: unknown, indent = 2): string {
   return JSON.stringify(value, null, indent).replaceAll(

@@ -23,7 +23,7 @@ const lines = (webhooks: readonly Webhook[]): string[] =>
   );
 
 export function addWebhooks(program: CommandUnknownOpts, context: Context): void {
-  const webhooks = program.command('webhooks').description('endpoints that are told of events');
+  const webhooks = program.command('webhooks').description('endpoints that get events');
   webhooks
     .command('list')
     .description('list endpoints, newest first')
@@ -36,8 +36,8 @@ export function addWebhooks(program: CommandUnknownOpts, context: Context): void
       context.print(json, { data: list.data }, () => lines(list.data));
     });
   for (const [name, enabled, words] of [
-    ['pause', false, 'call an endpoint no more; what happens meanwhile waits for it'],
-    ['enable', true, 'call an endpoint again that was paused or disabled'],
+    ['pause', false, 'stop calling an endpoint; its events wait'],
+    ['enable', true, 'call a paused or disabled endpoint again'],
   ] as const) {
     webhooks
       .command(name)

@@ -7,6 +7,7 @@
  */
 import path from 'node:path';
 import type { z } from 'zod';
+import { BLOCKED_EXTENSIONS } from '../base/blocked-extensions.ts';
 import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken,
@@ -30,12 +31,6 @@ import { deliverySettings } from './delivery-settings.ts';
 import { BUILT_IN_PLANS, plans } from './plans.ts';
 import { group, notes, setting } from './setting.ts';
 import type { SettingNote } from './setting.ts';
-
-/** Extensions that mail systems commonly block, so that mail with such a file would be refused anyway. */
-export const BLOCKED_EXTENSIONS: readonly string[] = (
-  'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
-  'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh'
-).split(' ');
 
 /** Returns `host:port` in lower case, or null. */
 function mailHostPort(written: string): string | null {

@@ -161,7 +161,7 @@ function visitorLayer(dashboard: DashboardContext): Layer {
       state.sessionToken === ''
         ? null
         : await findSession(dashboard.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
-    if (state.session?.row.stage === 'open') dashboard.deps.newcomers.known(ctx.req);
+    if (state.session?.row.stage === 'open') dashboard.deps.newcomers.stopCounting(ctx.req);
     else dashboard.deps.newcomers.request(ctx.req, ctx.res);
     const { page } = state;
     if (page === null) throw await pageNotFound(dashboard, ctx);

@@ -117,18 +117,6 @@ export async function newestSequence(fast: Connection): Promise<number> {
   return newest?.last ?? 0;
 }
 
-/** Events that are compared: some of the last may have been written while the clock was wrong. */
-const LAST_EVENTS = 1000;
-
-/** Returns the latest time among the last events in ms since the epoch; null without events. */
-export async function latestEventTime(db: Pick<Connection, 'all'>): Promise<number | null> {
-  const [last] = await db.all<{ at: number | null }>(
-    'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
-    [LAST_EVENTS],
-  );
-  return last?.at ?? null;
-}
-
 /** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
   return fast.all<LoggedEvent>(`${LOGGED} WHERE e.sequence IN (SELECT value FROM json_each(?)) ORDER BY e.sequence`, [

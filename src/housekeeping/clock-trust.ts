@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { latestEventTime } from '../events/event-log.ts';
+import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { DAY_MS } from '../base/time.ts';

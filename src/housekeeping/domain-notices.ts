@@ -19,7 +19,7 @@ export interface DomainNotice {
   of(
     tx: Pick<Connection, 'all'>,
     domain: DomainWithKeys,
-  ): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
+  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
 }
 
 interface Deps extends DomainDeps {
@@ -49,6 +49,6 @@ async function tell({ db, clock, log, notice }: Deps, { row, keys }: DomainWithK
   const done = await notifyMembers({ db, clock }, row.id, (tx, now) => notice.of(tx, { row: now, keys }));
   if (done === null) return;
   done.written();
-  const fields = { event: 'domain_notice', domain: row.name, account_id: row.account_id, told: done.told };
+  const fields = { event: 'domain_notice', domain: row.name, account_id: row.account_id, told: done.recipients };
   log.info(fields, 'mails about a lost DNS record of a domain were written to its people');
 }

@@ -8,6 +8,7 @@ import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
+import { InTurn } from './in-turn.ts';
 import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate, type AggregateRows } from './aggregate.ts';
 
 export interface AggregateStoreDeps {
@@ -27,25 +28,16 @@ export interface KeptAggregate {
   refused: string | null;
 }
 
-export interface AggregateStore {
-  /** `finish` writes the new state of the mail, in one transaction with the note that the report was counted. */
-  keep(
-    reportId: string,
-    aggregate: Aggregate,
-    finish: (tx: Connection, kept: KeptAggregate) => Promise<void>,
-  ): Promise<KeptAggregate>;
-}
-
 const MOST_DOMAINS = 50;
 /** Well under a millisecond each. */
 const SLICE = 100;
 type Table = AggregateRows['table'] | 'aggregate_reports';
 
-export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
+export function createAggregateStore(deps: AggregateStoreDeps) {
   const { clock, db, usedUp } = deps;
   const ofDomain = new Allowance(budgets.aggregate_rows_domain);
   const counts = new Map<Table, number>();
-  let before: Promise<unknown> = Promise.resolve();
+  const reports = new InTurn();
 
   async function keepOne(
     reportId: string,
@@ -78,7 +70,7 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
     return kept;
   }
 
-  /** The domains whose records fit into the budget of the day, and the rows of these. */
+  /** Returns the domains whose records fit into the budget of the day, and the rows of these. */
   function grantedOf(
     id: string,
     aggregate: Aggregate,
@@ -108,7 +100,7 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
     });
   }
 
-  /** The oldest go where all together are too many. Counted once, and then kept count of. */
+  /** Removes the oldest rows where a table has too many. It is counted once; then the count is kept up to date. */
   async function removeOldest(table: Table, added: number): Promise<void> {
     const known = counts.get(table);
     const count = known === undefined ? await countOf(db.prepared, table) : known + added;
@@ -125,10 +117,9 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
   }
 
   return {
-    keep(reportId, aggregate, finish) {
-      const kept = before.then(() => keepOne(reportId, aggregate, finish));
-      before = kept.catch(() => undefined);
-      return kept;
+    /** `finish` writes the new state of the mail, in one transaction with the note that the report was counted. */
+    keep(...report: Parameters<typeof keepOne>): Promise<KeptAggregate> {
+      return reports.run('', () => keepOne(...report));
     },
   };
 }
@@ -138,7 +129,7 @@ async function countOf(db: Connection, table: Table): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** Domains that send from here, those above them (which may have the DMARC policy), and hosts that take mail for us. */
+/** Returns the domains that send from here, those above them (which may have the DMARC policy), and hosts that take mail for us. */
 async function ownDomains(
   { db, isOurHost }: Pick<AggregateStoreDeps, 'db' | 'isOurHost'>,
   about: readonly string[],
@@ -155,7 +146,7 @@ async function ownDomains(
   return own;
 }
 
-/** Those of the domains that this report has not been counted for yet. Reporters send again what they are not sure of. */
+/** Returns those of the domains that this report has not been counted for yet. Reporters send again what they are not sure of. */
 async function uncounted(
   db: Connection,
   reportId: string,

@@ -20,7 +20,7 @@ const MOST_FILES = 3;
 const TYPES =
   /^(?:application\/(?:(?:x-)?zip(?:-compressed)?|(?:x-)?gzip|xml|json|octet-stream|tlsrpt\+(?:gzip|json))|text\/xml)$/;
 
-/** The first part that is such a report, or null. Never throws. */
+/** Returns the first part that is such a report, or null. Never throws. */
 export function aggregateIn(mail: MailPart): Aggregate | null {
   const files = [...ownPartsOf(mail)].filter(({ type, parts }) => parts.length === 0 && TYPES.test(type));
   for (const part of files.slice(0, MOST_FILES)) {
@@ -46,7 +46,7 @@ function readAggregate(text: string): Aggregate | null {
 
 const [MOST_AHEAD_MS, MOST_BACK_MS] = [2 * DAY_MS, 400 * DAY_MS];
 
-/** Why a report is not believed at all, or null. */
+/** Returns why a report is not believed at all, or null. */
 export function faultOfAggregate(aggregate: Aggregate, now: number): string | null {
   const { report } = aggregate;
   if (report.from > now + MOST_AHEAD_MS || report.until > now + MOST_AHEAD_MS) return 'its period is in the future';
@@ -55,13 +55,13 @@ export function faultOfAggregate(aggregate: Aggregate, now: number): string | nu
   return null;
 }
 
-/** The domains that a report is about. */
+/** Returns the domains that a report is about. */
 export const domainsOf = (aggregate: Aggregate): string[] =>
   aggregate.kind === 'dmarc'
     ? [aggregate.report.domain]
     : [...new Set(aggregate.report.policies.map(({ domain }) => domain))];
 
-/** The summary of a report in the `detail` of its row. */
+/** Returns the summary of a report in the `detail` of its row. */
 export const aggregateSummary = (aggregate: Aggregate): object => ({
   type: aggregate.kind,
   org: aggregate.report.organization,
@@ -69,7 +69,7 @@ export const aggregateSummary = (aggregate: Aggregate): object => ({
   domains: domainsOf(aggregate),
 });
 
-/** The rows of what is about `domains`. `reportId`: the mail's. */
+/** Returns the rows of what is about `domains`. `reportId`: the mail's. */
 export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): AggregateRows {
   const idOf = (at: number): string => `${reportId}.${String(at).padStart(5, '0')}`;
   if (aggregate.kind === 'tls') {
@@ -104,7 +104,7 @@ export function aggregateRows(reportId: string, aggregate: Aggregate, domains: R
   };
 }
 
-/** A line for the successes of each policy, and one for each kind of failure; failures without details are one more. */
+/** Returns a line for the successes of each policy, and one for each kind of failure; failures without details are one more. */
 function tlsLines(report: TlsReport): Omit<TlsReportLineRow, 'id' | 'report_id'>[] {
   const { organization: org, id: report_key, from: from_at, until: until_at } = report;
   const nothing = { result: '', mx: '', source_ip: '', ip: '', reason: '' };

@@ -32,23 +32,9 @@ export interface BounceWords {
 }
 
 /** The file's content. */
-export interface WordSource {
-  senders: readonly string[];
-  nobodies: readonly string[];
-  senderNames: readonly string[];
-  failure: readonly string[];
-  delay: readonly string[];
-  retrying: readonly string[];
-  success: readonly string[];
-  givenUp: readonly string[];
-  promise: readonly string[];
-  rejection: readonly string[];
-  autoReplySubjects: readonly string[];
-  autoReplyTexts: readonly string[];
-  challenge: readonly string[];
-  originalBegins: readonly string[];
+export type WordSource = Readonly<Record<Exclude<keyof BounceWords, 'statuses'>, readonly string[]>> & {
   statuses: readonly { status: string; phrases: readonly string[] }[];
-}
+};
 
 /** The longest text that ` ... ` matches, in characters. */
 const LONGEST_GAP = 60;
@@ -75,7 +61,7 @@ export function compileWords(source: WordSource): BounceWords {
   };
 }
 
-/** Lower case, white space as one space, typographic quotes as plain ones: what phrases are searched in. */
+/** Returns text to search phrases in: lower case, white space as one space, typographic quotes as plain ones. */
 export function foldText(text: string): string {
   return text
     .toLowerCase()

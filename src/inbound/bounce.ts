@@ -1,4 +1,4 @@
-/** Turns what a notice says of one recipient into code, status, class and reason, by the rules for replies in a session. */
+/** Turns the words of a notice about one recipient into code, status, class and reason, by the rules for replies in a session. */
 import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { judge } from '../messages/delivery/classify.ts';
@@ -12,7 +12,7 @@ import type { Notice } from './notice.ts';
 /** The mail grew too old: RFC 3463 section 3.5, and other codes that servers use for it. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
-/** The recipients of a delivery report; the prose of the notice is used where the fields are empty. */
+/** Returns the recipients of a delivery report; the prose of the notice is used where the fields are empty. */
 export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
   const prose = openProse(notice, words);
   return delivery.recipients.map((reported) => {
@@ -35,13 +35,13 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
 const printable = (text: string | null): string | null =>
   text === null ? null : withoutControls(text).replace(/ +/g, ' ');
 
-/** The address that the server tried; the one we wrote to where the former is of another network or of an inner host. */
+/** Returns the address that the server tried; the one we wrote to where the former is of another network or of an inner host. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
   const isOfTheNet = finalRecipient !== null && /@[^@]*\./.test(finalRecipient);
   return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
 }
 
-/** The recipients of a notice in prose. */
+/** Returns the recipients of a notice in prose. */
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, words: BounceWords): FoundRecipient[] {
   const prose = openProse(notice, words);
   return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
@@ -90,7 +90,7 @@ function originIn(lines: readonly string[]): string | null {
   return null;
 }
 
-/** The first paragraph below an address, where the rules for replies know its words. */
+/** Returns the first paragraph below an address, where the rules for replies know its words. */
 function knownParagraph(lines: readonly string[]): Diagnostic | null {
   const first = lines.findIndex((line) => line !== '');
   if (first < 0) return null;

@@ -13,15 +13,14 @@ import { namedRecipients, reportedRecipients } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
 import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
-import type { Finding, FindingKind } from './finding.ts';
-import { isLate } from './lateness.ts';
+import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
 import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
-/** `envelope`: the recipients of the SMTP session, which come before any header. Never throws. */
+/** Reads a mail. `envelope`: the recipients of the SMTP session, which come before any header. Never throws. */
 export function readReport(words: BounceWords, bytes: Uint8Array, envelope: readonly string[] = []): Finding {
   const notice = openNotice(readMail(bytes), words);
   const answer =
@@ -33,12 +32,10 @@ export function readReport(words: BounceWords, bytes: Uint8Array, envelope: read
     aggregateReport(notice) ??
     prose(notice, words);
   return {
+    ...nothingFound,
     token: findReturnPathToken(notice, envelope),
     messageId: findMessageId(notice),
     copy: findCopyToken(notice),
-    recipients: [],
-    feedback: null,
-    isWellFormed: false,
     ...answer,
   };
 }
@@ -48,7 +45,7 @@ function complaint(notice: Notice): Answer | null {
   return found === null ? null : { kind: 'complaint', ...found };
 }
 
-/** RFC 3464: one that failed makes it a bounce, one that is late a delay; success changes nothing. */
+/** Reads a delivery report (RFC 3464): one recipient that failed makes it a bounce, one that is late a delay; success changes nothing. */
 function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
   const { mail, delivery } = notice;
   if (delivery === null || delivery.recipients.length === 0) return null;
@@ -80,7 +77,7 @@ function unsubscribe(notice: Notice, envelope: readonly string[]): Answer | null
 const isPlainUnsubscribe = ({ mail, subject }: Notice): boolean =>
   fieldOf(mail.headers, 'x-apple-unsubscribe') !== null || /^unsubscribe$/i.test(subject.trim());
 
-/** RFC 7489 section 7.2.1.1 (subject, file name), RFC 8460 section 5.3 (types, header). */
+/** Finds an aggregate report by RFC 7489 section 7.2.1.1 (subject, file name) and RFC 8460 section 5.3 (types, header). */
 function aggregateReport({ mail, subject }: Notice): Answer | null {
   const isTls =
     fieldOf(mail.headers, 'tls-report-domain') !== null || mail.params.get('report-type')?.toLowerCase() === 'tlsrpt';
@@ -109,18 +106,6 @@ function prose(notice: Notice, words: BounceWords): Answer {
   return { kind, recipients: namedRecipients(action, notice, words) };
 }
 
-/** The meaning of the prose, computed once. */
-interface Said {
-  title: string;
-  text: string;
-  failure: boolean;
-  /** Words of a subject that no answering machine writes. */
-  failureInTitle: boolean;
-  late: boolean;
-  /** A reply or a status is quoted, as only mail servers do. */
-  quotesReply: boolean;
-}
-
 function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   const { mail, original } = notice;
   const said = saidIn(notice, words);
@@ -130,7 +115,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   // The subject of the returned mail may itself mention an approval.
   if (words.challenge(title) && !said.failureInTitle) return 'auto_reply';
   if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
-  if (!isFromDaemon(mail, words)) return fromSomebody(notice, words, said);
+  if (!isFromDaemon(mail, words)) return kindFromOthers(notice, words, said);
   if (!said.failure && isMarkedAutoReply(mail.headers)) return 'auto_reply';
   if (said.late) return 'delay';
   if (!said.failureInTitle && (words.success(title) || words.success(text))) return 'other';
@@ -139,20 +124,55 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   return automaticOrNot(mail, words, text);
 }
 
-function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
+/** The meaning of the prose, computed once. */
+type Said = ReturnType<typeof saidIn>;
+
+function saidIn({ subject, lines }: Notice, words: BounceWords) {
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const failureInTitle = words.failure(title);
-  const late = isLate({ title, lines, failureInTitle }, words);
-  const quotesReply = lines.some((line) => CODE_OR_STATUS.test(line));
-  return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
+  return {
+    title,
+    text,
+    failure: failureInTitle || words.failure(text),
+    /** Words of a subject that no answering machine writes. */
+    failureInTitle,
+    late: isLate(title, lines, failureInTitle, words),
+    /** A reply or a status is quoted, as only mail servers do. */
+    quotesReply: lines.some((line) => CODE_OR_STATUS.test(line)),
+  };
+}
+
+/** The end of a sentence. An empty line ends one too; a colon does not, since a list of recipients follows it. */
+const SENTENCE_END = /\n\n|[.!?;](?=\s)|[。！？；]/;
+
+/**
+ * Decides whether a notice is about a delay. Delay warnings also announce what comes later ("Eventually the mail software will give
+ * up, and the message will be returned to you"), so a sentence about the future never counts as the mail having been given up.
+ * Words that say that attempts go on outweigh everything but a plain statement that they do not. Words that only say "late"
+ * also occur in notices of mails that were given up, so there the subject decides.
+ */
+function isLate(title: string, lines: readonly string[], failureInTitle: boolean, words: BounceWords): boolean {
+  const text = foldText(lines.join('\n'));
+  const goesOn = words.retrying(title) || words.retrying(text);
+  if (!goesOn && (failureInTitle || !(words.delay(title) || words.delay(text)))) return false;
+  return !isOver(lines, words);
+}
+
+/** True where a sentence says that the mail has been given up, and not that it may be. */
+function isOver(lines: readonly string[], words: BounceWords): boolean {
+  return lines
+    .join('\n')
+    .split(SENTENCE_END)
+    .map((sentence) => ` ${foldText(sentence)} `)
+    .some((sentence) => words.givenUp(sentence) && !words.promise(sentence));
 }
 
 /** The marks of forwarded mail, in the languages of mail programs. */
 const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
 
-/** Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
-function fromSomebody(notice: Notice, words: BounceWords, said: Said): FindingKind {
+/** Judges a mail that no daemon sent. Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
+function kindFromOthers(notice: Notice, words: BounceWords, said: Said): FindingKind {
   const { mail, original } = notice;
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
   const isFromNull = hasNullSender(mail);
@@ -171,7 +191,7 @@ function fromSomebody(notice: Notice, words: BounceWords, said: Said): FindingKi
 const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
-/** "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
+/** Finds "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
 function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
   const shown = lines.filter((line) => line !== '');
   return shown.some((line, at) => {
@@ -194,7 +214,7 @@ function isFromDaemon(mail: MailPart, words: BounceWords): boolean {
 
 const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);
 
-/** Lower case; of `MAILER-DAEMON` alone, and of `MAILER-DAEMON <>`, the name. */
+/** Returns the local part in lower case; of `MAILER-DAEMON` alone, and of `MAILER-DAEMON <>`, the name. */
 function localPartOfFrom(mail: MailPart): string {
   const from = fromOf(mail);
   const [first] = addressesIn(from);

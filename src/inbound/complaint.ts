@@ -10,7 +10,7 @@ import type { Finding, FoundRecipient } from './finding.ts';
 import { addresseesOf } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
-/** Types that are no complaint (RFC 5965 section 7.3, RFC 6591): they are noted and suppress no address. */
+/** Types that are not complaints (RFC 5965 section 7.3, RFC 6591): they are noted and suppress no address. */
 const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
 
 const MOST_COMPLAINANTS = 100;
@@ -23,7 +23,7 @@ const COMPLAINANT = new Set(['x-hmxmroriginalrecipient', 'x-original-rcpt-to', '
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
 
-/** The complaint in a notice, or null where it is none. */
+/** Returns the complaint in a notice, or null for any other mail. */
 export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipients'> | null {
   const { feedback, original } = notice;
   const complainants = complainantsOf(notice);
@@ -57,7 +57,7 @@ function complainantsOf({ feedback, original }: Notice): readonly string[] {
   return received.length > 0 ? received.slice(0, 1) : addressees;
 }
 
-/** `for <a@b>` of RFC 5321 section 4.4: whom a server on the way took the mail for. */
+/** Reads `for <a@b>` (RFC 5321 section 4.4): the recipient for whom a server on the way took the mail. */
 function readFor(received: string): string[] {
   const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
   return address === null ? [] : [address];

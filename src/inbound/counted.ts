@@ -1,11 +1,11 @@
-/** Counts how submissions end, by the code of the reply: what a listener's handlers answer is looked at on its way out. */
+/** Counts how submissions end, by the code of the reply: it looks at the answers of a listener's handlers. */
 import type { Handlers } from './listener.ts';
 import type { SmtpRefusal } from './smtp-refusal.ts';
 
 const TAKEN = 250;
 const FAULT = 451;
 
-/** `ended` is called with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
+/** Calls `ended` with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
 export function counted<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
   async function seen<Result>(answer: Promise<Result>, code: (result: Result) => number | null): Promise<Result> {
     try {

@@ -70,19 +70,19 @@ function replyFrom(lines: readonly string[], index: number, words: BounceWords):
   return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index, words)].join(' ');
 }
 
-/** From this line, or from the one above it that was wrapped into it, to the end of the paragraph. */
+/** Returns the text from this line, or from the one above it that was wrapped into it, to the end of the paragraph. */
 function paragraph(lines: readonly string[], index: number, words: BounceWords): string {
   const first = isWrappedFrom(lines[index - 1] ?? '', lines[index] ?? '') ? index - 1 : index;
   return [...lines.slice(first, index + 1), ...following(lines, index, words)].join(' ');
 }
 
-/** A long line that goes on, indented and in lower case. */
+/** Returns true where a long line goes on, indented and in lower case. */
 const isWrappedFrom = (above: string, line: string): boolean =>
   above.length >= SHORTEST_WRAPPED && /[\p{L}\p{N},]$/u.test(above) && /^\s+\p{Ll}/u.test(line);
 
 export const indentOf = (line: string): number => /^\s{0,80}/.exec(line)?.[0].length ?? 0;
 
-/** Of the paragraph's first line: what is indented more was wrapped, so that an address there begins no other recipient. */
+/** Returns the indent of the paragraph's first line: lines with more were wrapped, so an address there begins no other recipient. */
 function paragraphIndent(lines: readonly string[], index: number): number {
   let first = index;
   while (first > 0 && first > index - MOST_LINES && lines[first - 1] !== '') first--;

@@ -19,7 +19,7 @@ const AUTH_VALUE = /^(?:<>|[^\s<>@]{1,256}@[^\s<>@]{1,255})$/;
 const everywhere: ReadonlySet<string> = new Set(['SIZE', 'BODY', 'SMTPUTF8']);
 const ofSubmission: ReadonlySet<string> = new Set([...everywhere, 'AUTH', 'REQUIRETLS']);
 
-/** Values of SIZE, BODY, SMTPUTF8 and REQUIRETLS have been looked at by smtp-server before. */
+/** Checks the parameters of MAIL. Values of SIZE, BODY, SMTPUTF8 and REQUIRETLS have been looked at by smtp-server before. */
 export function checkMailParameters(given: EsmtpParameters, { isSubmission }: Offered): SmtpRefusal | null {
   const unknown = unknownOf(given, isSubmission ? ofSubmission : everywhere);
   if (unknown !== null) return unknown;
@@ -28,7 +28,7 @@ export function checkMailParameters(given: EsmtpParameters, { isSubmission }: Of
   return refuse(501, '5.5.4 AUTH= takes <> or an address');
 }
 
-/** None of the extensions that we offer has any. */
+/** Checks the parameters of RCPT: none of the extensions that we offer has any. */
 export const checkRecipientParameters = (given: EsmtpParameters): SmtpRefusal | null => unknownOf(given, new Set());
 
 function unknownOf(given: EsmtpParameters, known: ReadonlySet<string>): SmtpRefusal | null {

@@ -35,7 +35,7 @@ export interface FoundRecipient {
 export interface Feedback {
   /** Feedback type of RFC 5965 section 7.3 and its registry, lower case. */
   type: string;
-  /** False for types that are no complaint (`not-spam`, `auth-failure`): they suppress no address. */
+  /** False for types that are not complaints (`not-spam`, `auth-failure`): they suppress no address. */
   isAgainstUs: boolean;
   userAgent: string | null;
   /** As written. */
@@ -55,7 +55,7 @@ export interface Finding {
   recipients: readonly FoundRecipient[];
   /** Of a complaint, and of an unsubscribe mail (`opt-out`). */
   feedback: Feedback | null;
-  /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): counts whoever sent it. */
+  /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): it counts from any sender. */
   isWellFormed: boolean;
   /** The content of an aggregate report (kind `report`), where it can be read. */
   aggregate?: Aggregate;
@@ -64,36 +64,21 @@ export interface Finding {
 }
 
 /** A finding as programs get it: the line of `posthorn inbound parse --json` without the file. */
-export interface FindingRecord {
-  kind: FindingKind;
-  token: string | null;
-  message_id: string | null;
-  recipients: readonly {
-    address: string;
-    /** The original recipient, where the report names another one. */
-    original: string | null;
-    action: ReportAction | null;
-    status: string | null;
-    /** The source of `status`: the report, or our reading of its words. */
-    status_from: 'report' | 'words' | null;
-    diagnostic: string | null;
-    class: Verdict['class'] | null;
-    reason: Verdict['reason'] | null;
-  }[];
-  feedback_type: string | null;
-}
+export type FindingRecord = ReturnType<typeof findingRecord>;
 
-export function findingRecord({ kind, token, messageId, recipients, feedback }: Finding): FindingRecord {
+export function findingRecord({ kind, token, messageId, recipients, feedback }: Finding) {
   return {
     kind,
     token,
     message_id: messageId,
     recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict }) => ({
       address,
+      /** The original recipient, where the report names another one. */
       original,
       action,
       status: status ?? impliedStatus,
-      status_from: status !== null ? 'report' : impliedStatus !== null ? 'words' : null,
+      /** The source of `status`: the report, or our reading of its words. */
+      status_from: status !== null ? ('report' as const) : impliedStatus !== null ? ('words' as const) : null,
       diagnostic,
       class: verdict?.class ?? null,
       reason: verdict?.reason ?? null,

@@ -31,7 +31,7 @@ export function isForOperator(row: Forwardable, { kind, token }: Finding): boole
   return isLetter && row.sender !== '' && addressee(row) !== null;
 }
 
-/** The mail to the operator; null where there is none. */
+/** Returns the mail to the operator; null where there is none. */
 export function forwardOf({ operatorAddress, hostname }: ForwardRule, row: Forwardable, now: number): OwnMail | null {
   const to = parseMailbox(operatorAddress ?? '', { smtputf8: true });
   const address = addressee(row);

@@ -48,7 +48,7 @@ export async function handIn({ clock }: { clock: Clock }, order: HandIn): Promis
   }
 }
 
-/** RFC 5321 section 4.5.2: a dot that begins a line is doubled. */
+/** Returns the commands. A dot that begins a line is doubled (RFC 5321 section 4.5.2). */
 function stepsOf({ helo, from, to, mail }: HandIn): string[] {
   const stuffed = mail.toString('latin1').replace(/^\./gm, '..');
   return [

@@ -7,7 +7,7 @@ import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
 import { createKeptReports } from './kept-reports.ts';
-import { createListener, type Listener } from './listener.ts';
+import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
 import { HeldMail } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
@@ -15,7 +15,7 @@ import { createMxBudgets } from './mx-budgets.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
 import { createReportReader } from './report-reader.ts';
 import { submissionHandlers } from './submission.ts';
-import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-deps.ts';
+import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 
 export interface Certificate {
@@ -50,13 +50,6 @@ export interface Place {
   isChosen: boolean;
 }
 
-export interface Inbound {
-  /** Rejects where a port cannot be had. */
-  start(): Promise<InboundPorts>;
-  setCertificate(certificate: Certificate): void;
-  stop(): Promise<void>;
-}
-
 export interface InboundPorts {
   /** Null for a default port that is in use. */
   mx: number | null;
@@ -76,22 +69,24 @@ const MX_LIMITS: Partial<ListenerLimits> = {
   heldBytesPerNetwork: budgets.mx_memory_network.most,
 };
 
-export function createInbound(deps: InboundDeps, settings: InboundSettings): Inbound {
+export type Inbound = ReturnType<typeof createInbound>;
+
+export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const { clock, log } = deps;
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
   const handlers = submissionHandlers({ ...deps, reader }, submission);
   const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
   const held = new HeldMail();
+  const common = { hostname: submission.hostname, certificate };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
-    createListener(
+    new Listener(
       { clock, log },
       {
+        ...common,
         host: submission.host,
         port,
-        hostname: submission.hostname,
         isSecure,
-        certificate,
         size: submission.size,
         keepBytes: submission.size,
         maxRecipients: submission.recipients,
@@ -108,14 +103,13 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
     trim: () => kept.trimIfFull(),
     reader: createReportReader({ clock }, { keys: deps.keys, count: REPORT_THREADS }),
   });
-  const mx = createListener(
+  const mx = new Listener(
     { clock, log },
     {
+      ...common,
       host: settings.mx.host,
       port: settings.mx.place.port,
-      hostname: submission.hostname,
       isSecure: false,
-      certificate,
       size: LARGEST_REPORT,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
@@ -147,7 +141,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
   }
 
   return {
-    async start() {
+    /** Rejects where a port cannot be had. */
+    async start(): Promise<InboundPorts> {
       const ports: (number | null)[] = [];
       for (const { listener, place } of doors) ports.push(await listenAt(log, listener, place));
       unlisten = deps.keyChanges.listen(endRevoked);
@@ -156,10 +151,10 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       const [reports = null, plain = null, secure = null] = ports;
       return { mx: reports, submission: plain, submissions: secure };
     },
-    setCertificate(renewed) {
+    setCertificate(renewed: Certificate): void {
       for (const { listener } of doors) listener.setCertificate(renewed);
     },
-    async stop() {
+    async stop(): Promise<void> {
       unlisten?.();
       await Promise.all(doors.map(({ listener }) => listener.close()));
       await Promise.all([receiver.stop(), reader.close()]);

@@ -9,16 +9,6 @@ import type { Connection } from '../storage/connection.ts';
 import type { Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-export interface KeptReports {
-  /** Set while there is no room because the oldest are deleted too slowly. */
-  refusal(stranger: Stranger): SmtpRefusal | null;
-  added(stranger: Stranger, bytes: number): void;
-  /** Looks at the rows again, and removes what is too much. Resolves when that is done. */
-  trim(): Promise<void>;
-  /** The same where too much has come since the last look. */
-  trimIfFull(): Promise<void>;
-}
-
 interface Store {
   name: BudgetName;
   most: number;
@@ -36,11 +26,13 @@ const SLACK = 1.2;
 
 const LOOSE = "(delivery_id IS NULL OR state = 'unverified')";
 
+export type KeptReports = ReturnType<typeof createKeptReports>;
+
 /** `diskBytes`: the size of the disk. */
 export function createKeptReports(
   { db, log, usedUp }: { db: { commit: Committer; maintenance: Connection }; log: Log; usedUp: UsedUp },
   diskBytes: number,
-): KeptReports {
+) {
   const store = (name: 'kept_loose' | 'kept_matched', share: number, where: string): Store => ({
     name,
     most: Math.min(budgets[name].most, diskBytes * share),
@@ -85,6 +77,7 @@ export function createKeptReports(
       return rows.reduce((sum, { bytes }) => sum + bytes, 0);
     });
 
+  /** Looks at the rows again, and removes what is too much. Resolves when that is done. */
   function trim(): Promise<void> {
     return (running ??= trimAll().finally(() => {
       running = null;
@@ -92,18 +85,20 @@ export function createKeptReports(
   }
 
   return {
-    refusal(stranger) {
+    /** Refuses mail while the oldest mails are deleted too slowly. */
+    refusal(stranger: Stranger): SmtpRefusal | null {
       const { name, used, most } = storeOf(stranger);
       if (used <= most * SLACK) return null;
       usedUp(name);
       return refuse(452, '4.3.1 there is no room now: try again later');
     },
-    added(stranger, bytes) {
-      const one = storeOf(stranger);
-      one.used += bytes;
+    added(stranger: Stranger, bytes: number): void {
+      storeOf(stranger).used += bytes;
     },
     trim,
-    trimIfFull: () => ([loose, matched].some(({ used, most }) => used > most) ? trim() : Promise.resolve()),
+    /** Trims where too much has come since the last look. */
+    trimIfFull: (): Promise<void> =>
+      [loose, matched].some(({ used, most }) => used > most) ? trim() : Promise.resolve(),
   };
 }
 

@@ -69,20 +69,11 @@ export interface ListenerOptions {
   held?: HeldMail;
 }
 
-export interface Listener<User> {
-  /** Resolves with the port. Rejects where it is in use or not allowed. */
-  listen(): Promise<number>;
-  setCertificate(certificate: { cert: string; key: string }): void;
-  /** Ends the sessions of users for whom `isOver` returns true. */
-  endWhere(isOver: (user: User) => Promise<boolean>): Promise<void>;
-  close(): Promise<void>;
-}
-
 /** RFC 4954 section 6. */
 const WRONG_KEY = 535;
 /**
  * A failed sign-in is answered so late, times the failures of the session so far, five at most. Other clients do not wait for it: a key
- * has 256 random bits, so guessing is no danger, and many programs may share an address with one that has a stale key.
+ * has 256 random bits, so guessing is not a danger, and many programs may share an address with one that has a stale key.
  */
 const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
@@ -93,18 +84,7 @@ const CLOSE_MS = 10_000;
  */
 const UNGREETED = 1;
 
-export const createListener = <User>(
-  deps: ListenerDeps,
-  options: ListenerOptions,
-  handlers: Handlers<User>,
-): Listener<User> => new SmtpListener(deps, options, handlers);
-
-interface ListenerDeps {
-  clock: Clock;
-  log: Log;
-}
-
-class SmtpListener<User> implements Listener<User> {
+export class Listener<User> {
   private readonly clock: Clock;
   private readonly log: Log;
   private readonly options: ListenerOptions;
@@ -115,7 +95,7 @@ class SmtpListener<User> implements Listener<User> {
   private readonly server: SMTPServer;
   private isClosing = false;
 
-  constructor({ clock, log }: ListenerDeps, options: ListenerOptions, handlers: Handlers<User>) {
+  constructor({ clock, log }: { clock: Clock; log: Log }, options: ListenerOptions, handlers: Handlers<User>) {
     this.clock = clock;
     this.log = log;
     this.options = options;
@@ -245,7 +225,7 @@ class SmtpListener<User> implements Listener<User> {
       sessions.signedIn(session.id, result.user);
       return result;
     }
-    // Any other refusal (TLS first, say) is no guess.
+    // Any other refusal (TLS first, say) is not a guess.
     if (result.code !== WRONG_KEY) return result;
     open.failedSignIns++;
     await this.clock.sleep(SLOW_DOWN_MS * Math.min(5, open.failedSignIns));
@@ -285,7 +265,7 @@ class SmtpListener<User> implements Listener<User> {
         (mail) => this.handleMail(session, mail),
       );
     } catch (error) {
-      // The stream ends with an error where the client has gone in the middle of its mail, so nobody reads the answer.
+      // The stream ends with an error where the client has gone in the middle of its mail, so no client reads the answer.
       this.log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
@@ -336,6 +316,7 @@ class SmtpListener<User> implements Listener<User> {
     };
   }
 
+  /** Resolves with the port. Rejects where it is in use or not allowed. */
   listen(): Promise<number> {
     const { server, options } = this;
     return new Promise((resolve, reject) => {
@@ -351,6 +332,7 @@ class SmtpListener<User> implements Listener<User> {
     this.server.updateSecureContext(certificate);
   }
 
+  /** Ends the sessions of users for whom `isOver` returns true. */
   async endWhere(isOver: (user: User) => Promise<boolean>): Promise<void> {
     for (const { user, connection } of this.sessions.all())
       if (user !== null && (await isOver(user))) endConnection(connection, 421, '4.7.0 your key is no longer good');
@@ -367,7 +349,7 @@ class SmtpListener<User> implements Listener<User> {
   }
 }
 
-/** Its types promise strings only; a parameter without a value is `true`. */
+/** Returns the parameters of MAIL and RCPT. The types of smtp-server promise strings only; a parameter without a value is `true`. */
 const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });

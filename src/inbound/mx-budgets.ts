@@ -13,94 +13,72 @@ export interface Stranger {
   deliveryId: string | null;
 }
 
-export interface MxBudgets {
-  /** Null where a mail that takes this many bytes may come in. Without a size, whether any mail may. */
-  refusal(stranger: Stranger, bytes?: number): SmtpRefusal | null;
-  spend(stranger: Stranger, bytes: number): void;
-  /** Gives back what of a mail is not kept now that it was read; `then` is when it came. */
-  giveBack(stranger: Stranger, bytes: number, then: number): void;
-  /** Notes how long the reading thread was busy with a mail. */
-  noteReading(stranger: Stranger, ms: number): void;
-}
+type RuleName = Extract<BudgetName, `loose_${string}` | `token_${string}`>;
 
 interface Rule {
-  name: BudgetName;
+  name: RuleName;
   allowance: Allowance;
   keyOf: (stranger: Stranger) => string;
   amountOf: (bytes: number) => number;
 }
 
-const everybody = (): string => '';
+const together = (): string => '';
 const byNetwork = ({ network }: Stranger): string => network;
 const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
 const one = (): number => 1;
 const all = (bytes: number): number => bytes;
-/** The time that reading took is spent afterwards. */
+/** Counts nothing when the mail comes: the time of reading it is spent afterwards. */
 const noBytes = (): number => 0;
 
-export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }): MxBudgets {
-  const reading = new Allowance(budgets.loose_reading_network);
+export type MxBudgets = ReturnType<typeof createMxBudgets>;
+
+export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
+  const rule = (name: RuleName, keyOf: Rule['keyOf'], amountOf: Rule['amountOf']): Rule => ({
+    name,
+    allowance: new Allowance(budgets[name]),
+    keyOf,
+    amountOf,
+  });
+  const reading = rule('loose_reading_network', byNetwork, noBytes);
   const loose: readonly Rule[] = [
-    {
-      name: 'loose_mails_network',
-      allowance: new Allowance(budgets.loose_mails_network),
-      keyOf: byNetwork,
-      amountOf: one,
-    },
-    {
-      name: 'loose_bytes_network',
-      allowance: new Allowance(budgets.loose_bytes_network),
-      keyOf: byNetwork,
-      amountOf: all,
-    },
-    { name: 'loose_mails', allowance: new Allowance(budgets.loose_mails), keyOf: everybody, amountOf: one },
-    { name: 'loose_bytes', allowance: new Allowance(budgets.loose_bytes), keyOf: everybody, amountOf: all },
-    { name: 'loose_reading_network', allowance: reading, keyOf: byNetwork, amountOf: noBytes },
+    rule('loose_mails_network', byNetwork, one),
+    rule('loose_bytes_network', byNetwork, all),
+    rule('loose_mails', together, one),
+    rule('loose_bytes', together, all),
+    reading,
   ];
   const withToken: readonly Rule[] = [
-    {
-      name: 'token_mails_delivery',
-      allowance: new Allowance(budgets.token_mails_delivery),
-      keyOf: byDelivery,
-      amountOf: one,
-    },
-    {
-      name: 'token_bytes_delivery',
-      allowance: new Allowance(budgets.token_bytes_delivery),
-      keyOf: byDelivery,
-      amountOf: all,
-    },
-    {
-      name: 'token_bytes_network',
-      allowance: new Allowance(budgets.token_bytes_network),
-      keyOf: byNetwork,
-      amountOf: all,
-    },
+    rule('token_mails_delivery', byDelivery, one),
+    rule('token_bytes_delivery', byDelivery, all),
+    rule('token_bytes_network', byNetwork, all),
   ];
   const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);
 
   return {
-    refusal(stranger, bytes = 0) {
+    /** Returns null where a mail that takes this many bytes may come in; without a size, where any mail may. */
+    refusal(stranger: Stranger, bytes = 0): SmtpRefusal | null {
       const now = clock.now();
-      const rule = rulesFor(stranger).find(
+      const broken = rulesFor(stranger).find(
         ({ allowance, keyOf, amountOf }) => !allowance.has(keyOf(stranger), amountOf(bytes), now),
       );
-      if (rule === undefined) return null;
-      usedUp(rule.name);
+      if (broken === undefined) return null;
+      usedUp(broken.name);
       return refuse(452, '4.7.1 too much mail of this kind for now: try again later');
     },
-    spend(stranger, bytes) {
+    spend(stranger: Stranger, bytes: number): void {
       const now = clock.now();
       for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
         allowance.spend(keyOf(stranger), amountOf(bytes), now);
     },
-    giveBack(stranger, bytes, then) {
+    /** Gives back the part of a mail that is not kept after reading; `then` is when the mail came. */
+    giveBack(stranger: Stranger, bytes: number, then: number): void {
       const now = clock.now();
       for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
         if (amountOf === all) allowance.giveBack(keyOf(stranger), bytes, then, now);
     },
-    noteReading(stranger, ms) {
-      if (stranger.deliveryId === null) reading.spend(stranger.network, ms, clock.now());
+    /** Notes how long the reading thread was busy with a mail. */
+    noteReading(stranger: Stranger, ms: number): void {
+      if (stranger.deliveryId === null) reading.allowance.spend(stranger.network, ms, clock.now());
     },
   };
 }

@@ -10,12 +10,11 @@ import { networkOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
-import { ownAddress } from './addresses.ts';
+import type { ReportRow } from '../storage/tables.ts';
 import type { KeptReports } from './kept-reports.ts';
 import type { Handlers } from './listener.ts';
 import type { LimitName } from './listener-limits.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
-import type { NewReport } from './new-report.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 export interface MxDeps {
@@ -28,6 +27,12 @@ export interface MxDeps {
   hasRoomForStrangers(): boolean;
   usedUp: UsedUp;
 }
+
+/** A mail that came to one of our addresses, before it is read. */
+export type NewReport = Pick<
+  ReportRow,
+  'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'
+>;
 
 /** The parts that an accepted mail passes through. */
 export interface Intake {
@@ -46,8 +51,17 @@ const BUDGET_OF: Readonly<Record<LimitName, BudgetName>> = {
   heldBytesPerNetwork: 'mx_memory_network',
 };
 
+/** Names that take mail at each of our hosts: RFC 2142's, those of feedback loops (RFC 5965), of DMARC and of TLS reports. */
+const ROLES: ReadonlySet<string> = new Set(
+  'postmaster abuse fbl complaints dmarc dmarc-reports tls tls-reports tlsrpt'.split(' '),
+);
+
+/** Returns true for a local part of ours: a role, or a return path or unsubscribe address that one of our keys signed. */
+const isOurMailbox = (keys: readonly ReturnPathKey[], local: string): boolean =>
+  deliveryOf(keys, local) !== null || unsubscribedDelivery(keys, local) !== null || ROLES.has(local.toLowerCase());
+
 export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): Handlers<never> {
-  /** Why no mail of this size may come in now, or null. */
+  /** Returns why no mail of this size may come in now, or null. */
   function refusalOf(stranger: Stranger, bytes?: number): SmtpRefusal | null {
     const full = receiver.isFull(stranger.network);
     if (full !== null) deps.usedUp(full);
@@ -58,14 +72,14 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
   return {
     sender: () => Promise.resolve(null),
     async recipient({ ip, recipients }, address) {
-      // RFC 5321 section 4.5.1: everybody has one, also without a domain.
+      // RFC 5321 section 4.5.1: every host has a postmaster, also without a domain.
       if (!/^postmaster$/i.test(address)) {
         const at = address.lastIndexOf('@');
         // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
         const parsed = parseMailbox(address, { smtputf8: true });
         if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is no address');
         if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
-        if (ownAddress(deps.keys, parsed.mailbox.local) === null) return refuse(550, '5.1.1 there is no such mailbox');
+        if (!isOurMailbox(deps.keys, parsed.mailbox.local)) return refuse(550, '5.1.1 there is no such mailbox');
       }
       return refusalOf(strangerOf(deps.keys, ip, [...recipients, address]));
     },

@@ -59,12 +59,12 @@ export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedReci
   return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
 }
 
-/** The addresses in fields with these names. */
+/** Returns the addresses in fields with these names. */
 export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
   return fieldsOf(headers, names).flatMap((value) => addressesIn(value.slice(0, 10_000)).map(({ address }) => address));
 }
 
-/** To, Cc and the like of the returned mail. */
+/** Returns the addresses in To, Cc and the like of the returned mail. */
 export const addresseesOf = (original: readonly HeaderField[]): string[] => addressesOf(original, ADDRESSEE);
 
 function firstWay(notice: Notice, places: readonly Place[], words: BounceWords): NamedRecipient[] | null {
@@ -91,7 +91,7 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   return rest === undefined ? null : distinct(rest.map((address) => ({ address, lines: [] })));
 }
 
-/** A line may name hundreds, and searching it for all phrases takes its time. */
+/** Looks at each line once: a line may name hundreds, and searching it for all phrases takes time. */
 function onceALine(find: (line: number) => boolean): (_: unknown, place: Place) => boolean {
   const found = new Map<number, boolean>();
   return (_, { line }) => {
@@ -162,7 +162,7 @@ function behindLabel(lines: readonly string[], { line, start }: Place): boolean 
   return LABEL.test(before) && !LABEL_OF_OTHERS.test(before);
 }
 
-/** The recipient at this place, with its line from the column `from` and the lines below it. */
+/** Returns the recipient at this place, with its line from the column `from` and the lines below it. */
 function named(lines: readonly string[], place: Place, from: number, next: Place | undefined): NamedRecipient {
   const own = (lines[place.line] ?? '').slice(from).replace(/^[\s:;,.–-]+/, '');
   const end = Math.min(
@@ -178,7 +178,7 @@ export function linesByRecipient(notice: Notice): (address: string) => readonly 
   return (address) => listed.get(address.toLowerCase())?.lines ?? [];
 }
 
-/** The addresses of the returned mail's sender: the notice came to them. */
+/** Returns the addresses of the returned mail's sender: the notice came to them. */
 function ownAddresses({ mail, original }: Notice): ReadonlySet<string> {
   const addresses = [
     ...addressesOf(mail.headers, RECIPIENT),

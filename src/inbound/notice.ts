@@ -1,5 +1,5 @@
 /**
- * Takes a mail about a mail apart: the fields for programs, the text for people, and the head of the mail it is about, which
+ * Splits a mail about a mail into its parts: the fields for programs, the text for people, and the head of the mail it is about, which
  * comes as a separate part or in the text below a line that announces it.
  */
 import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
@@ -66,7 +66,7 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   };
 }
 
-/** Gateways wrap a report in its sender's name, or without text; a person who forwards one does neither. */
+/** Returns the mail inside that has the report. Gateways wrap a report in its sender's name, or without text; a person who forwards one does neither. */
 function wrappedReport(mail: MailPart, own: readonly MailPart[], prose: readonly string[]): MailPart | null {
   if (own.some(({ type }) => isDeliveryStatus(type))) return null;
   const [inner] = own.find(({ type }) => isMessage(type))?.parts ?? [];
@@ -75,13 +75,13 @@ function wrappedReport(mail: MailPart, own: readonly MailPart[], prose: readonly
   return isSilent || fieldOf(mail.headers, 'from') === fieldOf(inner.headers, 'from') ? inner : null;
 }
 
-/** Its fields are ASCII or UTF-8, whatever a wrong charset says. */
+/** Reads a report part: its fields are ASCII or UTF-8, whatever a wrong charset says. */
 function reportIn(part: MailPart): DeliveryReport {
   const report = readDeliveryReport(textOf(part));
   return report.recipients.length > 0 ? report : readDeliveryReport(octetsOf(part).replace(/\r\n?/g, '\n'));
 }
 
-/** Some gateways attach the report as a file of a general type. */
+/** Reads a report that is attached as a file of a general type, as some gateways do. */
 function reportInFile(own: readonly MailPart[]): DeliveryReport | null {
   const file = own.find(
     (part) => FILE_TYPES.has(part.type) && isAttached(part) && FINAL_RECIPIENT.test(octetsOf(part)),
@@ -89,7 +89,7 @@ function reportInFile(own: readonly MailPart[]): DeliveryReport | null {
   return file === undefined ? null : reportIn(file);
 }
 
-/** Gateways and people pass reports on as text, quoted or not. */
+/** Reads a report in the text, since gateways and people pass reports on as text, quoted or not. */
 function reportInProse(lines: readonly string[]): DeliveryReport | null {
   if (!lines.some((line) => FINAL_RECIPIENT.test(line))) return null;
   return readDeliveryReport(lines.map((line) => line.replace(/^(?:> ?)+/, '')).join('\n'));
@@ -121,7 +121,7 @@ function linesOf(own: readonly MailPart[]): string[] {
 const isAttached = ({ headers }: MailPart): boolean =>
   /^\s*attachment/i.test(fieldOf(headers, 'content-disposition') ?? '');
 
-/** `end` of the prose and `start` of the returned mail, as indices of lines. */
+/** Returns the `end` of the prose and the `start` of the returned mail, as indices of lines. */
 function whereOriginalBegins(lines: readonly string[], words: BounceWords): { end: number; start: number } {
   for (const [index, line] of lines.entries()) {
     if (line === '') continue;
@@ -142,7 +142,7 @@ function whereOriginalBegins(lines: readonly string[], words: BounceWords): { en
 
 const isRule = (line: string): boolean => /^[\s\-=*_#]+$/.test(line);
 
-/** Three header lines at least, folded ones between them, one of them such as no prose has. */
+/** Returns true for three header lines at least, folded ones between them, one of them such as no prose has. */
 function isHeadOfMail(lines: readonly string[], from: number): boolean {
   if (!OUTER_HEADER_LINE.test(lines[from] ?? '')) return false;
   let count = 0;

@@ -8,25 +8,22 @@ import { createReportReader } from './report-reader.ts';
 
 const MOST_THREADS = 4;
 
-export interface ReportParser {
-  /** `fault` gives the reason why the mail could not be read; the record then is that of an unknown mail. */
-  parse(bytes: Uint8Array): Promise<{ record: FindingRecord; fault: string | null }>;
-  close(): Promise<void>;
-}
+export type ReportParser = ReturnType<typeof openReportParser>;
 
-/** With null instead of the keys of an installation, the form of a token is all that is checked. */
-export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null): ReportParser {
+/** Makes the parser. With null instead of the keys of an installation, only the form of a token is checked. */
+export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null) {
   const reader = createReportReader(
     { clock: systemClock },
     { keys: keyring === null ? null : returnPathKeys(keyring), count: Math.min(availableParallelism(), MOST_THREADS) },
   );
   return {
-    async parse(bytes) {
+    /** `fault` gives the reason why the mail could not be read; the record then is that of an unknown mail. */
+    async parse(bytes: Uint8Array): Promise<{ record: FindingRecord; fault: string | null }> {
       const result = await reader.read(bytes);
       return result.kind === 'read'
         ? { record: findingRecord(result.finding), fault: null }
         : { record: findingRecord(nothingFound), fault: `it could not be read (${result.why})` };
     },
-    close: () => reader.close(),
+    close: (): Promise<void> => reader.close(),
   };
 }

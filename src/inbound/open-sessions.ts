@@ -35,9 +35,7 @@ interface SessionLimits {
 const never: Timer = { cancel: () => undefined };
 
 export class OpenSessions<User> {
-  private readonly clock: Clock;
-  private readonly limits: ListenerLimits;
-  private readonly overLimit: (limit: LimitName) => void;
+  private readonly deps: SessionLimits;
   private readonly byId = new Map<string, OpenSession<User>>();
   private readonly perAddress = new Tally();
   private readonly perNetwork = new Tally();
@@ -46,10 +44,8 @@ export class OpenSessions<User> {
   private readonly proofs = new Set<string>();
   private readonly arrivals = new RateWindows();
 
-  constructor({ clock, limits, overLimit }: SessionLimits) {
-    this.clock = clock;
-    this.limits = limits;
-    this.overLimit = overLimit;
+  constructor(deps: SessionLimits) {
+    this.deps = deps;
   }
 
   get(id: string): OpenSession<User> | undefined {
@@ -62,7 +58,7 @@ export class OpenSessions<User> {
 
   /** Counts a new connection, or refuses it. */
   admit(id: string, ip: string, connection: SmtpConnection): SmtpRefusal | null {
-    const { limits, clock } = this;
+    const { limits, clock } = this.deps;
     const bucket = addressBucket(ip);
     const network = networkOf(ip);
     const refusal = this.refusalFor(bucket, network);
@@ -90,17 +86,17 @@ export class OpenSessions<User> {
   }
 
   private refusalFor(bucket: string, network: string): SmtpRefusal | null {
-    const { limits } = this;
-    if (this.arrivals.take(bucket, limits.connectionsPerMinute, this.clock.now()).over)
+    const { limits, clock, overLimit } = this.deps;
+    if (this.arrivals.take(bucket, limits.connectionsPerMinute, clock.now()).over)
       return refuse(421, '4.7.0 too many connections: come back in a minute');
     if (this.perAddress.of(bucket) >= limits.connectionsPerAddress)
       return refuse(421, '4.7.0 too many connections at once');
     if (this.perNetwork.of(network) >= limits.connectionsPerNetwork) {
-      this.overLimit('connectionsPerNetwork');
+      overLimit('connectionsPerNetwork');
       return refuse(421, '4.7.0 too many connections at once from your network');
     }
     if (this.byId.size >= limits.connections && !this.makeRoom()) {
-      this.overLimit('connections');
+      overLimit('connections');
       return refuse(421, '4.3.2 too many connections: try again later');
     }
     return null;
@@ -111,7 +107,7 @@ export class OpenSessions<User> {
     const [oldest] = this.unproven.largest();
     const session = oldest === undefined ? undefined : this.byId.get(oldest);
     if (oldest === undefined || session === undefined) return false;
-    this.overLimit('connections');
+    this.deps.overLimit('connections');
     this.remove(oldest);
     cutConnection(session.connection, 421, '4.3.2 too many connections: try again later');
     return true;
@@ -140,7 +136,7 @@ export class OpenSessions<User> {
     session.failedSignIns = 0;
     session.user = user;
     this.unproven.remove(session.site, id);
-    this.expectStep(id, this.limits.greetingToMailMs);
+    this.expectStep(id, this.deps.limits.greetingToMailMs);
   }
 
   /** Notes the first proof of a session; each proof is good for one session at a time. */
@@ -155,7 +151,7 @@ export class OpenSessions<User> {
   /** Counts a refused command, and ends the session at the last one that is allowed. */
   countError(id: string): void {
     const session = this.byId.get(id);
-    if (session === undefined || ++session.errors !== this.limits.errors) return;
+    if (session === undefined || ++session.errors !== this.deps.limits.errors) return;
     this.end(id, '4.7.0 too many errors');
   }
 
@@ -165,7 +161,7 @@ export class OpenSessions<User> {
     if (session === undefined) return;
     session.stepTimer.cancel();
     const timeUp = (): void => this.end(id, '4.4.2 that took too long');
-    session.stepTimer = this.clock.after(ms, timeUp, { background: true });
+    session.stepTimer = this.deps.clock.after(ms, timeUp, { background: true });
   }
 
   end(id: string, text: string): void {

@@ -23,11 +23,11 @@ import type { ReportRow } from '../storage/tables.ts';
 import { aggregateSummary, type Aggregate } from './aggregate.ts';
 import { createAggregateStore, type AggregateStoreDeps } from './aggregate-store.ts';
 import { findingRecord, type Finding } from './finding.ts';
+import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
 import { Allowance } from '../scheduling/allowance.ts';
-import { strangerOf } from './mx.ts';
+import { strangerOf, type NewReport } from './mx.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
-import type { NewReport } from './new-report.ts';
 import { meaningOf } from './report-meaning.ts';
 import { matched, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
@@ -49,17 +49,7 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   trim(): Promise<void>;
 }
 
-export interface Receiver {
-  start(): void;
-  /** A mail was written and waits to be read. */
-  take(row: NewReport): void;
-  /** The budget that one more mail of this network would break, or null. */
-  isFull(network: string): BudgetName | null;
-  /** Ends after the reports that are being read. */
-  stop(): Promise<void>;
-}
-
-/** Mails in the hands of the reader: one is read while the next waits beside it. Mail without a token is not among the second. */
+/** Mails that the reader has: it reads one while the next waits. Mail without a token does not wait there. */
 const READING = 2;
 /** Reports that are written at the same time, so that they share their commits. */
 const WRITING = 32;
@@ -82,13 +72,13 @@ interface End {
   keepsAll: boolean;
 }
 
-export function createReceiver(deps: ReceiveDeps): Receiver {
+export function createReceiver(deps: ReceiveDeps) {
   const { clock, log, db, keys } = deps;
   const unread = new Unread<Waiting>();
   const aggregates = createAggregateStore(deps);
   const forwarded = new Allowance(budgets.forwarded_bytes);
   const working = new Set<Promise<void>>();
-  const turns = new Map<string, Promise<void>>();
+  const perDelivery = new InTurn();
   let reading = 0;
   let held = 0;
   let stopping = false;
@@ -129,7 +119,9 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
       const kept =
         result.kind === 'read'
-          ? await inTurn(next.deliveryId, () => finish(row, result.finding))
+          ? await (next.deliveryId === null
+              ? finish(row, result.finding)
+              : perDelivery.run(next.deliveryId, () => finish(row, result.finding)))
           : await closeUnreadable(row, result.why);
       deps.budgets.giveBack(next, row.raw.length - kept, row.received_at);
     } catch (error) {
@@ -138,22 +130,6 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       if (!stopping) unread.add({ ...next, row: null });
     } finally {
       read();
-    }
-  }
-
-  /** Reports about one delivery go one after the other: the second then finds what the first has written. */
-  async function inTurn<Result>(deliveryId: string | null, act: () => Promise<Result>): Promise<Result> {
-    if (deliveryId === null) return act();
-    const mine = (turns.get(deliveryId) ?? Promise.resolve()).then(act);
-    const settled = mine.then(
-      () => undefined,
-      () => undefined,
-    );
-    turns.set(deliveryId, settled);
-    try {
-      return await mine;
-    } finally {
-      if (turns.get(deliveryId) === settled) turns.delete(deliveryId);
     }
   }
 
@@ -226,7 +202,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     return isWhole ? raw : raw.subarray(0, budgets.kept_of_mail.most);
   }
 
-  /** An aggregate report is deleted once it is counted; one about a domain that is not ours is kept as mail without an owner. */
+  /** Counts an aggregate report, and deletes it then; one about a domain that is not ours is kept as mail without an owner. */
   async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
     const summary = aggregateSummary(aggregate);
     let bytes = beginningOf(row);
@@ -260,17 +236,20 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
   }
 
   return {
-    start() {
+    start(): void {
       const loaded = loadUnread().then(work);
       working.add(loaded);
       void loaded.finally(() => working.delete(loaded));
     },
-    take(row) {
+    /** Takes a mail that was written and waits to be read. */
+    take(row: NewReport): void {
       wait(row, held + row.raw.length <= HELD_BYTES);
       work();
     },
-    isFull: (network) => unread.full(network),
-    async stop() {
+    /** Returns the budget that one more mail of this network would break, or null. */
+    isFull: (network: string): BudgetName | null => unread.full(network),
+    /** Resolves when the reports that are being read are done. */
+    async stop(): Promise<void> {
       stopping = true;
       while (working.size > 0) await Promise.all(working);
       await deps.reader.close();

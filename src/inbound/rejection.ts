@@ -36,7 +36,7 @@ export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[
   return found.map((one) => ({ ...one, ...explained(one, reason) }));
 }
 
-/** The words of a person: the recipient does not want the mail. */
+/** Takes the reason for the words of a person: the recipient does not want the mail. */
 function explained(
   { diagnostic, verdict }: FoundRecipient,
   reason: readonly string[],

@@ -1,4 +1,4 @@
-/** Decides what a report means for its delivery, and what is noted of it. */
+/** Decides what a report means for its delivery, and the state of its row. */
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -12,11 +12,11 @@ export interface Meaning {
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified'>;
 }
 
-/** Kinds that need an owner; the others have none to find. */
+/** Returns true for kinds that need an owner; the others have none to find. */
 const needsOwner = ({ kind }: Finding): boolean =>
   kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
 
-/** `match`: whose it is. */
+/** Decides what the report means. `match`: its delivery, and the proof. */
 export async function meaningOf(
   db: Connection,
   { sender }: Pick<ReportRow, 'sender'>,
@@ -54,7 +54,7 @@ async function changeOf(
   }
 }
 
-/** Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
+/** Returns true for a mail that counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
 function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
   return (
     isWellFormed ||

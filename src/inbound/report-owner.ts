@@ -47,7 +47,7 @@ const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key
 const MOST_ADDRESSEES = 10;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
 
-/** The delivery that the report is about, or null. */
+/** Returns the delivery that the report is about, or null. */
 export async function matched(deps: MatchDeps, finding: Finding): Promise<Match | null> {
   const { db, keys } = deps;
   const proven = provenDelivery(keys, finding);
@@ -78,7 +78,7 @@ function provenDelivery(
   return byCopy === null ? null : { deliveryId: byCopy, proof: 'copy' };
 }
 
-/** RFC 5965: many reports leave out the recipient, and all bring the message. For a message with several recipients the report must name one. */
+/** Finds the delivery by its message: many reports leave out the recipient (RFC 5965). For a message with several the report must name one. */
 async function byMessage(db: Connection, { messageId, recipients }: Finding): Promise<Owner | null> {
   if (messageId === null) return null;
   const [own] = OWN_ID.exec(messageId) ?? [];
@@ -94,7 +94,7 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
   return only === undefined || others.length > 0 ? null : only;
 }
 
-/** The name of the feedback loop where one of the signatures is good. */
+/** Returns the name of the feedback loop where one of the signatures is good. */
 async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
   const { resolver, log } = deps;
   for (const claim of claims) {

@@ -15,12 +15,6 @@ export type ReadResult = ({ kind: 'read'; finding: Finding } | { kind: 'unreadab
   ms: number;
 };
 
-export interface ReportReader {
-  /** Reads the first 512 KiB of a mail. `envelope`: the recipients of the SMTP session. */
-  read(bytes: Uint8Array, envelope?: readonly string[]): Promise<ReadResult>;
-  close(): Promise<void>;
-}
-
 /** Hundreds of times longer than the largest mail takes. */
 const LONGEST_JOB_MS = 5000;
 /** A busy machine may take long to load a thread. */
@@ -29,11 +23,13 @@ const IDLE_MS = 30_000;
 const MOST_WAITING = 1000;
 const HEAP_MB = 128;
 
-/** `keys`: those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
+export type ReportReader = ReturnType<typeof createReportReader>;
+
+/** Makes the reader. `keys`: those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
 export function createReportReader(
   { clock }: { clock: Clock },
   { keys, count }: { keys: readonly ReturnPathKey[] | null; count: number },
-): ReportReader {
+) {
   const threads = createThreads<ReportJob, ReportAnswer>(
     { clock },
     {
@@ -47,7 +43,8 @@ export function createReportReader(
     },
   );
   return {
-    async read(bytes, envelope = []) {
+    /** Reads the first 512 KiB of a mail. `envelope`: the recipients of the SMTP session. */
+    async read(bytes: Uint8Array, envelope: readonly string[] = []): Promise<ReadResult> {
       try {
         // A copy, which is then handed over: a view would take the memory around it along.
         const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
@@ -59,11 +56,11 @@ export function createReportReader(
         throw error;
       }
     },
-    close: () => threads.close(),
+    close: (): Promise<void> => threads.close(),
   };
 }
 
-/** Tokens of unsubscribe addresses have another form, which tracking/unsubscribe-link.ts checks. */
+/** Returns a token that one of our keys made. Tokens of unsubscribe addresses have another form, which tracking/unsubscribe-link.ts checks. */
 function checkedToken({ kind, token }: Finding, keys: readonly ReturnPathKey[] | null): string | null {
   if (keys === null || token === null || kind === 'unsubscribe') return token;
   return deliveryOf(keys, `b+${token}`) === null ? null : token;

@@ -1,7 +1,7 @@
 /**
- * Does mail that comes back find its way? A simulated mail of our own is delivered, a genuine report of its failure is handed
+ * Tests whether mail that comes back is recognised. A simulated mail of our own is delivered, a genuine report of its failure is handed
  * to the MX listener by SMTP as a stranger would, and the mail must then be `bounced`. It all takes place in the account of our
- * own mail, so nobody's numbers change.
+ * own mail, so the numbers of no customer change.
  */
 import { newId } from '../base/id.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -79,7 +79,7 @@ async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<str
   return rows.deliveries[0]?.id ?? '';
 }
 
-/** The report that a mail host would send: with the null sender, about a mailbox that does not exist. */
+/** Writes the report that a mail host would send: with the null sender, about a mailbox that does not exist. */
 function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buffer {
   const head = writeHead({
     from: mailbox('mailer-daemon', domain),

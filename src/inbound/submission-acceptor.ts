@@ -3,15 +3,21 @@ import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { addressKey, parseMailbox, type Mailbox } from '../mail/address.ts';
+import { dateTime } from '../mail/message-head.ts';
 import type { SubmittedMail } from '../mail/submitted.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
 import { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
-import { submissionAudit } from './submission-audit.ts';
-import type { SubmissionDeps, SubmissionSession, SubmissionSettings } from './submission-deps.ts';
+import { InTurn } from './in-turn.ts';
 import { submissionOptions } from './submission-options.ts';
+import {
+  submissionAudit,
+  type SubmissionDeps,
+  type SubmissionSession,
+  type SubmissionSettings,
+} from './submission-session.ts';
 
 /** A mail that was read, and what it is accepted with. */
 export interface ReadSubmission {
@@ -31,8 +37,8 @@ interface Keyed extends ReadSubmission {
 export class SubmissionAcceptor {
   private readonly deps: SubmissionDeps;
   private readonly settings: SubmissionSettings;
-  /** Mails that are being stored, by idempotency key. */
-  private readonly inFlight = new Map<string, Promise<unknown>>();
+  /** Mails with the same idempotency key are stored one after the other. */
+  private readonly perKey = new InTurn();
 
   constructor(deps: SubmissionDeps, settings: SubmissionSettings) {
     this.deps = deps;
@@ -46,14 +52,8 @@ export class SubmissionAcceptor {
       options.idempotencyKey === null
         ? null
         : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey);
-    // Mails with the same key go one after the other: the second then finds what the first has written.
-    while (key !== null && this.inFlight.has(key)) await this.inFlight.get(key);
-    const work = this.store(session, caller, { ...read, options, key });
-    if (key === null) return work;
-    const settled = work.then(noop, noop);
-    this.inFlight.set(key, settled);
-    void settled.then(() => this.inFlight.delete(key));
-    return work;
+    const store = (): Promise<string> => this.store(session, caller, { ...read, options, key });
+    return key === null ? store() : this.perKey.run(key, store);
   }
 
   private async store(
@@ -63,13 +63,12 @@ export class SubmissionAcceptor {
   ): Promise<string> {
     const { deps } = this;
     const { clock, idempotency } = deps;
+    const audited = { step: 'DATA', caller, code: 250, problem: null, started };
     const before = key === null ? null : await idempotency.store.find(key);
     if (before !== null) {
       if (before.body_hash !== digest && idempotency.onMismatch === 'error')
         throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
-      await deps.audit.write(
-        submissionAudit(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true }),
-      );
+      await deps.audit.write(submissionAudit(deps, session, { ...audited, isReplay: true }));
       return (JSON.parse(before.body) as { id: string }).id;
     }
     const noticeTo = await this.noticeAddress(session, caller);
@@ -77,23 +76,14 @@ export class SubmissionAcceptor {
     const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
     const sender = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
-      audit: [
-        submissionAudit(deps, session, {
-          step: 'DATA',
-          caller,
-          code: 250,
-          problem: null,
-          started,
-          requestId: sender.requestId,
-        }),
-      ],
+      audit: [submissionAudit(deps, session, { ...audited, requestId: sender.requestId })],
       ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
     });
     const { id } = await acceptSingle(deps.accept, sender, draft, alsoWrite);
     return id;
   }
 
-  /** Returns who gets a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */
+  /** Returns the address for a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */
   private async noticeAddress({ sender }: SubmissionSession, { accountId }: Caller): Promise<string | null> {
     const { deps } = this;
     const { notify, operatorAddress } = this.settings;
@@ -154,7 +144,6 @@ export class SubmissionAcceptor {
   }
 }
 
-const noop = (): void => undefined;
 const emptyContent = (): MessageContent => ({ html: null, text: null, autoText: false, attachments: [] });
 
 const idempotencyRow = (key: string, bodyHash: string, id: string, now: number): IdempotencyRow => ({
@@ -168,13 +157,13 @@ const idempotencyRow = (key: string, bodyHash: string, id: string, now: number):
   key_id: null,
 });
 
-/** The Received field (RFC 5321 section 4.4). The client's name is not checked beyond its form. */
+/** Returns the Received field (RFC 5321 section 4.4). The client's name is not checked beyond its form. */
 function receivedBy(
   { helo, ip, protocol }: SubmissionSession,
   { id, now, hostname }: { id: string; now: number; hostname: string },
 ): string {
   const name = /^[A-Za-z0-9.:[\]_-]{1,255}$/.test(helo) ? helo : 'unknown';
   const literal = ip.includes(':') ? `IPv6:${ip}` : ip;
-  const date = new Date(now).toUTCString().replace('GMT', '+0000');
+  const date = dateTime(new Date(now));
   return `from ${name} ([${literal}])\r\n by ${hostname} with ${protocol} id ${id};\r\n ${date}`;
 }

@@ -1,5 +1,6 @@
 /** Reads the `X-Posthorn-*` fields of a submitted mail: the members of a send request that a mail has no other field for. Pure. */
 import { Problem } from '../base/problem.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
 import { parseTime } from '../messages/request/send-time.ts';
 
@@ -23,18 +24,17 @@ const fieldNames: ReadonlySet<string> = new Set([
 const MOST_TAGS = 10;
 const MOST_METADATA = 50;
 const MOST_METADATA_BYTES = 10 * 1024;
-const DAY = 86_400_000;
 
 /** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
 export function submissionOptions(options: SubmissionOptions, now: number): SubmissionOptionFields {
   for (const name of options.keys()) if (!fieldNames.has(name)) throw wrong('unknown_field', name, 'is not known');
+  refuseTracking(options);
   return {
     stream: streamOf(single(options, 'stream')),
     tags: tagsOf(options.get('tag') ?? []),
     metadata: metadataOf(options.get('metadata') ?? []),
     sendAt: sendAtOf(single(options, 'send-at'), now),
     idempotencyKey: keyOf(single(options, 'idempotency-key')),
-    ...untracked(options),
   };
 }
 
@@ -80,7 +80,7 @@ function sendAtOf(text: string | null, now: number): number | null {
   if (text === null) return null;
   const at = parseTime(text);
   if (at === null) throw wrong('invalid_send_at', 'send-at', 'must be a time such as 2026-01-31T09:30:00Z');
-  if (at > now + 30 * DAY) throw wrong('invalid_send_at', 'send-at', 'is more than 30 days ahead');
+  if (at > now + 30 * DAY_MS) throw wrong('invalid_send_at', 'send-at', 'is more than 30 days ahead');
   if (at < now - 5 * 60_000) throw wrong('invalid_send_at', 'send-at', 'is in the past');
   return at > now ? at : null;
 }
@@ -91,11 +91,10 @@ function keyOf(text: string | null): string | null {
 }
 
 /** Refuses tracking: a submitted mail is sent unchanged, so it cannot have our links. */
-function untracked(options: SubmissionOptions): object {
+function refuseTracking(options: SubmissionOptions): void {
   for (const name of ['track-opens', 'track-clicks']) {
     const value = single(options, name);
     if (value !== null && !/^(?:false|no|0)$/i.test(value))
       throw wrong('invalid_field', name, 'can only be false: submitted mail is not changed');
   }
-  return {};
 }

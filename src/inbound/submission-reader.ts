@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
-import { finishSubmitted, readSubmitted, type RefusedMail, type Stamp, type SubmittedMail } from '../mail/submitted.ts';
+import { finishSubmitted, readSubmitted, type RefusedMail, type SubmittedMail } from '../mail/submitted.ts';
 
 /** A mail that was read, and the SHA-256 of its octets, hex. */
 export interface ReadMail {
@@ -17,19 +17,14 @@ export const readWhole = (bytes: Buffer): ReadMail => ({
   digest: hash('sha256', bytes, 'hex'),
 });
 
-export interface SubmissionReader {
-  /** Throws `service_unavailable` where too much is to be read at once. */
-  read(bytes: Buffer): Promise<ReadMail>;
-  finish(mail: SubmittedMail, stamp: Stamp): Buffer;
-  close(): Promise<void>;
-}
-
 /** A mail of this size takes well under a millisecond. */
 const HERE_BYTES = 64 * 1024;
 const JOB_MS = 30_000;
 const IDLE_MS = 60_000;
 
-export function createSubmissionReader(deps: { clock: Clock }): SubmissionReader {
+export type SubmissionReader = ReturnType<typeof createSubmissionReader>;
+
+export function createSubmissionReader(deps: { clock: Clock }) {
   const threads = createThreads<Uint8Array, ReadMail>(deps, {
     entry: new URL('./submission-worker.ts', import.meta.url),
     count: 1,
@@ -39,7 +34,8 @@ export function createSubmissionReader(deps: { clock: Clock }): SubmissionReader
     maxHeapMb: 512,
   });
   return {
-    async read(bytes) {
+    /** Throws `service_unavailable` where too much is to be read at once. */
+    async read(bytes: Buffer): Promise<ReadMail> {
       if (bytes.length <= HERE_BYTES) return readWhole(bytes);
       try {
         const { mail, digest } = await threads.run(bytes, ownMemory([bytes]));
@@ -52,10 +48,10 @@ export function createSubmissionReader(deps: { clock: Clock }): SubmissionReader
       }
     },
     finish: finishSubmitted,
-    close: () => threads.close(),
+    close: (): Promise<void> => threads.close(),
   };
 }
 
-/** Buffers come out of a thread as plain byte arrays. */
+/** Makes a Buffer of what a thread returns: there, Buffers become plain byte arrays. */
 const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);

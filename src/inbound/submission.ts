@@ -3,13 +3,23 @@
  * rules as over the API, and the mail leaves with its body unchanged. 250 means what 202 means: the mail is durable.
  */
 import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Handlers } from './listener.ts';
-import { refusalOf, refuse } from './smtp-refusal.ts';
+import { refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 import { SubmissionAcceptor } from './submission-acceptor.ts';
-import { RefusalLog, submissionAudit } from './submission-audit.ts';
-import { callerByKey, callerOfSession, isTrusted, type CallerResult } from './submission-caller.ts';
-import type { SubmissionDeps, SubmissionSession, SubmissionSettings, Submitter } from './submission-deps.ts';
+import {
+  callerByKey,
+  callerOfSession,
+  isTrusted,
+  RefusalLog,
+  submissionAudit,
+  type CallerResult,
+  type SubmissionDeps,
+  type SubmissionSession,
+  type SubmissionSettings,
+  type Submitter,
+} from './submission-session.ts';
 
 export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
   const refusals = new RefusalLog(deps);
@@ -18,23 +28,15 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
 
   return {
     async authenticate(session, name, password) {
+      const refused = (caller: Caller | null, refusal: SmtpRefusal): Promise<SmtpRefusal> =>
+        refusals.write(session, 'AUTH', caller, refusal);
       if (!session.isSecure && !isTrusted(settings, session.ip))
-        return refusals.write(
-          session,
-          'AUTH',
-          null,
-          refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear'),
-        );
+        return refused(null, refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear'));
       const result = await callerByKey(deps, password, session.ip);
-      if (!('caller' in result)) return refusals.write(session, 'AUTH', result.of ?? null, result);
+      if (!('caller' in result)) return refused(result.of ?? null, result);
       const { caller } = result;
       if (name !== 'apikey' && name !== caller.keyId)
-        return refusals.write(
-          session,
-          'AUTH',
-          caller,
-          refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'),
-        );
+        return refused(caller, refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'));
       return { user: { token: password, keyId: caller.keyId } };
     },
     maySignInClear: (ip) => isTrusted(settings, ip),
@@ -46,12 +48,8 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
         return refuse(553, '5.1.7 this is no address');
       const wait = deps.takeRequest(caller.accountId, caller.plan);
       if (wait === null) return null;
-      return refusals.write(
-        session,
-        'MAIL',
-        caller,
-        refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`),
-      );
+      const refusal = refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`);
+      return refusals.write(session, 'MAIL', caller, refusal);
     },
     recipient(session, address) {
       const parsed = parseMailbox(address, settings);

@@ -28,7 +28,7 @@ const RETURNED = new Set([
   'received',
 ]);
 
-/** The token of a return path, from the surest place that has one. `envelope`: recipients of the SMTP session, where known. */
+/** Returns the token of a return path, from the surest place that has one. `envelope`: recipients of the SMTP session, where known. */
 export function findReturnPathToken(notice: Notice, envelope: readonly string[] = []): string | null {
   const { mail, original, feedback, delivery, lines } = notice;
   const token =
@@ -49,12 +49,12 @@ export function findReturnPathToken(notice: Notice, envelope: readonly string[] 
   return token?.toLowerCase() ?? null;
 }
 
-/** The token in the address of an unsubscribe mail. */
+/** Returns the token in the address of an unsubscribe mail. */
 export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string[] = []): string | null {
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
 }
 
-/** The mark of the delivery in the head of the returned mail (messages/delivery/return-path.ts). */
+/** Returns the mark of the delivery in the head of the returned mail (messages/delivery/return-path.ts). */
 export function findCopyToken({ original }: Notice): string | null {
   const [value] = fieldsOf(original, new Set(['x-posthorn-delivery']));
   return value === undefined
@@ -62,7 +62,7 @@ export function findCopyToken({ original }: Notice): string | null {
     : (/^\s{0,20}([0-9a-hjkmnp-tv-z]{43})(?:\s|$)/i.exec(value)?.[1]?.toLowerCase() ?? null);
 }
 
-/** X-Message-Id or Message-ID of the returned mail, the latter with its angle brackets. */
+/** Returns the X-Message-Id or Message-ID of the returned mail, the latter with its angle brackets. */
 export function findMessageId({ original }: Notice): string | null {
   for (const name of ['x-message-id', 'message-id']) {
     const value =

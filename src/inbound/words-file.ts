@@ -5,17 +5,17 @@ import { parse } from 'yaml';
 import { compileWords, type BounceWords, type WordSource } from './bounce-words.ts';
 import type { FeedbackLoop } from './feedback-loops.ts';
 
-/** The words as the program brings them. Throws where the file is missing. It is part of the program: a test checks its form. */
+/** Reads the words. Throws where the file is missing. It is part of the program: a test checks its form. */
 export function readBounceWords(): BounceWords {
   return compileWords(parse(readProgramFile('config/bounce-words.yaml')) as WordSource);
 }
 
-/** The feedback loops that are believed by their signature. A test checks the file's form. */
+/** Reads the feedback loops that are believed by their signature. A test checks the file's form. */
 export function readFeedbackLoops(): readonly FeedbackLoop[] {
   return (parse(readProgramFile('config/feedback-loops.yaml')) as { loops: FeedbackLoop[] }).loops;
 }
 
-/** From `src/inbound/` and from `dist/src/inbound/` alike. */
+/** Reads a file from `src/inbound/` and from `dist/src/inbound/` alike. */
 function readProgramFile(name: string): string {
   for (const up of ['../..', '../../..']) {
     try {

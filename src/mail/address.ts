@@ -73,12 +73,12 @@ export function soughtAddress(text: string): string {
   return addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : text);
 }
 
-/** The same for a domain by itself: A-labels, lower case. */
+/** Returns the same for a domain by itself: A-labels, lower case. */
 export function soughtDomain(text: string): string {
   return toALabels(text) || text.toLowerCase();
 }
 
-/** The mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */
+/** Returns the mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */
 export function formatMailbox(mailbox: Mailbox): string {
   const { name, address } = mailbox;
   if (name === null) return address;
@@ -86,7 +86,7 @@ export function formatMailbox(mailbox: Mailbox): string {
   return `${plain ? name : quote(name)} <${address}>`;
 }
 
-/** A quoted string (RFC 5322 section 3.2.4) of text without control characters. */
+/** Returns a quoted string (RFC 5322 section 3.2.4) of text without control characters. */
 export function quote(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
@@ -156,7 +156,7 @@ function parseAddress(address: string, name: string | null, smtputf8: boolean): 
   return { kind: 'ok', mailbox: { name, local: local.local, domain: domain.domain, address: whole } };
 }
 
-/** RFC 5321 section 4.1.2: send with the least quoting, so that `"ana"@x` and `ana@x` are one entry in every list. */
+/** Reads the local part. RFC 5321 section 4.1.2: send with the least quoting, so that `"ana"@x` and `ana@x` are one entry in every list. */
 function parseLocal(text: string, smtputf8: boolean): { kind: 'local'; local: string } | { kind: 'bad'; why: string } {
   if (text === '') return bad('nothing before the @');
   if (!smtputf8 && !ASCII.test(text)) return bad('the part before the @ has characters outside ASCII');

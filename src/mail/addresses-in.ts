@@ -1,4 +1,4 @@
-/** Addresses (RFC 5322 section 3.4.1) in prose, which has brackets, quotes and full stops around them. */
+/** Finds addresses (RFC 5322 section 3.4.1) in prose, which has brackets, quotes and full stops around them. */
 
 export interface FoundAddress {
   address: string;
@@ -14,7 +14,7 @@ const DOMAIN = /[A-Za-z0-9.-]/;
 const OPENING = '<"\'(';
 const CLOSING = '>"\')';
 
-/** All addresses of a text, in order. Time is linear: each `@` looks at a bounded neighbourhood. */
+/** Returns all addresses of a text, in order. Time is linear: each `@` looks at a bounded neighbourhood. */
 export function addressesIn(text: string): FoundAddress[] {
   const found: FoundAddress[] = [];
   let from = 0;

@@ -20,7 +20,7 @@ const HEADER_LINES = 10_000;
 /** True for the type that this module is about. */
 export const isMailType = (contentType: string): boolean => /^\s*message\/rfc822\s*(?:;|$)/i.test(contentType);
 
-/** `boundary` is what all boundaries of the outer mail have in them: the attached one must not. */
+/** Returns the part. `boundary` is the text that all boundaries of the outer mail have in them: the attached one must not. */
 export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
   // Other content is a file, whatever its sender calls it: its bytes arrive unchanged.
   if (!beginsLikeMail(content)) return asFile(contentType, 'application/octet-stream', content);
@@ -36,11 +36,11 @@ const asFile = (contentType: string, type: string, content: Buffer): AttachedMai
   content,
 });
 
-/** A mail begins with a header field, in mailbox files behind a line `From ...`. */
+/** Returns true for the beginning of a mail: it begins with a header field, in mailbox files behind a line `From ...`. */
 const beginsLikeMail = (content: Buffer): boolean =>
   /^(?:>?From [^\r\n]{0,500}\r?\n)?[!-9;-~]{1,76}[ \t]{0,10}:/.test(content.toString('latin1', 0, 1000));
 
-/** Octets that such a mail takes at most. Time is linear. */
+/** Returns the octets that such a mail takes at most. Time is linear. */
 export function attachedSize(content: Buffer): number {
   const { bare, longest } = lineEndsOf(content);
   const isFit = longest <= LONGEST_LINE && isPlain(content);
@@ -52,7 +52,7 @@ function headOf(mail: Buffer): Buffer {
   return mail.subarray(0, Math.min(mail.length, ...ends));
 }
 
-/** How many line ends lack one of their two octets, and the longest line. */
+/** Returns how many line ends lack one of their two octets, and the longest line. */
 function lineEndsOf(content: Buffer): { bare: number; longest: number } {
   let bare = 0;
   let longest = 0;

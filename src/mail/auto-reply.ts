@@ -41,17 +41,17 @@ export function isMarkedAutoReply(headers: readonly HeaderField[]): boolean {
   );
 }
 
-/** RFC 3834 section 5: anything but `no`. Bounce notices carry it as well, so it does not distinguish the two. */
+/** Returns true for anything but `no` (RFC 3834 section 5). Bounce notices carry it as well, so it does not distinguish the two. */
 export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
   const value = fieldOf(headers, 'auto-submitted')?.trim().toLowerCase();
   return value !== undefined && value !== '' && !/^no\b/.test(value);
 }
 
-/** RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer, but the mail itself sent back. */
+/** Returns true for the field of RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer, but the mail itself sent back. */
 export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
-/** A read receipt, or a rejection in its form: it tells what became of a mail that had arrived (RFC 8098 section 3). */
+/** Returns true for a read receipt, or a rejection in its form: it is about a mail that had arrived (RFC 8098 section 3). */
 export function isDispositionNotification({ type, params, parts }: MailPart): boolean {
   return (
     type === 'message/disposition-notification' ||

@@ -8,7 +8,7 @@ import { TextDecoder } from 'node:util';
 const NOT_ASCII = /[\x80-\xff]/;
 const ESCAPE = '\x1b';
 
-/** Text of octets in `charset`; where that is missing, unknown or plainly wrong, UTF-8 if it is well-formed, else windows-1252. */
+/** Returns the text of octets in `charset`; where that is missing, unknown or plainly wrong, UTF-8 if it is well-formed, else windows-1252. */
 export function decodeCharset(octets: string, charset: string | null): string {
   const name = charset?.trim().toLowerCase() ?? '';
   if (!NOT_ASCII.test(octets) && !octets.includes(ESCAPE) && !/^utf-?(?:16|32)/.test(name)) return octets;
@@ -36,7 +36,7 @@ function decodeUnnamed(bytes: Buffer, octets: string): string {
   }
 }
 
-/** Octets of a body in `encoding`; with an unknown one they are taken unchanged. */
+/** Returns the octets of a body in `encoding`; with an unknown one they are taken unchanged. */
 export function decodeTransfer(octets: string, encoding: string | null): string {
   switch (encoding?.trim().toLowerCase()) {
     case 'base64':
@@ -53,7 +53,7 @@ const octet = (hex: string): string => String.fromCharCode(Number.parseInt(hex, 
 /** RFC 2047 section 2; the language of RFC 2231 section 5 is left out. Bounded, so that a row of `=?` costs nothing. */
 const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1000})\?=(\s{1,20}(?==\?))?/gi;
 
-/** A header's value with its encoded words decoded; white space between two of them does not count (section 6.2). */
+/** Returns a header's value with its encoded words decoded; white space between two of them does not count (section 6.2). */
 export function decodeWords(value: string): string {
   if (!value.includes('=?')) return value;
   return value.replace(ENCODED_WORD, (_, charset: string, encoding: string, text: string) => {

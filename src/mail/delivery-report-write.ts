@@ -4,6 +4,8 @@
  * RFC 6533 section 3 says, so that the report passes every server on its way back.
  */
 import { createHash } from 'node:crypto';
+import { fold } from './header.ts';
+import { dateTime } from './message-head.ts';
 import type { EncodedContent } from './mime-write.ts';
 import { BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
 
@@ -36,9 +38,8 @@ export interface DeliveryReportInput {
 export const MOST_HEAD = 16 * 1024;
 /** Of a quoted reply, in characters: it goes into one field, which is folded. */
 const MOST_DIAGNOSTIC = 900;
-const FOLD_AT = 76;
 
-/** The Content-* lines and the body of the report; its other fields are those of any mail (message-head.ts). */
+/** Returns the Content-* lines and the body of the report; its other fields are those of any mail (message-head.ts). */
 export function writeDeliveryReport(input: DeliveryReportInput): EncodedContent {
   const parts = [textPart('text/plain', input.text), fieldsPart(input)];
   if (input.originalHead !== null) parts.push(textPart('text/rfc822-headers', headText(input.originalHead)));
@@ -59,19 +60,19 @@ function textPart(type: string, text: string): Buffer {
   return Buffer.concat([Buffer.from(head), encodeText(measured, 'part')]);
 }
 
-/** Whole lines only: half a field would read as another one. */
+/** Returns whole lines only: half a field would read as another one. */
 function headText(head: Buffer): string {
   if (head.length <= MOST_HEAD) return head.toString('utf8');
   const text = head.toString('utf8', 0, MOST_HEAD);
   return text.slice(0, text.lastIndexOf('\n') + 1);
 }
 
-/** RFC 3464 section 2.1: the fields of the message, then those of each recipient, groups separated by an empty line. */
+/** Writes the part of RFC 3464 section 2.1: the fields of the message, then those of each recipient, groups separated by an empty line. */
 function fieldsPart({ reportingMta, arrivedAt, messageId, recipients }: DeliveryReportInput): Buffer {
   const ofMessage = [
     field('Reporting-MTA', `dns; ${ascii(reportingMta)}`),
     field('X-Posthorn-Message-Id', ascii(messageId)),
-    field('Arrival-Date', dateTime(arrivedAt)),
+    field('Arrival-Date', dateTime(new Date(arrivedAt))),
   ].join('');
   const groups = [ofMessage, ...recipients.map(recipientFields)].join('\r\n');
   return Buffer.from(`Content-Type: message/delivery-status\r\n\r\n${groups}`);
@@ -85,7 +86,7 @@ function recipientFields({ address, status, diagnostic, lastAttemptAt }: Reporte
     if (diagnostic.host !== null) fields += field('Remote-MTA', `dns; ${ascii(diagnostic.host)}`);
     fields += field('Diagnostic-Code', `${diagnostic.type}; ${ascii(diagnostic.text).slice(0, MOST_DIAGNOSTIC)}`);
   }
-  return lastAttemptAt === null ? fields : fields + field('Last-Attempt-Date', dateTime(lastAttemptAt));
+  return lastAttemptAt === null ? fields : fields + field('Last-Attempt-Date', dateTime(new Date(lastAttemptAt)));
 }
 
 /** RFC 6533 section 3: `utf-8-addr-xtext`, the form that is good in ASCII. */
@@ -99,21 +100,12 @@ function typedAddress(address: string): string {
   return `utf-8; ${escaped.join('')}`;
 }
 
-/** One line of printable ASCII. */
+/** Returns one line of printable ASCII. */
 const ascii = (text: string): string => text.replace(/[^\x20-\x7e]+/g, (run) => (/^\s+$/.test(run) ? ' ' : '?')).trim();
 
-/** Folded at spaces, as far as there are any. */
-function field(name: string, value: string): string {
-  let line = `${name}:`;
-  let folded = '';
-  for (const word of value.split(' ').filter((one) => one !== '')) {
-    if (line.length + 1 + word.length > FOLD_AT && line !== `${name}:`) {
-      folded += `${line}\r\n`;
-      line = '';
-    }
-    line += ` ${word}`;
-  }
-  return `${folded}${line}\r\n`;
-}
-
-const dateTime = (ms: number): string => new Date(ms).toUTCString().replace('GMT', '+0000');
+/** Writes a field, folded at spaces. */
+const field = (name: string, value: string): string =>
+  fold(
+    name,
+    value.split(' ').filter((one) => one !== ''),
+  );

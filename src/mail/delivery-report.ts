@@ -138,7 +138,7 @@ function readAction(value: string): ReportAction | null {
   }
 }
 
-/** `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null where there is no address, or only a mark that it was removed. */
+/** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null where there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
   const text = unescaped(decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim());
   const quoted = QUOTED.exec(text)?.[0];
@@ -148,7 +148,7 @@ export function readAddress(value: string): string | null {
   return address === '' || address.length > LONGEST_ADDRESS ? null : address;
 }
 
-/** Without brackets, quotes and separators around it. A loop: `/[...]+$/` would try each of them as a beginning. */
+/** Returns the text without brackets, quotes and separators around it. A loop: `/[...]+$/` would try each of them as a beginning. */
 function trimmed(text: string): string {
   let [from, to] = [0, text.length];
   while (from < to && '<("\''.includes(text.charAt(from))) from += 1;

@@ -1,6 +1,6 @@
 /**
- * DMARC aggregate reports (RFC 7489 section 7.2 and appendix C): what receivers saw of mail that named our domain. The XML is read
- * as a stream of tags and texts, without any entity but those of XML itself; what is beyond the limits is left out. Anybody may
+ * DMARC aggregate reports (RFC 7489 section 7.2 and appendix C): the mails that receivers saw under the name of our domain. The XML is read
+ * as a stream of tags and texts, without any entity but those of XML itself; what is beyond the limits is left out. Anyone may
  * send one, so nothing of it is kept as it was written: enumerations become one of their values, names are host names or nothing.
  */
 import { isIP } from 'node:net';

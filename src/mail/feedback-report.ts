@@ -46,7 +46,7 @@ export function readFeedbackReport(text: string): FeedbackReport {
   };
 }
 
-/** An address that says who it was: null where it was redacted, which leaves the local part out or replaces it. */
+/** Returns an address that names the recipient; null where it was redacted, which leaves the local part out or replaces it. */
 export function readComplainant(value: string): string | null {
   const address = readAddress(value);
   return address === null || !/^[^@]+@[^@]+$/.test(address) || REDACTED.test(address) ? null : address;

@@ -47,7 +47,7 @@ export function headerLine(name: string, value: string): string {
   return fold(name, wordsOfText(text, FOLD_AT - name.length - 2, /^subject$/i.test(name)));
 }
 
-/** A header that holds addresses; nothing at all where there are none. */
+/** Returns a header that holds addresses; nothing at all where there are none. */
 export function addressHeader(name: string, mailboxes: readonly Mailbox[]): string {
   const words: string[] = [];
   for (const [index, mailbox] of mailboxes.entries()) {
@@ -59,7 +59,7 @@ export function addressHeader(name: string, mailboxes: readonly Mailbox[]): stri
   return words.length === 0 ? '' : fold(name, words);
 }
 
-/** Control characters, and the separators that some readers take for line ends, as one space. */
+/** Replaces control characters, and the separators that some readers take for line ends, with one space. */
 export function withoutControls(text: string): string {
   return text.replace(CONTROLS, ' ').toWellFormed();
 }
@@ -102,7 +102,7 @@ function parseField(lines: readonly string[]): HeaderField | null {
  * Folds greedily. The first word stays behind the name even where it is too long for 76, because receivers are known
  * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
  */
-function fold(name: string, words: readonly string[]): string {
+export function fold(name: string, words: readonly string[]): string {
   let line = `${name}:`;
   let folded = '';
   for (const [index, word] of words.entries()) {
@@ -130,7 +130,7 @@ function wordsOfText(text: string, firstRoom: number, forPeople: boolean): strin
   return [...words.slice(0, first), ...middle, ...words.slice(last + 1)];
 }
 
-/** A quoted string stays in one line, since some readers keep a line end inside of it. */
+/** Returns the words of a name. A quoted string stays in one line, since some readers keep a line end inside of it. */
 function wordsOfName(name: string, firstRoom: number): string[] {
   const isPlain = ATOMS_AND_SPACES.test(name);
   const text = isPlain ? name : quote(name);
@@ -140,17 +140,17 @@ function wordsOfName(name: string, firstRoom: number): string[] {
   return text.length <= firstRoom ? [text] : encodedWords(name, firstRoom);
 }
 
-/** Words joined by one space give the text again: further spaces stay at the front of the word they precede. */
+/** Splits a text; words joined by one space give the text again: further spaces stay at the front of the word they precede. */
 function splitAtSpaces(text: string): string[] {
   return text.split(/(?<! ) /);
 }
 
-/** `=?` is encoded, as a reader would decode what was meant literally. */
+/** Returns true for a word to encode; `=?` is encoded, as a reader would decode what was meant literally. */
 function needsEncoding(word: string): boolean {
   return !PLAIN.test(word) || word.includes('=?') || word.length >= HARD_LIMIT || word.lastIndexOf(' ') > MOST_SPACES;
 }
 
-/** Encoded words for `text`, the first at most `firstRoom` long: by B or Q, whichever is shorter, cut between code points. */
+/** Returns encoded words for `text`, the first at most `firstRoom` long: by B or Q, whichever is shorter, cut between code points. */
 function encodedWords(text: string, firstRoom: number): string[] {
   const bytes = Buffer.from(text, 'utf8');
   let lengthByQ = 0;
@@ -184,7 +184,7 @@ function endOfQ(bytes: Buffer, start: number, room: number): number {
   return startOfCodePoint(bytes, end);
 }
 
-/** The last beginning of a code point at or before `index`: RFC 2047 section 5 forbids words that end inside one. */
+/** Returns the last beginning of a code point at or before `index`: RFC 2047 section 5 forbids words that end inside one. */
 function startOfCodePoint(bytes: Buffer, index: number): number {
   if (index >= bytes.length) return bytes.length;
   let start = index;

@@ -17,7 +17,7 @@ export const LONGEST_UNSUBSCRIBE_URL = 970;
 
 const WRITABLE = /^[!-;=?-~]+$/;
 
-/** The lines, each ended by CRLF; nothing where there is no address. Throws for an address that cannot be written there. */
+/** Returns the lines, each ended by CRLF; nothing where there is no address. Throws for an address that cannot be written there. */
 export function unsubscribeHeaders({ url, mailto, oneClick }: ListUnsubscribe): string {
   const addresses = [url, mailto === null ? null : `mailto:${mailto}`].filter((address) => address !== null);
   if (addresses.length === 0) return '';

@@ -15,7 +15,7 @@ export interface HeadInput {
   extra: readonly (readonly [name: string, value: string])[];
 }
 
-/** The header lines, each ended by CRLF; those of the content (MIME-Version, Content-*) and the empty line come after it. */
+/** Returns the header lines, each ended by CRLF; those of the content (MIME-Version, Content-*) and the empty line come after it. */
 export function writeHead(input: HeadInput): string {
   let head = `Date: ${dateTime(input.date)}\r\n`;
   head += addressHeader('From', [input.from]);
@@ -28,12 +28,12 @@ export function writeHead(input: HeadInput): string {
   return head;
 }
 
-/** Octets of a whole message: header lines of whatever origin, the empty line, the body. */
+/** Returns the octets of a whole message: header lines of whatever origin, the empty line, the body. */
 export function messageSize(head: string, content: { headers: string; body: Buffer }): number {
   return Buffer.byteLength(head) + content.headers.length + 2 + content.body.length;
 }
 
-/** RFC 5322 section 3.3, in UTC. */
-function dateTime(date: Date): string {
+/** Returns the date as header fields have it (RFC 5322 section 3.3), in UTC. */
+export function dateTime(date: Date): string {
   return date.toUTCString().replace('GMT', '+0000');
 }

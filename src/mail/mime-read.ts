@@ -1,5 +1,5 @@
 /**
- * Mails that others wrote, cut into parts: RFC 5322, 2045, 2046, 6532. For reports about our mail, which anybody on the
+ * Mails that others wrote, cut into parts: RFC 5322, 2045, 2046, 6532. For reports about our mail, which anyone on the
  * network may send, so it is our own rather than a library's: it looks at each octet a bounded number of times, takes CRLF,
  * LF and CR as line ends alike, keeps the report parts that libraries hand out as attachments, and never throws. What is
  * beyond its limits is left out.
@@ -13,7 +13,7 @@ export interface MailPart {
   /** `type/subtype`, lower case. */
   type: string;
   params: ReadonlyMap<string, string>;
-  /** As it came, line ends LF, one character an octet. Empty where there are parts. */
+  /** Unchanged but for line ends, which are LF, one character an octet. Empty where there are parts. */
   body: string;
   /** Those of a multipart; of a `message/rfc822` the one mail in it. */
   parts: readonly MailPart[];
@@ -39,52 +39,52 @@ export function readMail(bytes: Uint8Array): MailPart {
   return readEntity(lines.replace(/^\n+/, ''), DEEPEST, { parts: MOST_PARTS });
 }
 
-/** The header fields at the front of a text that holds a mail, or only its head. */
+/** Returns the header fields at the front of a text that holds a mail, or only its head. */
 export function readHead(text: string): HeaderField[] {
   const head = headOf(text.replace(/^\n+/, ''));
   return parseHeaders(/[\x80-\xff]/.test(head) ? decodeCharset(head, null) : head);
 }
 
-/** The value of the first field of that name, or null. `name` is in lower case. */
+/** Returns the value of the first field of that name, or null. `name` is in lower case. */
 export function fieldOf(headers: readonly HeaderField[], name: string): string | null {
   return headers.find((field) => field.name.toLowerCase() === name)?.value ?? null;
 }
 
-/** The values of all fields with one of these names, in their order. */
+/** Returns the values of all fields with one of these names, in their order. */
 export function fieldsOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
   return headers.filter(({ name }) => names.has(name.toLowerCase())).map(({ value }) => value);
 }
 
-/** The field as a person reads it: encoded words decoded. Empty where there is none. */
+/** Returns the field as a person reads it: encoded words decoded. Empty where there is none. */
 export function wordsOf(headers: readonly HeaderField[], name: string): string {
   return decodeWords(fieldOf(headers, name) ?? '');
 }
 
-/** A leaf's content as octets. */
+/** Returns a leaf's content as octets. */
 export function octetsOf(part: MailPart): string {
   return decodeTransfer(part.body, fieldOf(part.headers, 'content-transfer-encoding'));
 }
 
-/** A leaf's content as text with LF line ends. */
+/** Returns a leaf's content as text with LF line ends. */
 export function textOf(part: MailPart): string {
   const octets = octetsOf(part);
   const text = decodeCharset(octets, part.params.get('charset') ?? null);
   return text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;
 }
 
-/** The part and all below it, in the order of the mail. */
+/** Returns the part and all below it, in the order of the mail. */
 export function* partsOf(part: MailPart): Generator<MailPart> {
   yield part;
   for (const child of part.parts) yield* partsOf(child);
 }
 
-/** The same, without the parts of mails inside the mail. */
+/** Returns the same, without the parts of mails inside the mail. */
 export function* ownPartsOf(part: MailPart): Generator<MailPart> {
   yield part;
   if (!isMessage(part.type)) for (const child of part.parts) yield* ownPartsOf(child);
 }
 
-/** RFC 2046 section 5.2.1, RFC 6532 section 3.7. */
+/** Returns true for the types of whole mails (RFC 2046 section 5.2.1, RFC 6532 section 3.7). */
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global';
 
 function readEntity(text: string, depth: number, budget: Budget): MailPart {
@@ -103,14 +103,14 @@ function readEntity(text: string, depth: number, budget: Budget): MailPart {
   return parts.length === 0 ? leaf : { ...leaf, body: '', parts };
 }
 
-/** A part without header fields begins with its empty line (RFC 2046 section 5.1). */
+/** Returns the head. A part without header fields begins with its empty line (RFC 2046 section 5.1). */
 function headOf(text: string): string {
   if (text.startsWith('\n')) return '';
   const end = text.indexOf('\n\n');
   return text.slice(0, Math.min(end < 0 ? text.length : end + 1, LONGEST_HEAD));
 }
 
-/** The parts between the delimiter lines of RFC 2046 section 5.1.1. Where the last one is missing, the rest is a part. */
+/** Returns the parts between the delimiter lines of RFC 2046 section 5.1.1. Where the last one is missing, the rest is a part. */
 function multipart(body: string, boundary: string, depth: number, budget: Budget): MailPart[] {
   if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return [];
   const parts: MailPart[] = [];

@@ -12,7 +12,6 @@ import { base64Length, BOUNDARY_MARK, encodeText, measureText } from './transfer
 import type { TextEnd } from './transfer-encoding.ts';
 
 export { writeHead } from './message-head.ts';
-export type { HeadInput } from './message-head.ts';
 export { textFromHtml } from './text-from-html.ts';
 
 export interface Attachment {

@@ -44,7 +44,7 @@ interface Job {
   left: number;
 }
 
-/** The mail without lines that are too long, or null where a signature or encryption would break. */
+/** Returns the mail without lines that are too long, or null where a signature or encryption would break. */
 export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
   reencode(fields, body, { isUnfit: hasLongLine, label: null, left: Infinity }, 0);
 
@@ -60,11 +60,12 @@ export function sevenBitMail(mail: Buffer): Buffer | null {
 
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
 
-/** Printable ASCII, white space and line ends: what we send. */
+/** Returns true for printable ASCII, white space and line ends: what we send. */
 export const isPlain = (bytes: Buffer): boolean =>
   isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
 
-function withCrlf(mail: Buffer): Buffer {
+/** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
+export function withCrlf(mail: Buffer): Buffer {
   const text = mail.toString('latin1');
   return /\r(?!\n)|(?<!\r)\n/.test(text) ? Buffer.from(text.replace(/\r\n?|\n/g, '\r\n'), 'latin1') : mail;
 }
@@ -87,7 +88,7 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
   return encodeLeaf(fields, body, type);
 }
 
-/** RFC 1847, RFC 8551: changed octets would no longer verify. */
+/** Returns true for types of RFC 1847 and RFC 8551: changed octets would no longer verify. */
 const isSealed = (type: string): boolean =>
   type === 'multipart/signed' || type === 'multipart/encrypted' || /^application\/(?:x-)?pkcs7-/.test(type);
 
@@ -99,11 +100,11 @@ const encodingOf = (fields: readonly HeaderField[]): string =>
 
 const isEncoding = (encoding: string): boolean => encoding === 'base64' || encoding === 'quoted-printable';
 
-/** Parts around others can only be labelled (RFC 2045 section 6.4). */
+/** Labels the fields: parts around others can only be labelled (RFC 2045 section 6.4). */
 const relabelled = (fields: readonly HeaderField[], { label }: Job): readonly HeaderField[] =>
   label === null || valueOf(fields, 'content-transfer-encoding') === null ? fields : withEncoding(fields, label);
 
-/** Header, empty line, body: of a part or of an enclosed mail. */
+/** Encodes header, empty line and body of a part or of an enclosed mail. */
 function reencodePart(bytes: Buffer, job: Job, depth: number): Buffer | null {
   const at = bytes.subarray(0, 2).toString('latin1') === '\r\n' ? 0 : bytes.indexOf('\r\n\r\n') + 2;
   if (at === 1) return null;
@@ -156,7 +157,7 @@ function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; en
   }
 }
 
-/** Text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything else as base64. */
+/** Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything else as base64. */
 function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
   const encoding = encodingOf(fields);
   const octets = isEncoding(encoding)

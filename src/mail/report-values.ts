@@ -5,7 +5,7 @@ const LONGEST_NAME = 100;
 const LONGEST_TEXT = 100;
 const HOST_NAME = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,30}$/;
 
-/** The value, in lower case, where it is one of these; empty where there is none; null for anything else. */
+/** Returns the value, in lower case, where it is one of these; empty where there is none; null for anything else. */
 export function oneOf<Value extends string>(values: readonly Value[], text: string | undefined): Value | '' | null {
   if (text === undefined || text === '') return '';
   const lower = text.toLowerCase();
@@ -23,6 +23,6 @@ export function hostNameOr(text: string | undefined): string | null {
   return host.length <= LONGEST_NAME && HOST_NAME.test(host) ? host : null;
 }
 
-/** One line of at most a hundred characters. */
+/** Returns one line of at most a hundred characters. */
 export const shortText = (text: string | undefined): string =>
   (text ?? '').slice(0, LONGEST_TEXT).trim().toWellFormed();

@@ -1,7 +1,7 @@
 /**
  * SMTP replies: RFC 5321 section 4.2, enhanced status codes RFC 3463 and RFC 2034.
  *
- * A server is not trusted: a reply that never ends, or is none, is a fault, after which the connection is of no use
+ * A server is not trusted: a reply that never ends, or is not one, is a fault, after which the connection is of no use
  * (what follows cannot be matched with what was asked).
  */
 
@@ -92,7 +92,7 @@ export class ReplyReader {
   }
 }
 
-/** The enhanced status code that the first of the lines to have one begins with, or null. */
+/** Returns the enhanced status code that the first of the lines to have one begins with, or null. */
 export function enhancedOf(lines: readonly string[]): string | null {
   for (const line of lines) {
     const match = ENHANCED.exec(line);
@@ -101,7 +101,7 @@ export function enhancedOf(lines: readonly string[]): string | null {
   return null;
 }
 
-/** Replies are ASCII, or UTF-8 with SMTPUTF8 (RFC 6531 section 3.7.4.2); the line was collected byte by byte. */
+/** Decodes a line. Replies are ASCII, or UTF-8 with SMTPUTF8 (RFC 6531 section 3.7.4.2); the line was collected byte by byte. */
 function decoded(line: string): string {
   const text = line.replace(/\r{1,8}$/, '');
 

@@ -18,7 +18,7 @@ export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-we
 const LONGEST_AGE_S = 31_557_600;
 const MOST_MX = 100;
 
-/** The `id` of the one record that is valid, or null (section 3.1: several, or a broken one, mean none). */
+/** Returns the `id` of the one record that is valid, or null (section 3.1: several, or a broken one, mean none). */
 export function readStsRecord(texts: readonly string[]): string | null {
   const records = texts.filter((text) => text.startsWith('v=STSv1;'));
   if (records.length !== 1) return null;
@@ -29,7 +29,7 @@ export function readStsRecord(texts: readonly string[]): string | null {
   return null;
 }
 
-/** The policy in this text, or what is wrong with it (section 3.2). Unknown fields are passed over. */
+/** Returns the policy in this text, or what is wrong with it (section 3.2). Unknown fields are passed over. */
 export function readStsPolicy(text: string): { kind: 'policy'; policy: StsPolicy } | { kind: 'bad'; why: string } {
   const fields = text
     .split(/\r?\n/)

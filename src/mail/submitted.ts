@@ -1,6 +1,6 @@
 /**
- * A mail as a program submitted it: RFC 6409 section 8 and RFC 5321 sections 2.3.8 and 4.5.3.1. It is sent as it is; what is
- * done to it here is what transport demands: CRLF line ends, no line over 998 octets, no Bcc, none of our own option fields.
+ * A mail as a program submitted it: RFC 6409 section 8 and RFC 5321 sections 2.3.8 and 4.5.3.1. It is sent as it is; it is changed
+ * only as transport demands: CRLF line ends, no line over 998 octets, no Bcc, none of our own option fields.
  *
  *   readSubmitted      octets -> header and body to send, and what the header says
  *   finishSubmitted    the fields that only the service knows put before it
@@ -11,7 +11,8 @@ import addressparser from 'nodemailer/lib/addressparser';
 import { addressKey, parseMailbox, type Mailbox } from './address.ts';
 import { decodeWords } from './charset.ts';
 import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
-import { hasLongLine, repairLongLines } from './re-encode.ts';
+import { dateTime } from './message-head.ts';
+import { hasLongLine, repairLongLines, withCrlf } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -51,7 +52,7 @@ const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
 /** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submitted-worker.ts). */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
-  const whole = withCrlf(bytes);
+  const whole = withLastCrlf(withCrlf(bytes));
   const end = endOfHead(whole);
   if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const headBytes = whole.subarray(0, end);
@@ -92,7 +93,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
     return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
   if (whole === null)
-    return refused('5.6.0 a line is too long, and the mail is signed or encrypted: it cannot be mended');
+    return refused('5.6.0 a line is too long, and the mail is signed or encrypted: it cannot be repaired');
   return {
     kind: 'mail',
     head: whole.fields.map(({ raw }) => raw).join(''),
@@ -122,7 +123,7 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
   return options;
 }
 
-/** The one mailbox of From, or the refusal. */
+/** Returns the one mailbox of From, or the refusal. */
 function senderOf(fields: readonly HeaderField[]): Mailbox | string {
   const [field, ...others] = fields;
   if (field === undefined) return '5.6.0 the mail has no From';
@@ -132,7 +133,7 @@ function senderOf(fields: readonly HeaderField[]): Mailbox | string {
   return { ...parsed.mailbox, name: name === null ? null : withoutControls(decodeWords(name)) };
 }
 
-/** The addresses that can be read; what cannot is left out, for the envelope says who gets the mail. */
+/** Returns the addresses that can be read; others are left out, since the envelope names the recipients. */
 function mailboxesOf(fields: readonly HeaderField[]): Mailbox[] {
   const MOST_READ = 64 * 1024;
   return fields.flatMap(({ value }) =>
@@ -143,7 +144,7 @@ function mailboxesOf(fields: readonly HeaderField[]): Mailbox[] {
   );
 }
 
-/** What the service adds to the mail. */
+/** The fields that the service adds to the mail. */
 export interface Stamp {
   /** The value of the Received field. */
   received: string;
@@ -153,9 +154,9 @@ export interface Stamp {
   date: Date;
 }
 
-/** The octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
+/** Returns the octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
 export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
-  const date = mail.hasDate ? '' : `Date: ${dateOf(stamp.date)}\r\n`;
+  const date = mail.hasDate ? '' : `Date: ${dateTime(stamp.date)}\r\n`;
   const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
   const head = `Received: ${stamp.received}\r\n${date}${messageId}${mail.head}\r\n`;
   return Buffer.concat([Buffer.from(head), mail.body]);
@@ -171,47 +172,22 @@ export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, '
   const others = fields.filter(({ name }) => !['message-id', 'date'].includes(name.toLowerCase()));
   const received = others.filter(({ name }) => name.toLowerCase() === 'received');
   const rest = others.filter((field) => !received.includes(field));
-  const fresh = `Date: ${dateOf(date)}\r\nMessage-ID: ${messageId}\r\n`;
+  const fresh = `Date: ${dateTime(date)}\r\nMessage-ID: ${messageId}\r\n`;
   const head = `${received.map(rawOf).join('')}${fresh}${rest.map(rawOf).join('')}`;
   return Buffer.concat([Buffer.from(head), whole.subarray(end)]);
 }
 
 const rawOf = ({ raw }: HeaderField): string => raw;
-const dateOf = (date: Date): string => date.toUTCString().replace('GMT', '+0000');
 
-/** Index of the empty line, or the end where there is none. */
+/** Returns the index of the empty line, or the end where there is none. */
 function endOfHead(bytes: Buffer): number {
-  if (bytes[0] === CR && bytes[1] === LF) return 0;
+  if (bytes.toString('latin1', 0, 2) === '\r\n') return 0;
   const at = bytes.indexOf('\r\n\r\n');
   return at < 0 ? bytes.length : at + 2;
 }
 
-const CR = 0x0d;
-const LF = 0x0a;
+/** Returns the mail with a line end at its end. */
+const withLastCrlf = (bytes: Buffer): Buffer =>
+  bytes.length === 0 || bytes.at(-1) === LF ? bytes : Buffer.concat([bytes, Buffer.from('\r\n')]);
 
-/** Every CR, LF or CRLF as CRLF, and one at the end: a later reader may take a bare one for a line end (CVE-2023-51764). */
-function withCrlf(bytes: Buffer): Buffer {
-  let bare = 0;
-  for (let at = 0; at < bytes.length; at++) {
-    if (bytes[at] === CR && bytes[at + 1] === LF) at++;
-    else if (bytes[at] === CR || bytes[at] === LF) bare++;
-  }
-  const isEnded = bytes.length === 0 || bytes[bytes.length - 1] === LF || bytes[bytes.length - 1] === CR;
-  if (bare === 0 && isEnded) return bytes;
-  const whole = Buffer.allocUnsafe(bytes.length + bare + (isEnded ? 0 : 2));
-  let to = 0;
-  for (let at = 0; at < bytes.length; at++) {
-    const octet = bytes[at] ?? 0;
-    if (octet !== CR && octet !== LF) whole[to++] = octet;
-    else {
-      whole[to++] = CR;
-      whole[to++] = LF;
-      if (octet === CR && bytes[at + 1] === LF) at++;
-    }
-  }
-  if (!isEnded) {
-    whole[to++] = CR;
-    whole[to++] = LF;
-  }
-  return whole;
-}
+const LF = 0x0a;

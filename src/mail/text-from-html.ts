@@ -47,7 +47,7 @@ const GREATER = 0x3e;
 const QUESTION = 0x3f;
 const RULE = '-'.repeat(40);
 
-/** Plain text with LF line ends. Never throws; time grows linearly with the length. */
+/** Returns plain text with LF line ends. Never throws; time grows linearly with the length. */
 export function textFromHtml(html: string): string {
   const reader = new Reader();
   read(html, reader);
@@ -81,13 +81,13 @@ class Reader {
   }
 }
 
-/** Only elements whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
+/** Returns true for hidden elements, only those whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
 function isHidden({ name }: Element, attributes: string): boolean {
   if ((name !== 'div' && name !== 'span') || !/display/i.test(attributes)) return false;
   return /display\s{0,9}:\s{0,9}none/i.test(attribute(attributes, 'style'));
 }
 
-/** As browsers cut it (WHATWG HTML 13.2.5), as far as text needs it. An end that is missing is the end of the source. */
+/** Cuts the source as browsers do (WHATWG HTML 13.2.5) as far as text needs it. A missing end is the end of the source. */
 function read(html: string, reader: Reader): void {
   let position = 0;
   while (position < html.length) {
@@ -127,7 +127,7 @@ function readTag(html: string, open: number, isEnd: boolean, reader: Reader): nu
 
 const isLetter = (code: number): boolean => (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a;
 
-/** A letter, a digit, `:` or `-`. */
+/** Returns true for a letter, a digit, `:` or `-`. */
 const isOfName = (code: number): boolean => isLetter(code) || (code >= 0x30 && code <= 0x3a) || code === 0x2d;
 
 function after(html: string, mark: string, from: number): number {
@@ -141,7 +141,7 @@ function endOfUnread(html: string, name: string, from: number): number {
   return close.exec(html)?.index ?? html.length;
 }
 
-/** Just after the `>` that ends the tag; one inside a quoted value does not. A quote is one only where a value begins. */
+/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote is one only where a value begins. */
 function endOfTag(html: string, from: number): number {
   let valueBegins = false;
   for (let index = from; index < html.length; index++) {
@@ -158,7 +158,7 @@ function endOfTag(html: string, from: number): number {
 
 const ATTRIBUTE = /([^\s"'=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?/g;
 
-/** An attribute's value with its entities decoded, or the empty string. */
+/** Returns an attribute's value with its entities decoded, or the empty string. */
 function attribute(attributes: string, wanted: string): string {
   if (attributes === '') return '';
   ATTRIBUTE.lastIndex = 0;
@@ -168,13 +168,13 @@ function attribute(attributes: string, wanted: string): string {
   return '';
 }
 
-/** White space of html: not the no-break space. */
+/** Returns true for white space of html: not the no-break space. */
 const isWhite = (code: number): boolean =>
   code === SPACE || code === 0x0a || code === 0x0d || code === 0x09 || code === 0x0c;
 
 class TextWriter {
   private out = '';
-  /** Line ends and a space that are owed, written once more text comes. */
+  /** Line ends and a space that are written when more text comes. */
   private breaks = 0;
   private space = false;
   private prefix = '';

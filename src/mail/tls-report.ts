@@ -1,9 +1,10 @@
 /**
- * SMTP TLS reports (RFC 8460): who asks for them (section 3), the report itself (section 4.4), the mail that carries it (section
+ * SMTP TLS reports (RFC 8460): the addresses that ask for them (section 3), the report itself (section 4.4), the mail that carries it (section
  * 5.3), and reading those of others.
  */
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
+import { dateTime } from './message-head.ts';
 import { hostNameOr, oneOf } from './report-values.ts';
 
 export type TlsPolicyType = (typeof tlsPolicies)[number];
@@ -74,7 +75,7 @@ export function readTlsReportRecord(texts: readonly string[]): readonly string[]
   return null;
 }
 
-/** The JSON text. */
+/** Returns the report as JSON. */
 export function writeTlsReport({ organization, from, until, contact, id, policies }: TlsReport): string {
   return JSON.stringify({
     'organization-name': organization,
@@ -186,7 +187,7 @@ function addressOf(value: unknown): string {
   return isIP(text) === 0 ? '' : text;
 }
 
-/** Some write one line where a list belongs. */
+/** Returns the texts of a list. Some reporters write one line where a list belongs. */
 const textsOf = (value: unknown): string[] =>
   (Array.isArray(value) ? (value as unknown[]).slice(0, 100) : [value])
     .map((one) => textOf(one, 1000))
@@ -214,7 +215,7 @@ export interface TlsReportMail {
   gzip: Buffer;
 }
 
-/** The mail of section 5.3, ASCII with CRLF. It must arrive however bad TLS is, so it waives the domain's policies (RFC 8689 section 5). */
+/** Returns the mail of section 5.3, ASCII with CRLF. It must arrive however bad TLS is, so it waives the domain's policies (RFC 8689 section 5). */
 export function tlsReportMail(mail: TlsReportMail): Buffer {
   const { from, to, date, messageId, domain, submitter, report, gzip } = mail;
   const boundary = `=_tlsrpt_${createHash('sha256').update(messageId).digest('base64url').slice(0, 24)}`;
@@ -225,7 +226,7 @@ export function tlsReportMail(mail: TlsReportMail): Buffer {
     [
       `From: <${from}>`,
       `To: <${to}>`,
-      `Date: ${date.toUTCString().replace('GMT', '+0000')}`,
+      `Date: ${dateTime(date)}`,
       `Message-ID: ${messageId}`,
       `Subject: Report Domain: ${domain}`,
       ` Submitter: ${submitter}`,

@@ -62,11 +62,11 @@ export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   return Buffer.from(end === 'message' && !octets.endsWith('\n') ? `${octets}\r\n` : octets, 'latin1');
 }
 
-/** Three searches in native code: half the time of a regular expression. */
+/** Returns true for space at a line's end. Three searches in native code: half the time of a regular expression. */
 const hasTrailingSpace = (text: string): boolean =>
   text.includes(' \n') || text.includes('\t\n') || text.endsWith(' ') || text.endsWith('\t');
 
-/** Octets of base64 in lines of 76, each ended by CRLF. */
+/** Returns the octets of base64 in lines of 76, each ended by CRLF. */
 export function base64Length(octets: number): number {
   const characters = Math.ceil(octets / 3) * 4;
   return characters + 2 * Math.ceil(characters / LONGEST_LINE);
@@ -99,7 +99,7 @@ function countEscapes(octets: string): number {
   return found;
 }
 
-/** A soft break takes 3 octets; every line may end in a space that takes 3 for 1. */
+/** Returns the most octets. A soft break takes 3 octets; every line may end in a space that takes 3 for 1. */
 function quotedPrintableBound(octets: number, lineEnds: number): number {
   const withSpaces = octets + 2 * (lineEnds + 1);
   return withSpaces + 3 * (Math.ceil(withSpaces / (LONGEST_LINE - UNUSED_COLUMNS)) + 1);
@@ -140,7 +140,7 @@ function softBreak(escaped: string, start: number, lineEnd: number): number {
   return cut;
 }
 
-/** RFC 2045 section 6.7 (3): white space at the end of a line gets lost on the way. */
+/** Returns the last of a line. White space at the end of a line gets lost on the way (RFC 2045 section 6.7 (3)). */
 function lastOfLine(escaped: string, start: number, lineEnd: number): string {
   const last = lineEnd > start ? escaped[lineEnd - 1] : '';
   if (last !== ' ' && last !== '\t') return escaped.slice(start, lineEnd);

@@ -19,7 +19,7 @@ const MOST_COMMENT = 65_535;
 const STORED = 0;
 const DEFLATED = 8;
 
-/** Never throws. */
+/** Unpacks a file. Never throws. */
 export function unpack(bytes: Buffer, most = MOST_UNPACKED): Unpacked {
   try {
     if (bytes.length >= 2 && bytes.readUInt16BE(0) === GZIP) return file(gunzipSync(bytes, { maxOutputLength: most }));
@@ -30,7 +30,7 @@ export function unpack(bytes: Buffer, most = MOST_UNPACKED): Unpacked {
   return bytes.length > most ? bad('it is too large') : file(bytes);
 }
 
-/** The first entry that is a file. Sizes are those of the central directory: the local ones may be missing. */
+/** Returns the first entry that is a file. Sizes are those of the central directory: the local ones may be missing. */
 function unzip(bytes: Buffer, most: number): Unpacked {
   const end = bytes.lastIndexOf(END_OF_DIRECTORY);
   if (end < 0 || end < bytes.length - END_BYTES - MOST_COMMENT) return bad('the zip has no directory');

@@ -8,7 +8,7 @@ import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { MailFacts } from '../messages/delivery/hold-book.ts';
-import { latestEventTime } from '../events/event-log.ts';
+import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';

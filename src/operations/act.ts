@@ -11,7 +11,7 @@ import type { AuditRow } from '../storage/tables.ts';
 import { auditRow, type ActWords, type Deed } from './audit-row.ts';
 
 export interface Act {
-  /** Who acts, as the audit names them. */
+  /** The name of the person or program that acts, in the form of the audit. */
   readonly actor: string;
   readonly requestId: string;
   /** Names the account that the act is about, once it is known. */
@@ -33,16 +33,16 @@ export interface RunningAct extends Act {
   failed(error: unknown): Promise<void>;
 }
 
-/** Who acts, and by which door: `CLI`, `DASHBOARD`, `SYSTEM`, or the HTTP method. */
+/** The actor, and the way in: `CLI`, `DASHBOARD`, `SYSTEM`, or the HTTP method. */
 export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'>;
 
 export const commandLine: Acting = { actor: 'operator', ip: null, method: 'CLI', user_agent: null };
 
-/** What the audit has to know of an operation. */
+/** The facts about an operation that the audit needs. */
 export interface Audited {
   name: string;
   words: ActWords | null;
-  /** What the column `endpoint` shows; the name where it is not given. */
+  /** The value of the column `endpoint`; by default the name. */
   endpoint?: string;
 }
 

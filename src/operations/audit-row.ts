@@ -1,11 +1,11 @@
 /**
- * Makes the rows of the audit log. Every door (HTTP, dashboard, command line, SMTP, the server itself) has its rows made here,
- * so that all of them say in the same way who did what to which object.
+ * Makes the rows of the audit log. Every way in (HTTP, dashboard, command line, SMTP, the server itself) makes its rows here,
+ * so that all of them name actor, act and object in the same way.
  */
 import { newId } from '../base/id.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
-/** What the audit calls an operation, declared beside the operation. */
+/** The words of the audit for an operation, declared with the operation. */
 export interface ActWords {
   /** A sentence without its subject, such as `removed {email} from suppressions`: `{object}` and members of the record are filled in. */
   says: string;
@@ -19,7 +19,7 @@ export interface ActWords {
 
 type JsonRecord = Readonly<Record<string, unknown>>;
 
-/** What an act was done to, and how that was before and after. */
+/** The object of an act, and its record before and after. */
 export interface Deed {
   /** The object's name where no record has it, such as an id in a path. */
   object?: string | null;

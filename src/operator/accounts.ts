@@ -8,11 +8,11 @@ import type { AccountRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
-/** Name or id of an account; where none is given, it is the account `default`. */
+/** Name or id of an account; if none is given, the account `default` is used. */
 export const accountArgument = z.string().min(1).max(200).optional();
 
 const DEFAULT_ACCOUNT = 'default';
-/** What the plan of a new account is where nothing is said: customers, other than the operator, have limits. */
+/** The plan of a new account if none is given: customers, unlike the operator, have limits. */
 const USUAL_PLAN = 'standard';
 
 const planArgument = z.string().min(1).max(100);
@@ -44,7 +44,7 @@ export const accountOperations = {
       return changed(act, row, await setPlan(deps, { accountId: row.id, plan }));
     },
   }),
-  /** New mail of a paused account is refused, and what waits is held. */
+  /** Refuses new mail of a paused account, and holds its waiting mail. */
   'accounts.pause': onStore({
     act: { says: 'set whether the account {name} is paused', type: 'account', named: 'name', keeps: ['paused'] },
     args: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
@@ -61,7 +61,7 @@ function changed(act: Act, before: AccountRow, after: AccountRow): AccountRecord
   return toAccountRecord(after);
 }
 
-/** The account with this name or id. Throws `not_found`. */
+/** Returns the account with this name or id. Throws `not_found`. */
 export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {
   const row = await findAccount(deps, nameOrId);
   if (row === null)

@@ -1,4 +1,4 @@
-/** Operations on who may administrate: the way in when there is none yet, and the way back in. */
+/** Operations on administrators: making the first one, and resetting the sign-in of one. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -11,23 +11,23 @@ import { onStore, type StoreDeps } from './operation.ts';
 const emailArgument = z.string().min(1).max(320);
 
 export const adminOperations = {
-  /** The link for the first administrator, or null where there is one. */
+  /** Returns a link for the first administrator, or null if there is an administrator. */
   'admin.welcome': onStore({
     act: null,
     args: z.strictObject({}),
     run: firstSetUpLink,
   }),
-  /** An administrator who has to set a password through the link. */
+  /** Adds an administrator, who sets a password through the link. */
   'admin.create': onStore({
     act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
     args: z.strictObject({ email: emailArgument }),
     async run(deps, { email }, act) {
       act.on({ object: email });
-      const wish = { email, isAdmin: true, accountIds: [], passwordHash: null, createdBy: 'operator' };
-      return await linkFor(deps, await addMember(deps, wish));
+      const fields = { email, isAdmin: true, accountIds: [], passwordHash: null, createdBy: 'operator' };
+      return await linkFor(deps, await addMember(deps, fields));
     },
   }),
-  /** A link that sets a new password and takes the second factor away. The old ones are good until it is used. */
+  /** Makes a link that sets a new password and removes the second factor. The old ones work until it is used. */
   'admin.reset': onStore({
     act: { says: 'made a link that resets the sign-in of {email}', type: 'member', named: 'email' },
     args: z.strictObject({ email: emailArgument.optional() }),
@@ -39,7 +39,7 @@ export const adminOperations = {
   }),
 };
 
-/** A new link for the first administrator, or null where there is one. */
+/** Makes a link for the first administrator. Returns null if there is an administrator. */
 export async function firstSetUpLink(deps: StoreDeps): Promise<SetUpLinkRecord | null> {
   return (await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null);
 }
@@ -65,7 +65,7 @@ async function linkFor(deps: StoreDeps, member: MemberRow | null) {
   return { object: 'set_up_link' as const, url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
 }
 
-/** Where people reach the dashboard, without a slash at the end. */
+/** Returns the address of the dashboard, without a slash at the end. */
 export function dashboardUrl({ http, dashboard }: Pick<Config, 'http' | 'dashboard'>): string {
   const url = new URL(http.publicUrl);
   if (dashboard.port !== http.port) url.port = String(dashboard.port);

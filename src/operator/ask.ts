@@ -1,4 +1,4 @@
-/** The operator's use of the operations that have an HTTP door: the same ones, in any account. */
+/** Performs operations of the API for the operator, in any account. */
 import { z } from 'zod';
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
@@ -20,7 +20,7 @@ const asked = z.strictObject({
 });
 export type AskedByOperator = z.output<typeof asked>;
 
-/** Returns the JSON of the answer. Throws `Unavailable` where this operation needs the running server and `deps` are not the server's. */
+/** Returns the JSON of the answer. Throws `Unavailable` if this operation needs the running server and `deps` are not the server's. */
 export async function askAsOperator(deps: StoreDeps, name: string, given: unknown): Promise<unknown> {
   if (!deps.inside.has(name)) {
     if (!('mta' in deps)) throw notRunning();
@@ -32,10 +32,10 @@ export async function askAsOperator(deps: StoreDeps, name: string, given: unknow
   return jsonOf(await deps.inside.ask(asking, name, { params, query, body }));
 }
 
-/** Tables of objects that the operator names without saying whose they are, by how their ids begin. */
+/** Tables of objects that the operator names without their account, by the prefix of their ids. */
 const tables: Readonly<Record<string, string>> = { key: 'api_keys', msg: 'messages', whk: 'webhooks' };
 
-/** Returns the account whose object `id` names, else the account `default`: the operation itself says that there is no such object. */
+/** Returns the account whose object `id` names, else the account `default`: the operation itself reports that there is no such object. */
 async function ownerOf(deps: StoreDeps, { id }: Readonly<Record<string, string>>): Promise<AccountRow> {
   const accountId = id === undefined ? null : await accountIdOf(deps, id);
   return (accountId === null ? null : await findAccount(deps, accountId)) ?? (await accountNamed(deps));

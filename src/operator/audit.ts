@@ -1,4 +1,4 @@
-/** The operation that reads the audit across accounts: what people, and the server itself, have done. */
+/** The operation that reads the audit log of any account, and of the server. */
 import { z } from 'zod';
 import { pageOfAudit } from '../accounts/audit-list.ts';
 import { auditRecord } from '../api/audit-list.ts';
@@ -6,7 +6,7 @@ import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
 
 export const auditOperations = {
-  /** Newest first. `server`: acts that concern no account, such as those on the queue, the settings and the server itself. */
+  /** Returns the newest acts first. `server`: acts that concern no account, such as those on the queue, the settings and the server itself. */
   'audit.list': onStore({
     act: null,
     args: z.strictObject({

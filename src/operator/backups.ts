@@ -1,4 +1,4 @@
-/** The operation that tells how the backups stand: for the dashboard. They are made by `posthorn backup create`, beside the server. */
+/** The operation that reports on the backups, for the dashboard. `posthorn backup create` makes them, in a separate process. */
 import { z } from 'zod';
 import { backupState } from '../backup/newest.ts';
 import { rfc3339 } from '../base/rfc3339.ts';

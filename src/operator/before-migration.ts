@@ -9,7 +9,7 @@ import { Unavailable } from './unavailable.ts';
 /** How many of these stay: those of the last three upgrades. */
 const KEPT = 3;
 
-/** `made` is told where it is. Throws `Unavailable` (no_backup) where it cannot be made. Does nothing where the settings say so. */
+/** Calls `made` with the folder of the backup. Throws `Unavailable` (no_backup) if it cannot be made. Does nothing if the settings switch it off. */
 export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
   const { backup, dataDir, storage } = config;
   if (!backup.beforeMigration) return;

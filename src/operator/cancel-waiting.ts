@@ -4,10 +4,10 @@ import type { HoldRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
 
-/** A page is one commit, and other writers go in between. */
+/** A page is one commit, so that other writers get their turn between pages. */
 const PAGE = 500;
 
-/** Returns how many deliveries were canceled. The audit line goes with the first page. */
+/** Returns how many deliveries were canceled. The first page's commit writes the audit line. */
 export async function cancelPages(
   { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
   part: Pick<HoldRow, 'scope' | 'target' | 'account_id'>,
@@ -29,7 +29,7 @@ export async function cancelPages(
   }
 }
 
-/** In the order of ids, so that the position only moves on: what is accepted while it runs is met too, if it is quick. */
+/** Returns the query of a page, in the order of ids, so that the position only moves forward. */
 function waitingOf({ scope, target, account_id: account }: Parameters<typeof cancelPages>[1]): {
   sql: string;
   values: Value[];

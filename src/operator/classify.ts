@@ -1,14 +1,14 @@
-/** What the program would make of a reply, for who asks from the shell: by the operator's rules and the shipped ones, without a server. */
+/** Classifies replies for the command line, by the operator's rules and the shipped ones, without a server. */
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { createJudge, type Judgement, type Refusal } from '../messages/delivery/classify.ts';
 import { readRefusal } from '../messages/delivery/read-refusal.ts';
 
-/** One line of the answer. */
+/** The classification of one reply. */
 export interface Classified extends Pick<Judgement, 'class' | 'reason' | 'rule' | 'suppress'> {
   reply: string;
 }
 
-/** Reads the rule files once. Throws ConfigError where one of them is wrong. */
+/** Reads the rule files once. Throws ConfigError if one of them has a mistake. */
 export function createLineClassifier(
   files: readonly string[],
   mx: string | null,

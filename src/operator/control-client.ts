@@ -1,11 +1,11 @@
-/** The command line's end of the control socket. */
+/** The client of the control socket, for the command line. */
 import http from 'node:http';
 import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
 import { absenceOf, refusal, type ControlAnswer } from './control-socket.ts';
 
 export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
 
-/** Has the server at this socket perform an operation. Throws its `Problem`. There is no time limit: a flush may take minutes. */
+/** Asks the server at this socket to perform an operation. Throws the `Problem` that it answers. There is no time limit: a flush may take minutes. */
 export async function callServer(file: string, name: string, args: unknown): Promise<Called> {
   const posted = await post(file, name, JSON.stringify(args));
   if (posted.kind === 'no_server') return posted;
@@ -39,7 +39,7 @@ function post(
   });
 }
 
-/** A server of another version may answer otherwise than we know. */
+/** Reads an answer. Throws if its form is unknown: the server may have another version. */
 function read(text: string): ControlAnswer {
   const answer: unknown = JSON.parse(text);
   if (typeof answer === 'object' && answer !== null) {

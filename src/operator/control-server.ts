@@ -1,4 +1,4 @@
-/** The server's end of the control socket: takes requests of the command line and performs the operations they name. */
+/** The server of the control socket: it performs the operations that the command line asks for. */
 import { chmodSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -12,11 +12,11 @@ import { Unavailable } from './unavailable.ts';
 /** A mail with html and text of the largest size allowed, and every character escaped, is below this. */
 const LARGEST_BODY_BYTES = 32 * 2 ** 20;
 const MOST_CONNECTIONS = 64;
-const BODY_PATIENCE_MS = 30_000;
-const CLOSE_PATIENCE_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+const CLOSE_TIMEOUT_MS = 5_000;
 const target = /^\/([a-zA-Z]{1,40}(?:\.[a-zA-Z]{1,32})?)$/;
 
-/** Throws `Unavailable` (already_running) where another server holds the data folder: to be asked before the database is touched. */
+/** Throws `Unavailable` (already_running) if another server uses the data folder. It must be called before the database is opened. */
 export async function refuseSecondServer(dataDir: string): Promise<void> {
   const found = await lookAtSocket(socketPath(dataDir));
   if (found === 'live') throw new Unavailable('already_running', `another server is running on ${dataDir}`);
@@ -24,14 +24,19 @@ export async function refuseSecondServer(dataDir: string): Promise<void> {
 
 export type Control = Awaited<ReturnType<typeof serveControl>>;
 
-/** Throws as `refuseSecondServer` does. What a dead server left is replaced. */
+/** Throws as `refuseSecondServer` does. Replaces the socket that a dead server left. */
 export async function serveControl(deps: OperatorDeps, dataDir: string) {
   await refuseSecondServer(dataDir);
   const file = socketPath(dataDir);
   rmSync(file, { force: true });
 
   const server = http.createServer(
-    { requestTimeout: BODY_PATIENCE_MS, headersTimeout: BODY_PATIENCE_MS, maxHeaderSize: 8192, keepAliveTimeout: 1 },
+    {
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: REQUEST_TIMEOUT_MS,
+      maxHeaderSize: 8192,
+      keepAliveTimeout: 1,
+    },
     (request, response) => void answer(deps, request, response),
   );
   server.maxConnections = MOST_CONNECTIONS;
@@ -46,7 +51,7 @@ export async function serveControl(deps: OperatorDeps, dataDir: string) {
   };
 }
 
-/** The socket is made with the rights it is to have: to change them afterwards would leave a moment for others. */
+/** Creates the socket with its final rights: if they were changed afterwards, others could open it in between. */
 async function listen(server: http.Server, file: string): Promise<void> {
   const before = process.umask(0o177);
   try {
@@ -65,7 +70,7 @@ async function listen(server: http.Server, file: string): Promise<void> {
 }
 
 async function close({ clock }: Pick<OperatorDeps, 'clock'>, server: http.Server): Promise<void> {
-  const impatient = clock.after(CLOSE_PATIENCE_MS, () => {
+  const timer = clock.after(CLOSE_TIMEOUT_MS, () => {
     server.closeAllConnections();
   });
   await new Promise<void>((resolve) => {
@@ -74,7 +79,7 @@ async function close({ clock }: Pick<OperatorDeps, 'clock'>, server: http.Server
     });
     server.closeIdleConnections();
   });
-  impatient.cancel();
+  timer.cancel();
 }
 
 async function answer(deps: OperatorDeps, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -83,7 +88,7 @@ async function answer(deps: OperatorDeps, request: IncomingMessage, response: Se
   response.writeHead(status, {
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(text),
-    // What is left of a body that was refused would be taken for the next request.
+    // Without it the rest of a refused body would be read as the next request.
     connection: 'close',
   });
   response.end(text);
@@ -105,7 +110,7 @@ async function performed(
   }
 }
 
-/** Whoever may open the socket may read the log as well, so the error is told. */
+/** A client that may open the socket may read the log as well, so the answer contains the error. */
 function internal({ log }: Pick<OperatorDeps, 'log'>, name: string, error: unknown): Problem {
   log.error({ event: 'operation_failed', operation: name, err: error }, 'an operation of the operator failed');
   const message = error instanceof Error ? error.message : String(error);

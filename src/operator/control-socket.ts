@@ -10,10 +10,10 @@ import { Unavailable } from './unavailable.ts';
 export type ControlAnswer =
   { result: unknown } | { problem: { code: ProblemCode; message: string; field: string | null } };
 
-/** sun_path has 108 bytes with its final NUL; a longer name would be cut short without a word. */
+/** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
 const LONGEST_PATH_BYTES = 107;
 
-/** The socket's path. Throws where it is longer than a socket's name can be. */
+/** Returns the socket's path. Throws if it is longer than a socket's name can be. */
 export function socketPath(dataDir: string): string {
   const file = path.join(dataDir, 'posthorn.sock');
   if (Buffer.byteLength(file) <= LONGEST_PATH_BYTES) return file;
@@ -22,7 +22,7 @@ export function socketPath(dataDir: string): string {
   );
 }
 
-/** What stands at the socket's path: a server, a socket that a dead one left, or nothing. Throws `Unavailable` where it may not be opened. */
+/** Returns what is at the socket's path: a server, the socket of a dead one, or nothing. Throws `Unavailable` if it may not be opened. */
 export function lookAtSocket(file: string): Promise<'live' | 'stale' | 'none'> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(file);
@@ -38,7 +38,7 @@ export function lookAtSocket(file: string): Promise<'live' | 'stale' | 'none'> {
   });
 }
 
-/** `none`: there is no socket. `stale`: nobody listens on it. Null: it is something else. */
+/** Returns `none` if there is no socket, `stale` if no process listens on it, and null for other errors. */
 export function absenceOf({ code }: NodeJS.ErrnoException): 'stale' | 'none' | null {
   if (code === 'ENOENT' || code === 'ENOTDIR') return 'none';
   return code === 'ECONNREFUSED' ? 'stale' : null;

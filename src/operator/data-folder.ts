@@ -1,13 +1,13 @@
-/** The data folder (`dataDir`), made where it is missing, and looked at before anything is opened in it. */
+/** Makes the data folder (`dataDir`) if it is missing, and checks its rights before a file in it is opened. */
 import { accessSync, chmodSync, constants, existsSync, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
 
-/** What a wrong path is to the system. */
+/** Messages for the system's error codes of a wrong path. */
 const wrongPath: Readonly<Record<string, string>> = {
-  EEXIST: 'it is no folder',
-  ENOTDIR: 'a part of its path is no folder',
+  EEXIST: 'it is not a folder',
+  ENOTDIR: 'a part of its path is not a folder',
   ENAMETOOLONG: 'the name is too long',
   ELOOP: 'its links lead in a circle',
   ENOENT: 'no folder can be made there',
@@ -15,7 +15,7 @@ const wrongPath: Readonly<Record<string, string>> = {
 };
 const FORBIDDEN = ['EACCES', 'EPERM'];
 
-/** Throws ConfigError where the path cannot be a folder that is written to, and `Unavailable` where this user may not. */
+/** Throws ConfigError if the path cannot be a writable folder, and `Unavailable` if this user may not write to it. */
 export function makeDataFolder(dataDir: string): void {
   try {
     makeFolder(dataDir);
@@ -32,7 +32,7 @@ export function makeDataFolder(dataDir: string): void {
   }
 }
 
-/** Not `recursive`, which never returns where the system says ENOENT of a folder whose parent is there, as /proc does. */
+/** Does without `recursive`, which never returns if the system answers ENOENT although the parent exists, as /proc does. */
 function makeFolder(folder: string): void {
   try {
     mkdirSync(folder, { mode: 0o750 });
@@ -48,28 +48,28 @@ function makeFolder(folder: string): void {
 const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
 
 /**
- * Takes the rights of all other users to the database away: it holds everybody's mail. An earlier version made it under the umask
- * it was started with, so what can be corrected is corrected, and only told; the rights of its group stay. Returns the files that
- * were changed. Throws `Unavailable` where others can read it and nothing can be changed about that.
+ * Takes the rights of all other users to the database away, since it contains all mail. An earlier version made it under the
+ * umask of the process, so the mode is corrected if possible; the rights of its group stay. Returns the files that were changed.
+ * Throws `Unavailable` if others can read it and the mode cannot be changed.
  */
 export function closeToOthers(database: string, chmod: (file: string, mode: number) => void = chmodSync): string[] {
   const changed: string[] = [];
   for (const file of [database, `${database}-wal`, `${database}-shm`]) {
     const before = modeOf(file);
     if (before === null || (before & OTHERS) === 0) continue;
-    const fault = faultOf(() => {
+    const fault = errorCodeOf(() => {
       chmod(file, before & ~OTHERS);
     });
     const after = modeOf(file) ?? 0;
     if ((after & OTHERS) === 0) changed.push(file);
-    // Nobody gets to a file through a folder that is shut.
+    // Other users cannot reach a file in a folder that is closed to them.
     else if (((modeOf(path.dirname(file)) ?? 0) & OTHERS) !== 0)
       throw new Unavailable('no_access', readableText(file, after, fault));
   }
   return changed;
 }
 
-/** Read, write and pass through, for those who are neither owner nor in the group. */
+/** The rights of users who are neither the owner nor in the group. */
 const OTHERS = 0o007;
 
 const modeOf = (file: string): number | null => {
@@ -77,8 +77,8 @@ const modeOf = (file: string): number | null => {
   return found === undefined ? null : found.mode & 0o777;
 };
 
-/** The name of the fault, or null; some file systems say yes and change nothing. */
-function faultOf(act: () => void): string | null {
+/** Returns the code of the error, or null; some file systems report success and change nothing. */
+function errorCodeOf(act: () => void): string | null {
   try {
     act();
     return null;

@@ -1,4 +1,4 @@
-/** Operations on the database itself, for when no server runs. */
+/** Performs operations on the database itself while no server runs. */
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCursors } from '../api/cursor.ts';
@@ -17,13 +17,13 @@ import { operationNamed, perform, type StoreDeps } from './operations.ts';
 import { notRunning } from './unavailable.ts';
 
 export interface Direct {
-  /** As `perform`; `Unavailable` for what needs the server. */
+  /** Does what `perform` does. Throws `Unavailable` if the operation needs the server. */
   call(name: string, args: unknown): Promise<unknown>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the database and the keys for an operation. One that only asks does not make a database where there is none.
+ * Opens the database and the keys for an operation. One that only reads does not make a missing database.
  * Throws `Unavailable`.
  */
 export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {

@@ -1,4 +1,4 @@
-/** The operation that examines the running server. Without one, the command line looks for itself (doctor/reach.ts). */
+/** The operation that examines the running server. Without a server, the command line runs the checks itself (doctor/reach.ts). */
 import { z } from 'zod';
 import { checkNames, examine, type CheckName } from './doctor/examine.ts';
 import type { Finding } from './doctor/finding.ts';
@@ -6,7 +6,7 @@ import { serverProbes } from './doctor/probe.ts';
 import { onServer } from './operation.ts';
 
 export const doctorOperations = {
-  /** `checks`: only these; together they take as long as the slowest. `dnssec`: try the DNS servers for DNSSEC in any case. */
+  /** Runs all checks, or only `checks`, at the same time. `dnssec`: try the DNS servers for DNSSEC in any case. */
   doctor: onServer({
     act: null,
     args: z.strictObject({

@@ -6,7 +6,7 @@ import { eventsAfter, eventsBefore, lastSequence } from '../events/event-log.ts'
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
-/** The API's event record, as far as it is the same for all types. */
+/** The members of the API's event record that all types have. */
 export interface EventRecord {
   object: 'event';
   id: string;
@@ -19,15 +19,15 @@ export interface EventRecord {
 
 export interface EventsRecord {
   data: EventRecord[];
-  /** Where to go on: the `after` of the next question. */
+  /** The `after` of the next page. */
   position: number;
   has_more: boolean;
 }
 
 export const eventOperations = {
   /**
-   * What comes after a position. Without one: the newest `limit` events; with `since` (milliseconds since the epoch) and
-   * no position: those from then on. No types: the six that everybody gets.
+   * Returns the events after a position. Without a position: the newest `limit` events, or with `since` (milliseconds since the
+   * epoch) those from then on. Without types: the six types that are on by default.
    */
   'events.after': onStore({
     act: null,
@@ -49,7 +49,7 @@ export const eventOperations = {
   }),
 };
 
-/** The operator sees everything, engagement included. */
+/** Returns the whole record: the operator sees opens and clicks as well. */
 export function toEventRecord(source: EventSource): EventRecord {
   return eventRecord(source, { engagement: true }) as unknown as EventRecord;
 }
@@ -59,7 +59,7 @@ async function newest(
   filter: Parameters<typeof eventsBefore>[1],
   limit: number,
 ): Promise<EventsRecord> {
-  // The position is read first: what comes in between is then shown by the next question instead of being missed.
+  // The position is read first: the next page then shows the events that come in between.
   const position = await lastSequence(db.reader);
   const { events } = await eventsBefore(db.reader, filter, position + 1, limit);
   return { data: events.map(toEventRecord), position, has_more: false };
@@ -68,7 +68,7 @@ async function newest(
 /** Events of one commit have their ids and their times some milliseconds apart. */
 const ID_DRIFT_MS = 60_000;
 
-/** The position before everything that happened since: ids sort by time, so it is found without reading what is older. */
+/** Returns the position before all events since then. Ids sort by time, so it is found without reading older events. */
 async function sequenceBefore(db: StoreDeps['db'], since: number): Promise<number> {
   const floor = idFloor('evt', since - ID_DRIFT_MS);
   const row = (await db.reader('events').select('sequence').where('id', '>=', floor).orderBy('id').first()) as

@@ -1,4 +1,4 @@
-/** Figures as Prometheus reads them: the text format 0.0.4, and the two kinds of figure that are counted up in memory. */
+/** Figures in the text format 0.0.4 of Prometheus, and the two kinds of figure that are counted in memory. */
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -33,7 +33,7 @@ export const gauge = familyOf('gauge');
 export const histogram = familyOf('histogram');
 export const summary = familyOf('summary');
 
-/** The text of all families; those without a sample are left out. */
+/** Returns the text of all families; those without a sample are left out. */
 export function exposition(families: readonly Family[]): string {
   return families
     .filter(({ samples }) => samples.length > 0)
@@ -59,11 +59,11 @@ function numberText(value: number): string {
   return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
 }
 
-/** Counts by one set of labels. The caller sees to it that there are few different ones. */
+/** Counters by labels. The caller keeps the number of different labels small. */
 export class Counts {
   private readonly counts = new Map<string, { labels: Labels; value: number }>();
 
-  /** `known` label sets are shown as 0 from the beginning: a rate over the first one needs that. */
+  /** Shows `known` labels as 0 from the beginning, so that a rate includes the first count. */
   constructor(known: readonly Labels[] = []) {
     for (const labels of known) this.add(labels, 0);
   }
@@ -80,7 +80,7 @@ export class Counts {
   }
 }
 
-/** Observations in buckets; `bounds` are the upper limits, ascending, without infinity. */
+/** A histogram of observations in buckets; `bounds` are the upper limits, ascending, without infinity. */
 export class Histogram {
   private readonly bounds: readonly number[];
   private readonly counts: number[];

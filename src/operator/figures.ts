@@ -1,4 +1,4 @@
-/** Figures that are read at a scrape: the books, the queue by lane, the writer, the files, the process. */
+/** Figures that are read at a scrape: books, queue by lane, commits, files, process. */
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
@@ -31,7 +31,7 @@ const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   ['canceled', 'Recipients whose mail was canceled.'],
 ];
 
-/** From the books, so they go on over a restart. */
+/** Reads counters from the books, so that they continue after a restart. */
 export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
   const rows: { from_status: string; to_status: string; n: number }[] = await db
     .reader('counters')
@@ -62,7 +62,7 @@ interface Waiting {
   oldest: number;
 }
 
-/** Each lane is a time series of Prometheus; small ones go together. */
+/** Each lane is a time series of Prometheus; lanes beyond this number share one. */
 const MOST_LANES = 50;
 const OTHER_LANES = '~other';
 
@@ -74,7 +74,7 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
   ];
 }
 
-/** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
+/** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
 export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {
   const now = clock.now();
   const rows = await db.reader.raw<(Waiting & { domain: string })[]>(
@@ -126,7 +126,7 @@ function addedUp(rows: readonly (readonly [lane: string, waiting: Waiting])[]): 
   return lanes;
 }
 
-/** The lanes with most due, then most waiting; the rest as one. */
+/** Returns the lanes with the most due, then the most waiting; the rest as one. */
 function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
   const sorted = [...lanes].sort(([, a], [, b]) => b.due - a.due || b.waiting - a.waiting);
   const rest = sorted.slice(MOST_LANES).map(([, one]) => [OTHER_LANES, one] as const);
@@ -157,7 +157,7 @@ export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'da
   ];
 }
 
-/** The age of the newest backup; without one the age since 1970, so that the alert covers it too. */
+/** Without a backup the age is counted from 1970, so that the alert covers this case too. */
 export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
   const state = await backupState(backupDir);
   const newest = state.kind === 'read' ? state.newest : null;
@@ -171,7 +171,7 @@ export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'cloc
   ];
 }
 
-/** There is no log between its removal and the next write. */
+/** Returns 0 for a missing file: there is no log between its removal and the next write. */
 async function sizeOf(file: string): Promise<number> {
   return await stat(file).then(
     ({ size }) => size,

@@ -1,22 +1,22 @@
-/** Retry now: deliveries that wait for a later time are made due at once, a page at a time, and rung for. */
+/** Makes deliveries that wait for a later time due at once, a page at a time, and notifies the engine. */
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
 
-/** A page is one commit, and other writers go in between. */
+/** A page is one commit, so that other writers get their turn between pages. */
 const PAGE = 500;
 
 type Waiting = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'due_at'>;
 
-/** What to flush; neither is everything. */
+/** The deliveries to flush; without a domain and a message, all of them. */
 export interface FlushFilter {
   domain?: string | undefined;
   messageId?: string | undefined;
 }
 
-/** Returns how many deliveries were made due. The audit line goes with the first page. */
+/** Returns how many deliveries were made due. The first page's commit writes the audit line. */
 export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: Act): Promise<number> {
   const begun = deps.clock.now();
   let flushed = 0;
@@ -34,12 +34,12 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
     flushed += due.length;
     deps.notifiers.deliveries.notify(hintsOf(due, deps.clock.now()));
   }
-  // What else keeps the mail back (a rest, a host that is left alone, DNS) would outlast its new time.
+  // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
   for (const domain of await domainsOf(deps, filter)) await deps.mta.tryNow(domain);
   return flushed;
 }
 
-/** The recipient domains that the flush is about; null for all of them. */
+/** Returns the recipient domains of the flush; null means all of them. */
 async function domainsOf(
   { db }: Pick<OperatorDeps, 'db'>,
   { domain, messageId }: FlushFilter,
@@ -52,8 +52,8 @@ async function domainsOf(
 }
 
 /**
- * The next page in the order of the index of what waits. The position only moves on, so what a flush moves back in the
- * index (it falls due sooner) is not met again.
+ * Returns the next page in the order of the due index. The position only moves forward, so a delivery that the flush moves
+ * back in the index (it falls due sooner) is not read again.
  */
 async function waitingAfter(
   { db }: Pick<OperatorDeps, 'db'>,
@@ -81,7 +81,7 @@ async function waitingAfter(
   return await db.reader.raw<Waiting[]>(sql, values);
 }
 
-/** One hint for each group that the engine keeps a window of. */
+/** Returns one hint for each domain, class and account. */
 function hintsOf(due: readonly Waiting[], dueAt: number): DueHint[] {
   const hints = new Map<string, DueHint>();
   for (const { domain, class: order, account_id: accountId } of due) {

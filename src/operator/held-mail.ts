@@ -1,5 +1,5 @@
 /**
- * What keeps mail back at present, counted: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
+ * Counts the mail that is kept back now, by cause: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
 import { gauge, type Family } from './exposition.ts';
@@ -20,7 +20,7 @@ export const heldBys = [
 ] as const;
 export type HeldBy = (typeof heldBys)[number];
 
-/** Mail that one thing keeps back. */
+/** Mail that is kept back by one cause. */
 export interface HeldMail {
   object: 'held_mail';
   by: HeldBy;
@@ -38,12 +38,12 @@ export interface HeldMail {
 
 type Deps = Pick<OperatorDeps, 'db' | 'clock'> & { mta: Pick<OperatorDeps['mta'], 'lanes' | 'laneOf' | 'laneFacts'> };
 
-/** So many marks, domains, and parts of resting lanes are looked at, the largest first. */
+/** The most marks, domains and parts of resting lanes that are read, the largest first. */
 const MOST = 1000;
-/** Parts of lanes that are asked about in one turn of the loop. */
+/** Parts of lanes that are checked in one turn of the event loop. */
 const AT_ONCE = 50;
 
-/** The kinds of rests, by what mail in them waits for. */
+/** The kinds of rests, by the reason that their mail waits for. */
 export const restKinds: Readonly<Partial<Record<WaitReason, 'sender' | 'load' | 'tls' | 'rule'>>> = {
   receiver_refuses_us: 'sender',
   receiver_overloaded: 'load',
@@ -51,10 +51,10 @@ export const restKinds: Readonly<Partial<Record<WaitReason, 'sender' | 'load' | 
   receiver_resting: 'rule',
 };
 
-/** Whether a wait is a rest of the lane or of a part of it. */
+/** Returns whether a wait is a rest of the lane or of a part of it. */
 export const isRest = ({ reason }: Pick<LaneWait, 'reason'>): boolean => restKinds[reason] !== undefined;
 
-/** All that keeps mail back; the most mail first. */
+/** Returns all causes, those with the most mail first. */
 export async function heldMail(deps: Deps): Promise<HeldMail[]> {
   const [marked, domains] = await Promise.all([markedMail(deps), waitingMail(deps)]);
   return [...marked, ...routedMail(deps, domains), ...(await restingMail(deps, domains))].sort(
@@ -69,7 +69,7 @@ interface Mark {
   domain: string;
 }
 
-/** Mail marked with what holds it (messages/delivery/holds.ts). The counts come from the index alone. */
+/** Counts deliveries that are marked with their hold (messages/delivery/holds.ts), from the index alone. */
 async function markedMail(deps: Deps): Promise<HeldMail[]> {
   const marks = await deps.db.reader.raw<Mark[]>(
     `SELECT m.mark, m.waiting, d.held_at AS since, d.domain FROM (
@@ -116,7 +116,7 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
   }
 }
 
-/** `pool:default@site` is about the site; `domain:x` about x; a hold's id stands for itself. */
+/** Reads a mark: `pool:default@site` names a site, `domain:x` a domain, and a hold's id is its own target. */
 function partsOf(mark: string): { kind: string; target: string } {
   const at = mark.indexOf(':');
   if (at < 0) return { kind: 'hold', target: mark };
@@ -157,7 +157,7 @@ function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
   }));
 }
 
-/** Of each lane that rests, as much of its mail as the rest is about: a rest may be one domain's or one account's. */
+/** Counts the mail of each lane that rests. A rest may concern one domain or one account only. */
 async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<HeldMail[]> {
   const { db, mta } = deps;
   const resting = new Set(
@@ -193,7 +193,7 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
   return [...found.values()];
 }
 
-/** For Prometheus: each value of the labels always has a sample, so that an alert ends when the mail goes. */
+/** Returns the figures for Prometheus. Each label always has a sample, so that an alert ends when the mail is gone. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {
   const held = await heldMail(deps);
   const resting = deps.mta.lanes().flatMap(({ waits }) => [...new Set(waits.map(({ reason }) => restKinds[reason]))]);
@@ -217,6 +217,6 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
   ];
 }
 
-/** The lane's name without its source: what `laneOf` gives for a domain. */
+/** Returns the lane's name without its source, as `laneOf` returns it for a domain. */
 export const siteOf = (name: string, source: string | null): string =>
   source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);

@@ -1,6 +1,6 @@
 /**
- * How deep the queue was and how long clients waited, minute by minute for the last day: for charts. Kept in memory; a restart
- * begins anew. A look costs one read of the books and none of the queue itself.
+ * The depth of the queue and the time that clients waited, for each minute of the last day, for charts. It is kept in memory, so a
+ * restart clears it. A sample costs one read of the books and does not read the queue.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Family, Sample } from './exposition.ts';
@@ -43,7 +43,7 @@ export function createHistory(deps: HistoryDeps) {
     return clock.after(
       EVERY_MS,
       () => {
-        // Where the database is slow, looks are left out: they would only wait behind one another.
+        // If the database is slow, samples are skipped: they would only queue up.
         looking ??= look()
           .catch(deps.failed)
           .finally(() => {
@@ -73,7 +73,7 @@ export function createHistory(deps: HistoryDeps) {
   };
 }
 
-/** Recipients that came to wait less those that left: one sum over a few rows a day. */
+/** Returns the waiting recipients: those that arrived less those that left, a sum over a few rows a day. */
 async function waitingNow({ db }: Pick<HistoryDeps, 'db'>): Promise<number> {
   const waiting = ['scheduled', 'queued', 'sent', 'deferred'];
   const [row] = await db.reader.raw<{ n: number | null }[]>(
@@ -83,7 +83,7 @@ async function waitingNow({ db }: Pick<HistoryDeps, 'db'>): Promise<number> {
   return Math.max(0, row?.n ?? 0);
 }
 
-/** A bucket of a histogram: how many were at most so long. */
+/** A bucket of a histogram. */
 export interface Bucket {
   /** Seconds; infinite for the last. */
   le: number;
@@ -96,11 +96,11 @@ function bucketsOf(samples: readonly Sample[]): Bucket[] {
     .map(({ labels, value }) => ({ le: labels?.['le'] === '+Inf' ? Infinity : Number(labels?.['le']), count: value }));
 }
 
-/** What was added between two looks. */
+/** Returns the counts that were added between two samples. */
 const since = (before: readonly Bucket[], now: readonly Bucket[]): Bucket[] =>
   now.map(({ le, count }, at) => ({ le, count: count - (before[at]?.count ?? 0) }));
 
-/** Read off the buckets, between their bounds in proportion; beyond the last bound it is that bound. */
+/** Interpolates between the bounds of the buckets; beyond the last bound it returns that bound. */
 export function percentiles(buckets: readonly Bucket[]): Moment['accept'] {
   const total = buckets.at(-1)?.count ?? 0;
   if (total === 0) return null;

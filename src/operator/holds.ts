@@ -1,6 +1,6 @@
 /**
- * Operations that keep mail back, let it go, and slow lanes down. What is set stands in the table `holds`, survives a restart, and
- * may end by itself.
+ * Operations that hold mail, release it, and slow lanes down. Holds and limits are rows of the table `holds`: they survive a
+ * restart and may have an end.
  */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
@@ -18,7 +18,7 @@ const YEAR_MS = 366 * 86_400_000;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 
-/** One part of the queue: exactly one of them, and `account` beside a stream says whose it is. */
+/** One part of the queue: exactly one of these members, but a stream may have its `account`. */
 const part = {
   domain: z.string().min(1).max(253).toLowerCase().optional(),
   lane: z.string().min(1).max(300).optional(),
@@ -29,11 +29,11 @@ const part = {
 };
 type PartNamed = z.output<z.ZodObject<typeof part>>;
 
-/** What the audit keeps of a hold or limit. */
+/** The members of a hold or limit that the audit keeps. */
 const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
 
 export const holdOperations = {
-  /** What waits now rests until it is released; with `new`, what is accepted later too. */
+  /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': onServer({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
@@ -49,7 +49,7 @@ export const holdOperations = {
       );
       act.on({ after: row });
       await deps.book.add(row, act.rows());
-      tell(deps, 'queue_held', row, act);
+      noteChange(deps, 'queue_held', row, act);
       return holdRecord(row);
     },
   }),
@@ -60,11 +60,11 @@ export const holdOperations = {
     async run(deps, { id, ...named }, act) {
       const rows = id === undefined ? await holdsOn(deps, named) : deps.book.list().filter((row) => row.id === id);
       if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
-      await end(deps, rows, act);
+      await endHolds(deps, rows, act);
       return { data: rows.map(holdRecord) };
     },
   }),
-  /** What operators have set, and beside it all that keeps mail back, counted: routes, pauses, refused domains, block lists, rests. */
+  /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
   'queue.holds': onServer({
     act: null,
     args: z.strictObject({}),
@@ -74,7 +74,7 @@ export const holdOperations = {
       return { data: rows.map(holdRecord), others: others.map((one) => withHold(one, rows)) };
     },
   }),
-  /** Slows a lane down: fewer connections than it would take, or so many mails a minute; without either the limit ends. */
+  /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
   'queue.limit': onServer({
     act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     args: z.strictObject({
@@ -88,7 +88,7 @@ export const holdOperations = {
       if (connections === undefined && perMinute === undefined) {
         const rows = deps.book.list().filter(({ kind, target }) => kind === 'limit' && target === lane);
         if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
-        await end(deps, rows, act);
+        await endHolds(deps, rows, act);
         return { data: [] };
       }
       const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
@@ -96,11 +96,11 @@ export const holdOperations = {
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
       await deps.book.add(row, act.rows());
-      tell(deps, 'lane_limited', row, act);
+      noteChange(deps, 'lane_limited', row, act);
       return { data: [holdRecord(row)] };
     },
   }),
-  /** Mail that waits becomes `canceled`; what is on the wire cannot be called back. */
+  /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': onServer({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
@@ -120,7 +120,7 @@ export const holdOperations = {
 
 type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 
-/** Throws `invalid_field` where it is not one part, `not_found` where there is no such thing. */
+/** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
 async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed): Promise<Part> {
   const { domain, lane, account, stream, message_id: messageId, source } = named;
   const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
@@ -151,7 +151,7 @@ async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, na
   return { scope: 'stream', target: stream, account_id: id };
 }
 
-/** Mail that is marked with a hold's id, in the words of that hold. */
+/** Adds the facts of the hold to mail that is marked with a hold's id. */
 function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
   if (row === undefined) return one;
@@ -189,22 +189,22 @@ function holdRow(
   };
 }
 
-async function end(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Promise<void> {
+async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Promise<void> {
   const ids = rows.map(({ id }) => id);
   const [account] = rows.map(({ account_id: accountId }) => accountId);
   if (account != null) act.concerns(account);
   act.on({ before: rows[0] ?? null });
   await deps.book.end(ids, act.rows());
-  for (const row of rows) tell(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
+  for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
 }
 
-const toldWords = {
+const changeTexts = {
   queue_held: () => 'paused',
   queue_released: () => 'released',
   lane_limited: (row: HoldRow) => `at most ${limitWords(row)}`,
   lane_limit_ended: (row: HoldRow) => `no longer at most ${limitWords(row)}`,
 } as const;
-type ToldEvent = keyof typeof toldWords;
+type HoldEvent = keyof typeof changeTexts;
 
 const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
   [
@@ -212,7 +212,7 @@ const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
     ...(perMinute === null ? [] : [`${String(perMinute)} mails a minute`]),
   ].join(', ');
 
-function tell({ log, clock, laneActs }: OperatorDeps, event: ToldEvent, row: HoldRow, { actor }: Act): void {
+function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {
   const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
   log.info(
     { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
@@ -220,7 +220,7 @@ function tell({ log, clock, laneActs }: OperatorDeps, event: ToldEvent, row: Hol
   );
   if (scope !== 'lane') return;
   const cause = byWhom(actor, event === 'queue_held' || event === 'lane_limited' ? note : null);
-  laneActs.note(target, { at: clock.now(), what: row.kind, to: toldWords[event](row), cause });
+  laneActs.note(target, { at: clock.now(), what: row.kind, to: changeTexts[event](row), cause });
 }
 
 const holdRecord = (row: HoldRow) => ({
@@ -230,13 +230,13 @@ const holdRecord = (row: HoldRow) => ({
   scope: row.scope,
   target: row.target,
   account_id: row.account_id,
-  /** Whether mail that is accepted later is held as well. */
+  /** True if mail that is accepted later is held as well. */
   catches_new: row.catches_new === 1,
   connections: row.connections,
   per_minute: row.per_minute,
   note: row.note,
   until: rfc3339(row.until),
   created_at: rfc3339(row.created_at),
-  /** Who set it, as the audit log names them; null if an older version set it. */
+  /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: row.created_by,
 });

@@ -1,4 +1,4 @@
-/** Operations about mail that comes back: whether it is recognised, what came without proof, and believing such a report by hand. */
+/** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { DeliveryChange, Verdict } from '../messages/delivery/delivery.ts';
@@ -8,11 +8,11 @@ import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
 
-/** A mail that came back, for people. */
+/** A report, for people. */
 export interface ShownReport {
   object: 'shown_report';
   id: string;
-  /** Null where it cannot be parsed: then `source` is the beginning of its source. */
+  /** Null if it cannot be parsed: then `source` is the beginning of its source. */
   view: MailView | null;
   source: string | null;
 }
@@ -39,7 +39,7 @@ const MOST = 1000;
 const SHOWN_BYTES = 100_000;
 
 export const inboundOperations = {
-  /** Takes half a minute at the most. Nobody's numbers change by it. */
+  /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
   'inbound.selfTest': onServer({
     act: null,
     args: z.strictObject({}),
@@ -47,7 +47,7 @@ export const inboundOperations = {
       return { object: 'self_test' as const, ...(await deps.selfTest()) };
     },
   }),
-  /** The newest first. */
+  /** Returns the newest first. */
   'inbound.unverified': onStore({
     act: null,
     args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
@@ -61,7 +61,7 @@ export const inboundOperations = {
       return { data: rows.map(unverifiedRecord) };
     },
   }),
-  /** A report as a mail program shows it, so that a person can judge whether to believe it. */
+  /** Returns a report as a mail program shows it, so that a person can judge whether to believe it. */
   'inbound.show': onStore({
     act: null,
     args: z.strictObject({ id: z.string().max(100) }),
@@ -78,7 +78,7 @@ export const inboundOperations = {
       }
     },
   }),
-  /** Does what the report would have done with proof: the delivery's status, the suppression list, the event. */
+  /** Changes the delivery's status, the suppression list and the events as if the report had proof. */
   'inbound.confirm': onServer({
     act: { says: 'confirmed the report {object}', type: 'report' },
     args: z.strictObject({ id: z.string().max(100) }),

@@ -1,4 +1,4 @@
-/** What operators did to lanes, for the history of each; kept in memory like the engine's own changes of limits. */
+/** Acts of operators on lanes, for each lane's history; kept in memory like the engine's own changes of limits. */
 import { LRUCache } from 'lru-cache';
 import { rfc3339 } from '../base/rfc3339.ts';
 
@@ -6,9 +6,9 @@ export interface LaneAct {
   at: number;
   /** `limit`, `hold`, `release`, `flush`, `resend`. */
   what: string;
-  /** In words. */
+  /** The new state, in words. */
   to: string;
-  /** Who did it, as the audit log names them, and what they noted. */
+  /** The person who did it, as the audit log names them, and their note. */
   cause: string;
 }
 
@@ -28,13 +28,13 @@ export function createLaneActs() {
   };
 }
 
-/** The engine's changes and the operators' acts in the order of time. */
+/** Merges the engine's changes and the operators' acts in the order of time. */
 export const historyOf = (...lists: (readonly LaneAct[])[]) =>
   lists
     .flat()
     .sort((a, b) => a.at - b.at)
     .map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
 
-/** `ana@example.com: ticket 99`. */
+/** Returns, for example, `ana@example.com: ticket 99`. */
 export const byWhom = (actor: string, note: string | null = null): string =>
   `${actor.replace(/^member:/, '')}${note === null ? '' : `: ${note}`}`;

@@ -1,4 +1,4 @@
-/** Lanes as operators see them: their limits, why their mail waits, and how much of it there is, in memory or not. */
+/** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { LaneWait } from '../messages/delivery/why.ts';
 import { siteOf } from './held-mail.ts';
@@ -7,7 +7,7 @@ import type { LaneState, OperatorDeps } from './operation.ts';
 type Deps = Pick<OperatorDeps, 'db' | 'clock' | 'mta'>;
 const MOST_DOMAINS = 1000;
 
-/** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
+/** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
 export async function waitingDomains({ db, clock, mta }: Deps) {
   const rows = await db.reader.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
@@ -30,7 +30,7 @@ export async function waitingDomains({ db, clock, mta }: Deps) {
 type WaitingDomain = Awaited<ReturnType<typeof waitingDomains>>[number];
 type LaneRecord = ReturnType<typeof laneRecord>;
 
-/** Every lane that has work, mail that waits for it, or a limit; first those that the engine knows of. */
+/** Returns every lane that has work, waiting mail or a limit; those that the engine has in memory come first. */
 export function laneRecords({ mta }: Pick<Deps, 'mta'>, domains: readonly WaitingDomain[]): LaneRecord[] {
   const atWork = mta.lanes();
   const served = new Set(atWork.flatMap(({ name, source }) => [name, siteOf(name, source)]));
@@ -39,7 +39,7 @@ export function laneRecords({ mta }: Pick<Deps, 'mta'>, domains: readonly Waitin
   return [...atWork, ...atRest].map((lane) => laneRecord({ mta }, lane, domains));
 }
 
-/** One lane, known to the engine or only from mail that waits for it; null where it is neither. */
+/** Returns one lane; null if neither the engine nor waiting mail has this name. */
 export function oneLane(
   { mta }: Pick<Deps, 'mta'>,
   name: string,
@@ -49,7 +49,7 @@ export function oneLane(
   return known === null ? null : laneRecord({ mta }, known, domains);
 }
 
-/** The engine has not tried its mail since the start. */
+/** Returns the state of a lane whose mail the engine has not tried since the start. */
 const unknownLane = (name: string): LaneState => ({
   name,
   source: null,
@@ -93,7 +93,7 @@ function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readon
   };
 }
 
-/** What the lane itself does not know: that it is held as a whole, and what mail waits for that has no mail host yet. */
+/** Returns waits that are not the lane's own: a hold of the whole lane, and mail that has no mail host yet. */
 function aroundLane({ mta }: Pick<Deps, 'mta'>, { name }: LaneState, own: readonly WaitingDomain[]): LaneWait[] {
   const [first] = own;
   if (first === undefined) return [];

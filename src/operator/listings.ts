@@ -1,6 +1,6 @@
 /**
- * Block lists are asked about our addresses a few times a day, so that a listing is told of before the mail suffers, and one
- * sees afterwards from when to when it was. What stands in the database is only what changed.
+ * Asks block lists about our addresses a few times a day, so that a listing is reported before mail is refused, and its beginning
+ * and end can be seen later. The database has only the changes.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -22,7 +22,7 @@ export interface ListingDeps {
 
 const EVERY_MS = 6 * 60 * 60_000;
 
-/** A rule of housekeeping that deletes nothing. `machine`: this one. */
+/** Returns a rule of housekeeping that deletes nothing. `machine` is this machine unless a test passes another. */
 export function listingRule(
   deps: ListingDeps,
   machine: Pick<Probes['machine'], 'addresses'> = createMachine(deps.config),
@@ -39,7 +39,7 @@ export function listingRule(
   };
 }
 
-/** Listings that begin and end, and what each list said last. Of an address that is not ours any more nothing is known: its listings end. */
+/** Writes listings that begin and end, and the last answer of each list. The listings of an address that is no longer ours end. */
 async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]): Promise<void> {
   const now = clock.now();
   const open = await db.reader<ListingRow>('listings').whereNull('until');
@@ -48,7 +48,7 @@ async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]):
   const begun = found.filter((one) => one.state === 'listed' && !open.some(isSame(one)));
   const ended = open.filter((one) => {
     const state = found.find(isSame(one))?.state;
-    // A list that does not answer has not let go of anybody.
+    // No answer does not mean that the address was removed.
     return state === undefined || state === 'clear';
   });
   await db.commit.transact(async (tx) => {
@@ -74,7 +74,7 @@ async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]):
     log.info({ event: 'unlisted', ip, list }, 'a block list has let go of an address of ours');
 }
 
-/** Listings that were there at or after `since`, in the order of time, and what each list said last. */
+/** Returns listings that were open at or after `since`, in the order of time, and the last answer of each list. */
 export async function readListings(
   { reader: read }: Pick<Database, 'reader'>,
   since: number,

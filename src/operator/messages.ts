@@ -1,4 +1,4 @@
-/** Operations that explain a message of any account: what happened to it, and what it waits for. */
+/** Operations that explain a message of any account: its past, and what it waits for. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { allEventTypes } from '../events/event.ts';
@@ -20,7 +20,7 @@ import { trace } from './trace.ts';
 const TRACED = 2000;
 
 export interface WholeMessage extends MessageRecord {
-  /** Of the request that it came with. */
+  /** The id of the request that sent it. */
   request_id: string | null;
   recipients: RecipientRecord[];
   attempts: AttemptRecord[];
@@ -30,7 +30,7 @@ export interface WholeMessage extends MessageRecord {
 const idArgument = z.strictObject({ id: z.string().max(100) });
 
 export const messageOperations = {
-  /** What became of it in the order of time, in words. */
+  /** Returns the events of its life in the order of time, in words. */
   'messages.trace': onStore({
     act: null,
     args: idArgument,
@@ -39,7 +39,7 @@ export const messageOperations = {
       return { data: trace(message, isServer(deps) ? await whyOf(deps, id) : []) };
     },
   }),
-  /** What each recipient waits for, and until when. */
+  /** Returns what each recipient waits for, and until when. */
   'messages.why': onServer({
     act: null,
     args: idArgument,
@@ -61,7 +61,7 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<
   return { ...messageRecord(row), request_id: row.request_id, recipients, attempts, events: events.map(toEventRecord) };
 }
 
-/** The command line may ask without a server: then nobody knows what mail waits for. */
+/** Returns whether these are the server's: without a server, the reason why mail waits is unknown. */
 const isServer = (deps: StoreDeps): deps is OperatorDeps => 'mta' in deps;
 
 async function whyOf({ db, clock, holds, mta }: OperatorDeps, id: string): Promise<Waiting[]> {

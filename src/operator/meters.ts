@@ -1,6 +1,6 @@
 /**
- * Figures that are counted while things happen, as no row holds them: requests, attempts with their phases, bounces by class, and how
- * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
+ * Figures that are counted in memory, since no table has them: requests, attempts with their phases, bounces by class, and how late
+ * the event loop is. A restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../base/budgets.ts';
 import { counter, histogram, Counts, Histogram, type Family } from './exposition.ts';
@@ -9,7 +9,7 @@ import type { Outcome } from '../messages/delivery/delivery.ts';
 
 /** A request that has been answered. */
 export interface Answered {
-  /** `operationId` of its route, or null where there is no such path. */
+  /** `operationId` of its route, or null if there is no such path. */
   operation: string | null;
   status: number;
   ms: number;
@@ -18,18 +18,18 @@ export interface Answered {
 /** The message is on disk before a 202, so this is the time that clients wait for. */
 const ACCEPT = 'sendMessage';
 const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
-/** From a warm connection on the same rack to a greylisting host that takes its five minutes. */
+/** The range is from a warm connection in the same rack to a host that takes five minutes to answer. */
 const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
 const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed'];
 const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
-/** Ten looks a second show a blocked event loop often enough, and cost nothing. */
+/** Ten samples a second show a blocked event loop, at a negligible cost. */
 const LAG_EVERY_MS = 100;
 
 export type Meters = ReturnType<typeof createMeters>;
 
-/** `clock` is the system's: the loop that may be late is the real one. */
+/** `clock` must be the system's, since the delay of the real event loop is measured. */
 export function createMeters({ clock }: { clock: Clock }) {
   const requests = new Counts();
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
@@ -57,7 +57,7 @@ export function createMeters({ clock }: { clock: Clock }) {
     attempted({ kind, facts }: Outcome): void {
       attempts.add({ outcome: kind });
       for (const [phase, ms] of Object.entries(facts.timings)) {
-        // 0 is a phase that was not needed, or not reached.
+        // 0 means that the phase was not needed or not reached.
         if (ms > 0) phases.get(phase)?.observe(ms / 1000);
       }
     },

@@ -1,6 +1,6 @@
 /**
  * `/metrics` for Prometheus: on a separate port (`metrics.port`), or on the API's for clients that know `metrics.token`.
- * Figures that have to be read are read at most every few seconds, however many ask.
+ * Figures that come from the database are read at most every few seconds, however often clients ask.
  */
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -31,15 +31,15 @@ export interface MetricsDeps extends FigureDeps {
   version: string;
 }
 
-/** Answers a request for the metrics; false where it is for something else. */
+/** Answers a request for the metrics. Returns false if the request is for another path. */
 export type MetricsHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 /** A second scrape within this time sees the same queue. */
 const FRESH_MS = 5_000;
-/** Figures that take a pass over more rows. */
+/** The same for figures that read more rows. */
 const SELDOM_MS = 30_000;
 
-/** `token` null lets everybody read who reaches the port. */
+/** With `token` null, every client that reaches the port may read. */
 export function metricsHandler(deps: MetricsDeps, token: string | null): MetricsHandler {
   const { clock } = deps;
   const startedAt = clock.now();
@@ -79,7 +79,7 @@ export function metricsHandler(deps: MetricsDeps, token: string | null): Metrics
   };
 }
 
-/** Reads at most once in `ms`, however many ask; a reading that failed is not kept. */
+/** Reads at most once in `ms`, however often it is called; a failed reading is not kept. */
 function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): () => Promise<Family[]> {
   let kept: { at: number; figures: Promise<Family[]> } | null = null;
   return () => {
@@ -131,7 +131,7 @@ function send(
     'content-length': Buffer.byteLength(text),
     'cache-control': 'no-store',
     ...headers,
-    // A body is not expected here; one that comes all the same is not waited for.
+    // A request body is unexpected here, and is not read.
     ...(request.method === 'GET' || request.method === 'HEAD' ? {} : { connection: 'close' }),
   });
   response.end(request.method === 'HEAD' ? undefined : text);
@@ -141,7 +141,7 @@ const HEAD_MS = 10_000;
 
 export type MetricsServer = Awaited<ReturnType<typeof serveMetrics>>;
 
-/** Listens on the separate port. Rejects where the port is taken. */
+/** Listens on the separate port. Rejects if the port is taken. */
 export async function serveMetrics(
   deps: { clock: Clock; log: Log },
   handler: MetricsHandler,

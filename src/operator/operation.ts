@@ -1,6 +1,6 @@
 /**
- * What an operation is: one act or question of the operator, with the schema of its arguments. The command line asks
- * through the control socket of the running server, or, where an operation needs only the store, on the database itself.
+ * The type of an operation of the operator, with the schema of its arguments. The command line performs it through the control
+ * socket of the running server, or on the database itself if the operation needs only the store.
  */
 import type { z } from 'zod';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -21,20 +21,20 @@ import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
 
-/** What every operation may touch. */
+/** The dependencies of every operation. */
 export interface StoreDeps {
   db: Database;
   clock: Clock;
   keyring: Keyring;
   resolver: Resolver;
   config: Config;
-  /** The operations that have an HTTP door as well, as far as they can be performed here. */
+  /** The operations of the API, as far as they can be performed here. */
   inside: Inside;
   /** Only the running server has one. */
   log?: Log;
 }
 
-/** What only the running server has. */
+/** The dependencies that only the running server has. */
 export interface OperatorDeps extends StoreDeps {
   log: Log;
   accept: AcceptDeps;
@@ -44,10 +44,10 @@ export interface OperatorDeps extends StoreDeps {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
-    /** The lane that mail to this domain goes through. */
+    /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
-    /** What keeps mail for this domain (null: any) from being tried ends, and one mail tries first. */
+    /** Ends rests and pauses for this domain (null: all), and lets one mail try first. */
     tryNow(domain: string | null): Promise<void>;
     sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
     transcripts: {
@@ -58,7 +58,7 @@ export interface OperatorDeps extends StoreDeps {
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   laneActs: LaneActs;
-  /** Whether a bounce of our own is recognised when it comes back. */
+  /** Sends a bounce to ourselves and returns whether it was recognised. */
   selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
   /** The ports that mail is taken at; null for one that could not be had. */
   listening(): { mx: number | null; submission: number | null; submissions: number | null };
@@ -96,16 +96,16 @@ export interface LaneState {
   name: string;
   /** The source it sends by; null for the system's address. */
   source: string | null;
-  /** Deliveries of it that are in memory; more may wait on disk. */
+  /** Deliveries in memory; more may wait on disk. */
   waiting: number;
   /** Workers busy now. */
   slots: number;
   limit: number;
-  /** Mails a minute, or null where nothing limits them. */
+  /** Mails a minute, or null if they are not limited. */
   perMinute: number | null;
   cause: string;
   causeAt: number | null;
-  /** Each limit that is in force, with its own cause. */
+  /** Each limit in force, with its cause. */
   limits: readonly {
     what: 'connections' | 'mails_per_minute';
     to: number;
@@ -114,13 +114,13 @@ export interface LaneState {
     since: number | null;
   }[];
   parkedUntil: number | null;
-  /** Why its mail waits, the most telling first. */
+  /** Reasons why its mail waits, the most important first. */
   waits: readonly LaneWait[];
   lastReply: string | null;
   lastProgressAt: number;
 }
 
-/** The way of a domain's mail, as the delivery engine sees it. */
+/** The destination of a domain's mail, as the delivery engine resolves it. */
 export interface ResolvedDomain {
   destination:
     | { kind: 'simulator' | 'discard' | 'hold' }
@@ -154,9 +154,9 @@ export interface LaneChange {
 
 interface Common<Args> {
   args: z.ZodType<Args>;
-  /** What the audit calls it, refused tries included; null for what changes nothing. */
+  /** Its words in the audit log, which includes refused tries; null if it changes nothing. */
   act: ActWords | null;
-  /** `member`: everyone may who sees the account; other operations are for administrators and the command line. */
+  /** `member`: every member of the account may perform it; others are for administrators and the command line. */
   who?: 'member';
 }
 

@@ -1,4 +1,4 @@
-/** The table of operations, and how one is performed: find it, check its arguments, run it, audit it. */
+/** The table of operations. `perform` finds one, checks its arguments, runs it and writes the audit line. */
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
@@ -50,26 +50,26 @@ const table = {
 };
 
 export type OperationName = keyof typeof table;
-/** The arguments as they are written, before their schema has seen them. */
+/** The arguments before their schema is applied. */
 export type ArgsOf<Name extends OperationName> = (typeof table)[Name] extends Operation<infer Args> ? Args : never;
 export type ResultOf<Name extends OperationName> = Awaited<ReturnType<(typeof table)[Name]['run']>>;
 
-/** The operation with this name, or null. */
+/** Returns the operation with this name, or null. */
 export function operationNamed(name: string): Operation | null {
   const operations: Readonly<Record<string, Operation>> = table;
   return Object.hasOwn(operations, name) ? (operations[name] ?? null) : null;
 }
 
-/** Who performs an operation. */
+/** The caller of an operation. */
 export interface By {
   acting: Acting;
-  /** For a member who is no administrator: the account that they look at, which is all that they reach. */
+  /** For a member who is not an administrator: the only account that they may reach. */
   onlyAccount?: string;
 }
 
 /**
- * Performs an operation with arguments from outside: one of this table, else one that has an HTTP door. Throws a `Problem` for the
- * caller's mistakes, `Unavailable` where it needs the running server and `deps` are not the server's.
+ * Performs an operation with arguments from outside: one of this table, else one of the API. Throws a `Problem` for the caller's
+ * mistakes, `Unavailable` if it needs the running server and `deps` are not the server's.
  */
 export async function perform(
   deps: StoreDeps | OperatorDeps,

@@ -1,4 +1,4 @@
-/** The operator's hand: performs operations on the running server, or without one on the database. */
+/** Performs operations on the running server, or on the database if no server runs. */
 import type { Config } from '../config/schema.ts';
 import { callServer } from './control-client.ts';
 import { socketPath } from './control-socket.ts';
@@ -7,23 +7,23 @@ import type { ArgsOf, OperationName, ResultOf } from './operations.ts';
 import { Unavailable } from './unavailable.ts';
 
 export interface Operator {
-  /** Throws a `Problem` for the operator's mistakes, `Unavailable` where it cannot be had here and now. */
+  /** Throws a `Problem` for the operator's mistakes, `Unavailable` if it cannot be performed now. */
   call<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
-  /** The same for an operation that has an HTTP door; the caller names the record that it answers. */
+  /** Does the same with an operation of the API; the caller names the record that it answers. */
   ask<Body>(operationId: string, asked?: AskedOf): Promise<Body>;
   close(): Promise<void>;
 }
 
-/** What a command asks of an operation; what is undefined is left out. */
+/** The input of an operation of the API; undefined members are left out. */
 export interface AskedOf {
-  /** Name or id of the account; where it is not given, that of the object in `params`, or the account `default`. */
+  /** Name or id of the account; without it, the account of the object in `params`, or `default`. */
   account?: string | undefined;
   params?: Readonly<Record<string, string>>;
   query?: Readonly<Record<string, string | number | undefined>>;
   body?: object;
 }
 
-/** In a query all values are texts. */
+/** Writes the values of the query as texts. */
 const withText = ({ query = {}, ...asked }: AskedOf): object => ({
   ...asked,
   query: Object.fromEntries(
@@ -56,11 +56,11 @@ export async function askList<Entry>(
   }
 }
 
-/** The first call finds out whether a server runs; the way stays the same for all that follow, also for those beside it. */
+/** The first call finds out whether a server runs; all later and concurrent calls go the same way. */
 export function reachOperator(config: Config): Operator {
   const file = socketPath(config.dataDir);
   let isServed = false;
-  /** Opened once, whoever asks first: a second one would keep the program from ending. */
+  /** Opened once: a second database would keep the program from ending. */
   let direct: Promise<Direct> | null = null;
 
   async function call(name: string, args: unknown): Promise<unknown> {
@@ -88,10 +88,10 @@ export function reachOperator(config: Config): Operator {
 
   return {
     ask: <Body>(operationId: string, asked: AskedOf = {}) => call(operationId, withText(asked)) as Promise<Body>,
-    // What comes back has gone through the operation of this name, whose result this is.
+    // The answer is the result of the operation with this name.
     call: <Name extends OperationName>(name: Name, args: ArgsOf<Name>) => call(name, args) as Promise<ResultOf<Name>>,
     async close() {
-      // One that cannot be opened has told its caller why.
+      // If it could not be opened, its caller has got the error.
       const opened = await direct?.catch(() => null);
       await opened?.close();
     },

@@ -1,4 +1,4 @@
-/** Operations on the queue: what waits where and why, and trying it now. */
+/** Operations on the queue: lanes, waiting deliveries, and trying them now. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -22,7 +22,7 @@ export const queueOperations = {
       return { data: laneRecords(deps, domains), domains };
     },
   }),
-  /** How a lane's limits have changed, and why, and what operators did to it; the last hundred of each since the start. */
+  /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start. */
   'queue.lane': onServer({
     act: null,
     args: z.strictObject({ lane: z.string().min(1).max(300) }),
@@ -33,7 +33,7 @@ export const queueOperations = {
       return { lane: found, changes: historyOf(deps.mta.lane(lane)?.changes ?? [], deps.laneActs.of(lane)) };
     },
   }),
-  /** What is due first comes first. */
+  /** Returns waiting deliveries, the first due first. */
   'queue.list': onStore({
     act: null,
     args: z.strictObject({
@@ -51,7 +51,7 @@ export const queueOperations = {
       return { data: rows.slice(0, limit).map(queuedDelivery), has_more: rows.length > limit };
     },
   }),
-  /** Waiting mail is tried now, whatever its schedule says; scheduled mail keeps its time. */
+  /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
   'queue.flush': onServer({
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({

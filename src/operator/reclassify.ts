@@ -1,7 +1,7 @@
 /**
- * A correction of the operator's: his own rules for reading refusals are held against the attempts of a time that is past.
- * Where one of them decides otherwise, the attempt is labelled anew, and an address that was suppressed for it is let off the
- * list. Events have been told and stay; nothing is suppressed afterwards that was not.
+ * Applies the operator's present bounce rules to past attempts. If a rule decides differently, the attempt gets the new class and
+ * reason, and an address that was suppressed for it leaves the list. Events stay as they were sent, and no address is added to the
+ * list.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
@@ -24,14 +24,14 @@ export interface Reclassified {
   dry_run: boolean;
 }
 
-/** Rows looked at in one step: few enough for one short look and one short commit. */
+/** Rows in one step: few enough for a short read and a short commit. */
 const STEP = 2_000;
 
-type Told = Pick<
+type PastAttempt = Pick<
   AttemptRow,
   'id' | 'delivery_id' | 'message_id' | 'smtp_code' | 'enhanced_code' | 'smtp_reply' | 'mx' | 'class' | 'reason'
 >;
-type Read = Told & { place: number };
+type Read = PastAttempt & { row_id: number };
 
 export const reclassifyOperations = {
   'bounces.reclassify': onStore({
@@ -60,11 +60,11 @@ async function reclassify(
   const judge = ownJudge(deps);
   const floor = idFloor('att', deps.clock.now() - past);
   const result: Reclassified = { object: 'reclassification', attempts: 0, unsuppressed: 0, dry_run: dryRun };
-  // Attempts are written in the order of time, so the newest lie at the end.
-  const [newest] = await deps.db.prepared.all<{ place: number | null }>('SELECT MAX(rowid) AS place FROM attempts');
-  for (let top = newest?.place ?? 0; top > 0; top -= STEP) {
+  // Attempts are written in the order of time, so the newest are at the end.
+  const [newest] = await deps.db.prepared.all<{ row_id: number | null }>('SELECT MAX(rowid) AS row_id FROM attempts');
+  for (let top = newest?.row_id ?? 0; top > 0; top -= STEP) {
     const rows = await deps.db.prepared.all<Read>(
-      `SELECT rowid AS place, id, delivery_id, message_id, smtp_code, enhanced_code, smtp_reply, mx, class, reason
+      `SELECT rowid AS row_id, id, delivery_id, message_id, smtp_code, enhanced_code, smtp_reply, mx, class, reason
          FROM attempts WHERE rowid <= ? AND rowid > ?`,
       [top, top - STEP],
     );
@@ -92,11 +92,11 @@ function ownJudge({ config }: Pick<StoreDeps, 'config'>): Judge {
 interface Correction {
   row: Read;
   judged: Judgement;
-  /** True where its old verdict may have put the address on the list, and the new one would not. */
+  /** True if its old verdict may have put the address on the list, and the new one would not. */
   frees: boolean;
 }
 
-/** Only what a rule of the operator's own decides; where in the session it was said is not known any more. */
+/** Uses only the operator's own rules. The phase of the session is no longer known, so RCPT is assumed. */
 function correctionOf(judge: Judge, row: Read): Correction[] {
   if (row.class === null || row.smtp_code === null) return [];
   const { smtp_code: code, enhanced_code: enhanced, smtp_reply: text, mx } = row;
@@ -106,7 +106,7 @@ function correctionOf(judge: Judge, row: Read): Correction[] {
   return [{ row, judged, frees: isSuppressing(before) && !judged.suppress }];
 }
 
-/** Returns how many entries left the list: those that this message's bounce had put there. */
+/** Returns how many entries, made by the bounces of these messages, left the list. */
 async function write({ db }: Pick<StoreDeps, 'db'>, corrections: readonly Correction[]): Promise<number> {
   return await db.commit.transact(async (tx) => {
     let freed = 0;
@@ -114,7 +114,7 @@ async function write({ db }: Pick<StoreDeps, 'db'>, corrections: readonly Correc
       await tx.run('UPDATE attempts SET class = ?, reason = ? WHERE rowid = ? AND id = ?', [
         judged.class,
         judged.reason,
-        row.place,
+        row.row_id,
         row.id,
       ]);
       if (!frees) continue;

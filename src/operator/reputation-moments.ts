@@ -1,6 +1,6 @@
 /**
- * What may have changed a reputation, in the order of time: block lists that took up an address of ours or let go of it, sites
- * that refuse one, and settings that somebody changed. For the time line beside the numbers.
+ * Moments that may have changed a reputation, in the order of time: block lists that list an address of ours or remove it, sites
+ * that refuse one, and changed settings. They are for the time line next to the statistics.
  */
 import type { Knex } from 'knex';
 import { z } from 'zod';
@@ -16,7 +16,7 @@ export interface ReputationMoment {
   at: string;
   kind: 'listed' | 'unlisted' | 'blocked' | 'changed';
   what: string;
-  /** Who did it; null where nobody of ours did. */
+  /** The person who did it; null if it was not one of ours. */
   by: string | null;
 }
 
@@ -27,7 +27,7 @@ export const reputationMomentOperations = {
     args: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),
-      /** Also what concerns the server: for administrators. */
+      /** Includes moments that concern the server, for administrators. */
       server: z.boolean().optional(),
     }),
     async run({ db, clock }, { account, days = 30, server = true }) {
@@ -84,7 +84,7 @@ const changes: ReadonlySet<string> = new Set([
   'queue.unblock',
 ]);
 
-/** By the index of what people do, which is small. Null: what concerns no account. */
+/** Reads the small index of acts of people. `accountId` null: acts that concern no account. */
 async function changesOf(read: Knex, accountId: string | null, since: number): Promise<AuditRow[]> {
   const query = read<AuditRow>('audit').whereNull('key_id').andWhere('id', '>=', idFloor('aud', since));
   if (accountId === null) query.whereNull('account_id');

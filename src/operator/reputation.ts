@@ -1,6 +1,6 @@
 /**
- * How the world takes our mail: what became of it by day and by mailbox provider, and what receivers report (DMARC and TLS
- * aggregate reports). Anybody may send such a report, so what it says is a hint, not a proof.
+ * The reputation of our mail: outcomes by day and by mailbox provider, and the reports of receivers (DMARC and TLS aggregate
+ * reports). Any host may send such a report, so it is a hint, not a proof.
  */
 import type { Knex } from 'knex';
 import { z } from 'zod';
@@ -11,7 +11,7 @@ import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
 import { DAY_MS, dayOf } from '../base/time.ts';
 
-/** What of the numbers tells of a reputation. */
+/** The counts that show a reputation. */
 const shown = [
   'sent',
   'delivered',
@@ -25,12 +25,12 @@ const shown = [
 export interface ReputationDay {
   /** `2026-01-31` */
   day: string;
-  /** Null for all together. */
+  /** Null for the sum of all providers. */
   provider: string | null;
   counts: Record<(typeof shown)[number], number>;
 }
 
-/** The same of mail that left from one of our sources, by name; `sent` is how often it was tried from there. */
+/** Counts of mail from one of our sources, by name; `sent` counts attempts. */
 export interface ReputationSourceDay {
   day: string;
   source: string;
@@ -49,7 +49,7 @@ export interface DmarcLine {
   count: number;
 }
 
-/** Connections of somebody to us that came out alike. */
+/** Connections of one organization to us with the same result. */
 export interface TlsLine {
   day: string;
   domain: string;
@@ -72,7 +72,7 @@ export interface ReputationRecord {
   tls: TlsLine[];
 }
 
-/** Of each kind of report, those with the most mail. */
+/** The most lines of each kind of report, those with the most mail first. */
 const MOST_LINES = 1000;
 
 export const reputationOperations = {
@@ -87,7 +87,7 @@ export const reputationOperations = {
   }),
 };
 
-/** The last so many days, today's included. Lines are in the order of time, newest day last. */
+/** Reads the last `days` days, today included. Lines are in the order of time, newest day last. */
 export async function readReputation(
   read: Knex,
   { accountId, now, days }: { accountId: string; now: number; days: number },
@@ -170,7 +170,7 @@ async function tlsLines(read: Knex, accountId: string, since: number): Promise<T
   );
 }
 
-/** The account's domain itself, its return path, or a domain above it, whose DMARC policy it may have. */
+/** Matches the account's domain, its return path, or a parent domain, whose DMARC policy may apply. */
 const ofAccount = (read: Knex, accountId: string): Knex.QueryBuilder =>
   read('domains as d')
     .select(read.raw('1'))

@@ -1,7 +1,7 @@
 /**
- * Sending again what a receiver refused as coming from us (bounces of the class `block`) before its lane rested: each such
- * recipient gets a new message, once. The table `resends` is written in the transaction that accepts the new message, so that a
- * second run, or one beside it, sends nothing twice.
+ * Sends mail again that a receiver refused because it came from us (bounces of the class `block`): each such recipient gets a new
+ * message, once. The transaction that accepts the new message also writes the table `resends`, so that a second or concurrent run
+ * sends nothing twice.
  */
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
@@ -31,12 +31,12 @@ export interface Resent {
 }
 
 const USUAL_PAST_MS = 2 * HOUR_MS;
-/** Attempts looked at in one step, and messages sent side by side. */
+/** Attempts that are read in one step, and messages that are sent at the same time. */
 const STEP = 2000;
 const AT_ONCE = 20;
 /** Recipients in one run. */
 const MOST = 10_000;
-/** Attempts are written nearly in the order of their ids: so many may stand before an older one. */
+/** Attempts are written nearly in the order of their ids: at most so many may precede an older one. */
 const DISORDER = 2000;
 
 const resendArguments = z.strictObject({
@@ -85,13 +85,13 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
     has_more: false,
     dry_run: dryRun,
   };
-  const top = await newestPlace(deps);
-  for (let from = Math.max(1, (await placeOf(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
+  const top = await newestRowId(deps);
+  for (let from = Math.max(1, (await firstRowId(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
     if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
     const found = await bouncedBetween(deps, { ...filter, accountId, floor }, from, Math.min(top, from + STEP - 1));
     const groups = [...byMessage(found)];
     for (let at = 0; at < groups.length; at += AT_ONCE)
-      await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => again(deps, act, result, id, rows)));
+      await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => resendMessage(deps, act, result, id, rows)));
   }
   act.on({ after: result });
   if (filter.lane !== undefined && !dryRun && result.recipients > 0)
@@ -104,13 +104,13 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
   return result;
 }
 
-async function newestPlace({ db }: Pick<OperatorDeps, 'db'>): Promise<number> {
+async function newestRowId({ db }: Pick<OperatorDeps, 'db'>): Promise<number> {
   const [row] = await db.reader.raw<{ place: number | null }[]>('SELECT MAX(rowid) AS place FROM attempts');
   return row?.place ?? 0;
 }
 
-/** The first place at or behind which ids are not below `floor`. */
-async function placeOf({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: number): Promise<number> {
+/** Returns the first row id from which on ids are not below `floor`. */
+async function firstRowId({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: number): Promise<number> {
   let [low, high] = [1, top + 1];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
@@ -166,8 +166,8 @@ function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {
   return groups;
 }
 
-/** One message to those of its recipients. What is wrong with it leaves it out, and the others go on. */
-async function again(
+/** Sends one message to these of its recipients. A message with a fault is left out, and the others are sent. */
+async function resendMessage(
   deps: OperatorDeps,
   act: Act,
   result: Resent,
@@ -176,7 +176,7 @@ async function again(
 ): Promise<void> {
   const { db, clock } = deps;
   const message = (await db.reader('messages').where({ id }).first()) as MessageRow | undefined;
-  // Our own notices are about mail that has moved on since.
+  // Our own notices are out of date by now.
   if (message === undefined || message.null_sender === 1) return;
   try {
     const draft = withRecipients(

@@ -1,4 +1,4 @@
-/** The operation that tells where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
+/** The operation that explains where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
@@ -21,11 +21,11 @@ export interface ResolveRecord {
     addresses: string[];
     tls: string;
     policy: string;
-    /** The TLSA records that its certificate has to match, as in a zone file; none where DANE does not decide. */
+    /** The TLSA records that its certificate has to match, as in a zone file; none if DANE does not apply. */
     tlsa: string[];
   }[];
   sts: { mode: string; mx: readonly string[]; max_age: number } | null;
-  /** The source of the default pool whose turn it is, or null where the system chooses the address. */
+  /** The next source of the default pool, or null if the system chooses the address. */
   source: string | null;
   limits: { connections: number; per_minute: number | null; messages_per_connection: number } | null;
 }
@@ -36,7 +36,7 @@ export const resolveOperations = {
     args: z.strictObject({ domain: z.string().min(1).max(253) }),
     async run({ mta, config }, { domain: written }): Promise<ResolveRecord> {
       const parsed = parseMailbox(`x@${written.replace(/\.$/, '')}`);
-      // An address in its place, say, would look like a domain that DNS does not know.
+      // Other texts, such as an address, would look like a domain that DNS does not have.
       if (parsed.kind === 'bad')
         throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: 'domain' });
       const { domain } = parsed.mailbox;

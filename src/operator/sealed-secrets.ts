@@ -1,6 +1,6 @@
 /**
- * Whether the key file opens what is sealed in the database, asked before the server takes anything: with another key no mail
- * could be signed, no webhook called and nobody could sign in with a second factor, and each of them would be found out singly.
+ * Checks at the start whether the key file opens the secrets in the database: with another key no mail could be signed, no webhook
+ * called, and no member could sign in with a second factor.
  */
 import type { Knex } from 'knex';
 import { KeyFileError, type Keyring } from '../base/keyring.ts';
@@ -12,7 +12,7 @@ interface Deps {
   keyring: Keyring;
 }
 
-/** What is sealed under one key of the file, or under one that is not in it. */
+/** Counts of secrets that are sealed under one key, which may be missing in the file. */
 export interface SealedUnder {
   keyId: string;
   dkimKeys: number;
@@ -20,7 +20,7 @@ export interface SealedUnder {
   secondFactors: number;
 }
 
-/** What is in use and sealed, by key. A DKIM key that retires signs nothing any more. */
+/** Counts the secrets in use, by key. Retiring DKIM keys do not count: they sign no mail. */
 export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
   const rows = await read.raw<{ kind: 'dkimKeys' | 'webhooks' | 'secondFactors'; sealed: string; n: number }[]>(`
     SELECT 'dkimKeys' AS kind, substr(private_key_sealed, 1, 36) AS sealed, 1 AS n FROM dkim_keys WHERE state <> 'retiring'
@@ -40,8 +40,8 @@ export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
 const keyIdOf = (sealed: string): string => sealed.split('.')[1] ?? '';
 
 /**
- * Throws KeyFileError where something in use is sealed under a key that the file does not have, or has with other bytes.
- * What the file says is lost (`lost <key id>`) is only warned of.
+ * Throws KeyFileError if a secret in use is sealed under a key that the file does not have, or has with other bytes. For a key
+ * that the file names as lost (`lost <key id>`) it only logs a warning.
  */
 export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file: string): Promise<void> {
   const { keyring, log } = deps;
@@ -68,7 +68,7 @@ export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file:
 const cure = (keyId: string): string =>
   `put the old file back from where it is kept (where it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`;
 
-/** One DKIM key tells for all: what one key of the file sealed opens under it, or nothing does. */
+/** Tries one DKIM key: either all secrets of a key can be opened, or none. */
 async function opens({ read, keyring }: Deps, keyId: string): Promise<boolean> {
   const row = (await read('dkim_keys')
     .select('id', 'private_key_sealed')

@@ -1,4 +1,4 @@
-/** Figures other than those of mail: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
+/** Figures other than those of mail: sending domains, webhook backlog, reports, and whether the books balance. */
 import type { Clock } from '../base/clock.ts';
 import { gauge, type Family } from './exposition.ts';
 import { balance } from '../messages/store/books.ts';
@@ -71,7 +71,7 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
   ];
 }
 
-/** A pass over at most `retention.reports` of rows: seldom. */
+/** Reads all rows that `retention.reports` keeps, so it should run seldom. */
 export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const rows: { kind: string | null; state: string; n: number }[] = await db
     .reader('reports')
@@ -94,7 +94,7 @@ export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
   ];
 }
 
-/** Counts every recipient: once an hour. */
+/** Counts every recipient, so it runs once an hour. */
 export async function balanceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const { balanced } = await balance(db.reader);
   return [

@@ -1,4 +1,4 @@
-/** Operations on sources: how each stands with the sites, and using one again that a block list kept out. */
+/** Operations on sources: their state at each site, and using one again after a block list refused it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -10,7 +10,7 @@ export const sourceOperations = {
     args: z.strictObject({}),
     run: ({ mta }) => Promise.resolve({ data: mta.sources.list().map(sourceRecord) }),
   }),
-  /** Sites that refused the source by a block list get mail from it again; without a name, the system's address. */
+  /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address. */
   'queue.unblock': onServer({
     act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
     args: z.strictObject({ source: z.string().min(1).max(100).optional() }),

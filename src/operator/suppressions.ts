@@ -23,7 +23,7 @@ const entry = z.strictObject({
 type Entry = z.output<typeof entry>;
 
 export const suppressionOperations = {
-  /** A page of the list, newest first, without entries that have ended: an export asks until `has_more` is false. */
+  /** Returns a page of the list, newest first, without ended entries. An export asks until `has_more` is false. */
   'suppressions.export': onStore({
     act: null,
     who: 'member',
@@ -43,7 +43,7 @@ export const suppressionOperations = {
       return { data: page.rows.map(suppressionRecord), has_more: page.hasMore };
     },
   }),
-  /** Adds what can be added. An entry that cannot be added says why, and the others are added all the same. */
+  /** Adds the valid entries, and returns the reason for each other one. */
   'suppressions.import': onStore({
     act: {
       says: 'put {object} on the suppression list',
@@ -57,7 +57,7 @@ export const suppressionOperations = {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);
       const streams = await streamsOf(deps, accountId);
-      const faults = entries.map((one) => faultOf(one, streams, deps.clock.now()));
+      const faults = entries.map((one) => rejectionOf(one, streams, deps.clock.now()));
       const sound = entries.filter((_, i) => faults[i] === null).map((one) => newEntry(accountId, act.actor, one));
       const added = await addSuppressions(deps, sound, (all) => {
         const created = all.filter((one) => one.created).length;
@@ -87,7 +87,7 @@ async function streamsOf({ db }: Pick<StoreDeps, 'db'>, accountId: string): Prom
   return new Set(rows.map(({ slug }) => slug));
 }
 
-function faultOf({ email, stream, expires_at }: Entry, streams: ReadonlySet<string>, now: number): string | null {
+function rejectionOf({ email, stream, expires_at }: Entry, streams: ReadonlySet<string>, now: number): string | null {
   const parsed = parseMailbox(email, { smtputf8: true });
   if (parsed.kind === 'bad') return parsed.why;
   if (typeof stream === 'string' && !streams.has(stream)) return `there is no stream ${JSON.stringify(stream)}`;

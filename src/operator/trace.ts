@@ -1,4 +1,4 @@
-/** A message's life as lines in the order of time: accepted, attempts with what the other side said, events, what comes next. Pure. */
+/** Writes a message's history as lines in the order of time: acceptance, attempts with replies, events, and the next step. Pure. */
 import type { AttemptRecord } from '../messages/store/message-store.ts';
 import type { Waiting } from '../messages/delivery/why.ts';
 import type { EventRecord } from './events.ts';
@@ -26,7 +26,7 @@ export function trace(message: WholeMessage, why: readonly Waiting[] = []): Trac
     ...message.attempts.map(attemptLine),
     ...message.events.map(eventLine),
   ];
-  // Times are all written in one form, so they sort as text; what happened in one millisecond stays in the order above.
+  // Times are all written in one form, so they sort as text; lines of one millisecond stay in the order above.
   lines.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
   const last = lines.at(-1)?.at ?? at;
   return [...lines, ...message.recipients.flatMap((recipient) => nextLine(recipient, why, last))];
@@ -43,7 +43,7 @@ function attemptLine(attempt: AttemptRecord): TraceLine {
   return { at, what: 'attempt', recipient, text };
 }
 
-/** The code stands before a reply that does not begin with it. */
+/** Puts the code before a reply that does not begin with it. */
 function replyText(code: number | null, reply: string): string {
   return code === null || reply.startsWith(String(code)) ? reply : `${String(code)} ${reply}`;
 }
@@ -63,7 +63,7 @@ function eventLine({ timestamp: at, type, sequence, data }: EventRecord): TraceL
   };
 }
 
-/** What it waits for, as `messages why` tells it; without a running server only its next time is known. */
+/** Returns what it waits for, as `messages why` does; without a running server only its next time is known. */
 function nextLine(recipient: WholeMessage['recipients'][number], why: readonly Waiting[], now: string): TraceLine[] {
   const { email, status, next_attempt_at: next, attempt_count: count } = recipient;
   const known = why.find((one) => one.email === email && one.reason !== 'finished');

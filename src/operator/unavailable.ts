@@ -1,9 +1,9 @@
-/** Why an operation cannot be had at all: nothing is wrong with it, but with where it was asked for. */
+/** Reasons why an operation cannot be performed here, although the request itself is right. */
 
 export type UnavailableWhy =
   /** No server answers at the data folder. */
   | 'not_running'
-  /** One does, where there must be none. */
+  /** A server runs, and must not. */
   | 'already_running'
   /** There is no database yet. */
   | 'no_database'
@@ -23,6 +23,6 @@ export class Unavailable extends Error {
   }
 }
 
-/** What an operation that needs the server throws without one. */
+/** Returns the error of an operation that needs the server while none runs. */
 export const notRunning = (): Unavailable =>
   new Unavailable('not_running', 'the server is not running: start it with `posthorn serve`');

@@ -1,6 +1,6 @@
 /**
- * The operation that shows what is said on the wire, live: for `posthorn queue watch` and the dashboard. The first call begins a
- * watch; each later one fetches what came since, and waits for it a little. A watch ends when nobody asks for a minute.
+ * The operation that shows SMTP dialogues live, for `posthorn queue watch` and the dashboard. The first call begins a watch; each
+ * later one waits a little and returns the new lines. A watch ends after a minute without a call.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';

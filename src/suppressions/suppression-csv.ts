@@ -48,7 +48,7 @@ export interface ImportedEntry {
   expires_at: string | null;
 }
 
-/** What became of an entry: the record, or why there is none. */
+/** The result for an entry: its record, or the reason why it was rejected. */
 export type AddedRecord =
   { result: 'created' | 'existing'; entry: SuppressionRecord } | { result: 'rejected'; email: string; why: string };
 

@@ -4,14 +4,6 @@ import type { Compilation, Part } from './mixed/index.ts';
 
 export type Compile = (source: string, part: Part) => Compilation;
 
-export interface CompiledCache {
-  compile: Compile;
-  /** Number of sources in the cache. */
-  readonly size: number;
-  /** Characters of these sources; one that is used for two parts counts twice. */
-  readonly characters: number;
-}
-
 type Compilations = Partial<Record<Part, Compilation>>;
 
 /** Characters of all sources; a tree takes about ten times the memory of its source. */
@@ -19,7 +11,7 @@ const MOST_CHARACTERS = 2 * 1024 * 1024;
 const MOST_TEMPLATES = 500;
 
 /** Returns a `compile` that remembers the sources used last. */
-export function createCompiledCache(compile: Compile): CompiledCache {
+export function createCompiledCache(compile: Compile) {
   // The source itself is the key: the engine keeps its hash.
   const cache = new LRUCache<string, Compilations>({
     max: MOST_TEMPLATES,
@@ -27,7 +19,7 @@ export function createCompiledCache(compile: Compile): CompiledCache {
     sizeCalculation: (parts, source) => Math.max(1, source.length * Object.keys(parts).length),
   });
   return {
-    compile(source, part) {
+    compile: (source: string, part: Part): Compilation => {
       const parts = cache.get(source);
       const before = parts?.[part];
       if (before !== undefined) return before;
@@ -36,10 +28,12 @@ export function createCompiledCache(compile: Compile): CompiledCache {
       if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
       return compilation;
     },
-    get size() {
+    /** Number of sources in the cache. */
+    get size(): number {
       return cache.size;
     },
-    get characters() {
+    /** Characters of these sources; one that is used for two parts counts twice. */
+    get characters(): number {
       return cache.calculatedSize;
     },
   };

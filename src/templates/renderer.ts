@@ -6,15 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createCompiledCache, type Compile } from './compiled-cache.ts';
-import {
-  compile,
-  render,
-  RENDER_LIMIT_MS,
-  type Compiled,
-  type Part,
-  type RenderOptions,
-  type TemplateFault,
-} from './mixed/index.ts';
+import { compile, render, RENDER_LIMIT_MS, type Part, type RenderOptions, type TemplateFault } from './mixed/index.ts';
 
 /** A part, named by its member: `subject`, `html`, `text`. */
 export interface PartSource {
@@ -35,17 +27,6 @@ export interface RenderJob {
   variables: Variables | null;
 }
 
-export interface Renderer {
-  /**
-   * Returns one result for each part, in their order. Faults of a template or its data are results; rejects with
-   * `service_unavailable` if too many jobs wait.
-   */
-  render(parts: readonly PartSource[], variables: Variables): Promise<PartResult[]>;
-  /** Only compiles the parts; their output is empty. */
-  read(parts: readonly PartSource[]): Promise<PartResult[]>;
-  close(): Promise<void>;
-}
-
 /** Time on the main loop for all parts of a mail, for compiling and rendering each. */
 const HERE_MS = 10;
 /** Characters of source that are compiled on the main loop, in a few milliseconds; more goes to the thread. */
@@ -62,7 +43,9 @@ const JOB_MS = READ_LIMIT_MS + 2 * RENDER_LIMIT_MS;
 /** Time for a thread to start; a cold one takes up to a second. */
 const START_MS = 2000;
 
-export function createRenderer(deps: { clock: Clock }): Renderer {
+export type Renderer = ReturnType<typeof createRenderer>;
+
+export function createRenderer(deps: { clock: Clock }) {
   const threads = createThreads<RenderJob, PartResult[]>(deps, {
     entry: new URL('./render-worker.ts', import.meta.url),
     count: THREADS,
@@ -80,16 +63,21 @@ export function createRenderer(deps: { clock: Clock }): Renderer {
     threads.run({ parts, variables }).catch((error: unknown) => refused(error, parts));
 
   return {
-    async render(parts, variables) {
+    /**
+     * Returns one result for each part, in their order. Faults of a template or its data are results; rejects with
+     * `service_unavailable` if too many jobs wait.
+     */
+    async render(parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
       const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
       const here = isSmall(parts) ? renderParts(parts, { ...variables, ...limits }, cache.compile) : [];
       return here.length < parts.length ? inThread(parts, variables) : here;
     },
-    async read(parts) {
+    /** Only compiles the parts; their output is empty. */
+    async read(parts: readonly PartSource[]): Promise<PartResult[]> {
       const here = isSmall(parts) ? readParts(parts, cache.compile) : null;
       return here ?? inThread(parts, null);
     },
-    close: () => threads.close(),
+    close: (): Promise<void> => threads.close(),
   };
 }
 
@@ -146,18 +134,10 @@ export function renderParts(parts: readonly PartSource[], options: RenderOptions
       results.push({ name, ok: false, faults: compilation.faults, variables: [] });
       continue;
     }
-    const result = renderOne(compilation.template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
-    if (result === null) return results;
-    results.push({ name, ...result, variables: compilation.template.variables });
+    const { template } = compilation;
+    const rendering = render(template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
+    if (!rendering.ok && rendering.slow) return results;
+    results.push({ name, ...rendering, variables: template.variables });
   }
   return results;
-}
-
-function renderOne(
-  template: Compiled,
-  options: RenderOptions,
-): { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[] } | null {
-  const rendering = render(template, options);
-  if (rendering.ok) return rendering;
-  return rendering.slow ? null : { ok: false, faults: rendering.faults };
 }

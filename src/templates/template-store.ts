@@ -4,6 +4,7 @@ import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage, type PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
@@ -146,15 +147,10 @@ export async function templateToSend(
 /** Returns one page, newest first: the latest version of each template, with null as `html` and `text`. */
 export async function pageOfTemplates(
   { db }: { db: Pick<Database, 'reader'> },
-  { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
+  { accountId, ...page }: PagePart & { accountId: string },
 ): Promise<{ templates: Template[]; hasMore: boolean }> {
   const query = db.reader<TemplateRow>('templates').where({ account_id: accountId });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows: TemplateRow[] = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
+  const { rows, hasMore } = await readPage<TemplateRow>(query, page);
   const wanted = rows.map(({ id, latest_version }) => [id, latest_version]);
   // Without the bodies, of which a page of a hundred could have 100 MB.
   const columns = tables.template_versions.names.filter((column) => column !== 'html' && column !== 'text');

@@ -1,4 +1,4 @@
-/** People or machines? By the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
+/** Distinguishes people from machines, by the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
 import { BlockList, SocketAddress, isIPv4, isIPv6 } from 'node:net';
 import type { ScannerRule } from '../config/scanners.ts';
 import type { Hit } from '../messages/delivery/delivery.ts';
@@ -55,7 +55,7 @@ function matcherOf(rule: ScannerRule): Matcher {
 const isWithin = ({ networks }: Matcher, address: SocketAddress | null): boolean =>
   networks !== null && address !== null && networks.check(address);
 
-/** Made once for all rules: each is an object of the runtime's, dear to collect. */
+/** Makes the address once for all rules: each is an object of the runtime, which is expensive to collect. */
 function addressOf(ip: string | null): SocketAddress | null {
   if (ip === null) return null;
   if (isIPv4(ip)) return new SocketAddress({ address: ip, family: 'ipv4' });

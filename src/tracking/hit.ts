@@ -25,15 +25,6 @@ export interface HitDeps {
   failed: (error: unknown) => void;
 }
 
-export interface Hits {
-  /** The pixel of this delivery was asked for. */
-  opened(deliveryId: string, visitor: Visitor): void;
-  /** A click on a link of this delivery. */
-  clicked(deliveryId: string, place: LinkPlace, visitor: Visitor): void;
-  /** Resolves when all that was seen is durable. */
-  close(): Promise<void>;
-}
-
 interface Click {
   place: LinkPlace;
   hit: Hit;
@@ -54,7 +45,9 @@ const GATHER_MS = 25;
 /** Hits on one mail that are written a minute. Everyone who has the mail has its links, and must not fill the disk with them. */
 const MOST_A_MINUTE = 60;
 
-export function createHits(deps: HitDeps): Hits {
+export type Hits = ReturnType<typeof createHits>;
+
+export function createHits(deps: HitDeps) {
   const { clock, recorder, botOf } = deps;
   const watches = new Map<string, Watch>();
   const writing = new Set<Promise<unknown>>();
@@ -92,7 +85,9 @@ export function createHits(deps: HitDeps): Hits {
     }
   }
 
-  function settle(deliveryId: string, watch: Watch): void {
+  function settle(deliveryId: string): void {
+    const watch = watches.get(deliveryId);
+    if (watch === undefined) return;
     watches.delete(deliveryId);
     waiting -= watch.clicks.length;
     const isSweep = watch.clicks.some(({ place }) => watch.seen.size >= place.links);
@@ -103,14 +98,7 @@ export function createHits(deps: HitDeps): Hits {
   function wait(deliveryId: string, click: Click): void {
     let watch = watches.get(deliveryId);
     if (watch === undefined) {
-      const begun: Watch = {
-        clicks: [],
-        seen: new Set(),
-        timer: clock.after(SWEEP_MS, () => {
-          settle(deliveryId, begun);
-        }),
-      };
-      watch = begun;
+      watch = { clicks: [], seen: new Set(), timer: clock.after(SWEEP_MS, () => settle(deliveryId)) };
       watches.set(deliveryId, watch);
     }
     watch.clicks.push(click);
@@ -119,12 +107,14 @@ export function createHits(deps: HitDeps): Hits {
   }
 
   return {
-    opened(deliveryId, visitor) {
+    /** Records that the pixel of this delivery was asked for. */
+    opened(deliveryId: string, visitor: Visitor): void {
       if (isTooMany(deliveryId)) return;
       const hit = hitOf(deps, visitor, botOf('open', visitor));
       write(deliveryId, [{ kind: 'opened', hit, ...readAgent(visitor.userAgent) }]);
     },
-    clicked(deliveryId, place, visitor) {
+    /** Records a click on a link of this delivery. */
+    clicked(deliveryId: string, place: LinkPlace, visitor: Visitor): void {
       if (isTooMany(deliveryId)) return;
       const click = { place, hit: hitOf(deps, visitor, botOf('click', visitor)) };
       // One link alone proves nothing: a click on it is a click on all of them.
@@ -132,10 +122,11 @@ export function createHits(deps: HitDeps): Hits {
       if (isOpen) wait(deliveryId, click);
       else write(deliveryId, [clickedBy(place, click.hit)]);
     },
-    async close() {
+    /** Resolves when all that was seen is durable. */
+    async close(): Promise<void> {
       for (const [deliveryId, watch] of watches) {
         watch.timer.cancel();
-        settle(deliveryId, watch);
+        settle(deliveryId);
       }
       gathering?.cancel();
       gathering = null;
@@ -162,7 +153,7 @@ function hitOf({ clock, privacy }: HitDeps, { ip, userAgent }: Visitor, bot: Hit
   };
 }
 
-/** The network of an address: /24, for IPv6 /48, so that a household cannot be told from its neighbours. Null without an address. */
+/** Returns the network of an address: /24, for IPv6 /48, so that a household cannot be told from its neighbours. Null without an address. */
 export function truncated(ip: string): string | null {
   const plain = plainAddress(ip);
   if (plain === null) return null;

@@ -49,7 +49,7 @@ export function planHtml(html: string): HtmlPlan {
   };
 }
 
-/** The document with these marks. Addresses must be of characters that need no quoting in html. */
+/** Returns the document with these marks. Addresses must be of characters that need no quoting in html. */
 export function markHtml(html: string, { links, pixelAt, isPlain }: HtmlPlan, { linkUrl, pixelUrl }: Marks): string {
   let marked = '';
   let from = 0;
@@ -193,7 +193,7 @@ const UNQUOTED = 1;
 /** A person who follows it wants no more mail, and must get there even when our server is gone. */
 const UNSUBSCRIBES = /unsubscri|(?<![a-z])opt[-_]?out(?![a-z])/i;
 
-/** The link's target where it is one to be counted, or null. */
+/** Returns the link's target where it is one to be counted, or null. */
 function trackable(href: string): string | null {
   if (href.length > LONGEST_TARGET || !/^[\0- ]*https?:/i.test(href)) return null;
   const url = urlOf(href);
@@ -201,7 +201,7 @@ function trackable(href: string): string | null {
   return UNSUBSCRIBES.test(url.pathname + url.search + url.hash) ? null : url.href;
 }
 
-/** One reading instead of `canParse` and another: this runs for every link. */
+/** Reads an address once, and not with `canParse` and again: this runs for every link. */
 function urlOf(text: string): URL | null {
   try {
     return new URL(text);

@@ -53,7 +53,7 @@ const OPEN = 1;
 const CLICKS = { html: 2, text: 3 } as const;
 const ANY_HOST = new Uint8Array(TAG_BYTES);
 
-/** All keys of the installation, the one that signs now first. */
+/** Returns all keys of the installation, the one that signs now first. */
 export function trackingKeys(keyring: Pick<Keyring, 'keyIds' | 'derive'>): [TrackingKey, ...TrackingKey[]] {
   const [current = '', ...older] = keyring.keyIds;
   const keyOf = (id: string): TrackingKey => ({
@@ -64,14 +64,14 @@ export function trackingKeys(keyring: Pick<Keyring, 'keyIds' | 'derive'>): [Trac
   return [keyOf(current), ...older.map(keyOf)];
 }
 
-/** The keys with this tag: nearly always one. */
+/** Returns the keys with this tag: nearly always one. */
 export const keysTagged = (keys: readonly TrackingKey[], tag: Uint8Array): TrackingKey[] =>
   keys.filter((key) => Buffer.compare(key.tag, tag) === 0);
 
-/** The token of the pixel. */
+/** Returns the token of the pixel. */
 export const openToken = (key: TrackingKey, stamp: Stamp): string => signed(key, headOf(OPEN, key, stamp));
 
-/** The token of one link. `url` is absolute, http or https, and at most LONGEST_TARGET bytes. */
+/** Returns the token of one link. `url` is absolute, http or https, and at most LONGEST_TARGET bytes. */
 export function clickTokens(key: TrackingKey, stamp: Stamp): (place: LinkPlace) => string {
   const heads = { html: headOf(CLICKS.html, key, stamp), text: headOf(CLICKS.text, key, stamp) };
   return ({ link, links, part, url }) => {
@@ -124,6 +124,6 @@ const signed = (key: TrackingKey, said: Buffer): string =>
 const macOf = (key: TrackingKey, said: Buffer): Buffer =>
   createHmac('sha256', key.sign).update(said).digest().subarray(0, MAC_BYTES);
 
-/** Keyed, so that no one can search for another name with the same tag. */
+/** Returns the tag of a host. It is keyed, so that no one can search for another name with the same tag. */
 const tagOfHost = (key: TrackingKey, host: string): Buffer =>
   createHmac('sha256', key.sign).update(`host ${host}`).digest().subarray(0, TAG_BYTES);

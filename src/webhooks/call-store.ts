@@ -6,7 +6,7 @@ import { idFloor } from '../base/id.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
+import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
 import type { WebhookCallRow, WebhookCause, WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
@@ -28,17 +28,12 @@ export interface CallEnd {
   settledUpTo(also: ReadonlySet<number>): number;
 }
 
-export interface CallRecorder {
-  /** Writes the end of an attempt; gives the endpoint's health after it, or null where the endpoint is gone. */
-  record(end: CallEnd): Promise<Health | null>;
-}
-
 const BYTES_A_LINE = 1500;
+const callEnds: Work<CallEnd, Health | null> = { name: 'webhook calls', run: writeEnds };
 
-export function createCallRecorder({ commit }: { commit: Committer }): CallRecorder {
-  const work: Work<CallEnd, Health | null> = { name: 'webhook calls', run: writeEnds };
-  return { record: (end) => commit.submit(work, end, BYTES_A_LINE) };
-}
+/** Writes the end of an attempt; gives the endpoint's health after it, or null where the endpoint is gone. */
+export const recordCallEnd = (commit: Committer, end: CallEnd): Promise<Health | null> =>
+  commit.submit(callEnds, end, BYTES_A_LINE);
 
 async function writeEnds(tx: Connection, ends: readonly CallEnd[]): Promise<(Health | null)[]> {
   const [healths] = await Promise.all([
@@ -78,7 +73,7 @@ function cursorOf(ends: readonly CallEnd[]): number {
   return Math.max(...ends.map((end) => end.settledUpTo(settled)));
 }
 
-/** Last success, last failure, failures since that success, and the first of those. */
+/** Returns last success, last failure, failures since that success, and the first of those. */
 function changeOf(ends: readonly CallEnd[]): (number | null)[] {
   const lines = ends.map(({ line }) => line);
   const lastGood = lines.findLastIndex(({ status }) => status === 'delivered');
@@ -115,7 +110,7 @@ async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void>
   );
 }
 
-/** The calls that are due first, those of the future included. */
+/** Returns the calls that are due first, those of the future included. */
 export function nextCalls(fast: Connection, webhookId: string, limit: number): Promise<WebhookCallRow[]> {
   return fast.all<WebhookCallRow>(
     'SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY due_at LIMIT ?',
@@ -123,7 +118,7 @@ export function nextCalls(fast: Connection, webhookId: string, limit: number): P
   );
 }
 
-/** The events beyond a cursor that were tried already: they wait for their next attempt, or were given up. */
+/** Returns the events beyond a cursor that were tried already: they wait for their next attempt, or were given up. */
 export async function callsBeyond(fast: Connection, webhookId: string, cursor: number): Promise<Set<number>> {
   const rows = await fast.all<{ sequence: number }>(
     'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ?',
@@ -186,20 +181,19 @@ export async function noteWarned(commit: Committer, webhookId: string, now: numb
   return noted.length > 0;
 }
 
-/** One page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
+/** Returns one page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
 export async function pageOfDeliveries(
   { db }: { db: Pick<Database, 'reader'> },
-  page: { webhookId: string; status?: WebhookDeliveryRow['status']; limit: number; after?: string; before?: string },
-): Promise<{ rows: WebhookDeliveryRow[]; hasMore: boolean }> {
-  const { webhookId, status, limit, after, before } = page;
+  { webhookId, status, ...page }: PagePart & { webhookId: string; status?: WebhookDeliveryRow['status'] },
+): Promise<RowPage<WebhookDeliveryRow>> {
   const query = db.reader<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId });
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
-  return readPage<WebhookDeliveryRow>(query, { limit, after, before });
+  return readPage<WebhookDeliveryRow>(query, page);
 }
 
-/** A line of the log, or null. */
+/** Returns a line of the log, or null. */
 export async function findDelivery(
   { db }: { db: Pick<Database, 'reader'> },
   webhookId: string,

@@ -47,7 +47,7 @@ export async function callEndpoint(
   });
   const common = { at, ms: Math.round(clock.monotonic() - began), signature };
   if (fetched.kind === 'answered') return { ...common, ...judged(fetched, clock.now()) };
-  // Says nothing of the endpoint, and takes none of its attempts.
+  // This says nothing about the endpoint, so it uses none of its attempts.
   if (fetched.why === 'own') throw new Error(fetched.text);
   return {
     ...common,
@@ -59,7 +59,7 @@ export async function callEndpoint(
   };
 }
 
-/** Our own headers of a call. */
+/** Returns our own headers of a call. */
 export function callHeaders(signature: SignatureHeaders, attempt: number, body: string): Record<string, string> {
   return {
     'Content-Type': 'application/json',
@@ -72,7 +72,7 @@ export function callHeaders(signature: SignatureHeaders, attempt: number, body: 
 
 type Judged = Pick<CallResult, 'kind' | 'statusCode' | 'error' | 'answer' | 'retryAfterMs'>;
 
-/** Only 2xx is a success; a redirect is a failure and not followed. */
+/** Judges the answer: only 2xx is a success; a redirect is a failure and not followed. */
 function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }>, now: number): Judged {
   const isDelivered = status >= 200 && status <= 299;
   return {
@@ -84,6 +84,6 @@ function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }
   };
 }
 
-/** Bytes that are not UTF-8, a character cut in two and NUL (which SQLite's own tools end a text at) become U+FFFD. */
+/** Returns the answer as text. Bytes that are not UTF-8, a character cut in two and NUL (which SQLite's own tools end a text at) become U+FFFD. */
 const printable = (body: Buffer): string =>
   body.subarray(0, KEPT_ANSWER_BYTES).toString('utf8').replaceAll('\u0000', '\ufffd');

@@ -1,8 +1,8 @@
-/** A call as a command, so that it can be looked at and made again by hand. Pure. */
+/** Writes a call as a command, so that people can read it and repeat it by hand. Pure. */
 import { callHeaders } from './call.ts';
 import type { WebhookDeliveryRow } from '../storage/tables.ts';
 
-/** Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
+/** Writes the command. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
 export function curlOf(
   line: WebhookDeliveryRow,
   call: { url: string; headerNames: readonly string[]; body: string },

@@ -14,10 +14,10 @@ import type { SafeFetch } from '../net/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import type { Rows } from '../storage/rows.ts';
+import type { Rows, RowsFor } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
-import { createCallRecorder, noteWarned, type Owed } from './call-store.ts';
+import { noteWarned, recordCallEnd, type Owed } from './call-store.ts';
 import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
 import { FanOut } from './fan-out.ts';
 import type { CallJob, Feed } from './feed.ts';
@@ -42,20 +42,10 @@ export interface DisabledNotice {
   /** Before anything is written. */
   prepare(): Promise<void>;
   /** Returns the rows to commit with the end of the endpoint, the number of people who are notified, and a callback for after the commit. */
-  of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
-}
-
-type TestTogether = (line: WebhookDeliveryRow) => Rows;
-
-export interface Webhooks {
-  start(): Promise<void>;
-  /**
-   * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with
-   * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
-   */
-  test: (row: WebhookRow, type: EventType, together?: TestTogether) => Promise<WebhookDeliveryRow>;
-  /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
-  stop(): Promise<void>;
+  of(
+    tx: Pick<Connection, 'all'>,
+    row: WebhookRow,
+  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
 }
 
 /** Calls on the wire at once, over all endpoints. */
@@ -65,12 +55,13 @@ const STOP_MS = 5000;
 
 const noNotice: DisabledNotice = {
   prepare: () => Promise.resolve(),
-  of: () => Promise.resolve({ rows: [], told: 0, written: () => undefined }),
+  of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
 };
 
-export function createWebhooks(deps: WebhookDeps): Webhooks {
+export type Webhooks = ReturnType<typeof createWebhooks>;
+
+export function createWebhooks(deps: WebhookDeps) {
   const { db, clock, keyring, log, fetch, random, notice = noNotice } = deps;
-  const calls = createCallRecorder(db);
   const tested = new Set<string>();
   let stopping = false;
 
@@ -124,7 +115,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       sample: null,
       next_attempt_at: owed.kind === 'retry' ? owed.dueAt : null,
     });
-    const health = await calls.record({
+    const health = await recordCallEnd(db.commit, {
       line,
       owed,
       sequence: event.sequence,
@@ -169,7 +160,13 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     if (done === null) return;
     done.written();
     log.warn(
-      { event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.told },
+      {
+        event: 'webhook_disabled',
+        webhook_id: feed.id,
+        account_id: feed.endpoint?.accountId,
+        reason,
+        told: done.recipients,
+      },
       'a webhook endpoint was disabled',
     );
   }
@@ -189,7 +186,11 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     );
   }
 
-  async function test(row: WebhookRow, type: EventType, together?: TestTogether): Promise<WebhookDeliveryRow> {
+  async function test(
+    row: WebhookRow,
+    type: EventType,
+    together?: RowsFor<WebhookDeliveryRow>,
+  ): Promise<WebhookDeliveryRow> {
     const now = clock.now();
     const eventId = newId('evt', now);
     const endpoint = openEndpoint(keyring, row);
@@ -209,17 +210,23 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
   }
 
   return {
-    start: () => fanOut.start(),
-    async test(row, type, together) {
+    start: (): Promise<void> => fanOut.start(),
+    /**
+     * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with
+     * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
+     */
+    async test(...call: Parameters<typeof test>): Promise<WebhookDeliveryRow> {
+      const [row] = call;
       if (tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
       tested.add(row.id);
       try {
-        return await test(row, type, together);
+        return await test(...call);
       } finally {
         tested.delete(row.id);
       }
     },
-    async stop() {
+    /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
+    async stop(): Promise<void> {
       stopping = true;
       const late = clock.after(STOP_MS, () => {
         fetch.close();

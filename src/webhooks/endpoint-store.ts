@@ -6,8 +6,8 @@ import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
+import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint, EndpointSecret } from './endpoint.ts';
@@ -15,7 +15,7 @@ import { SECRET_BYTES } from './signature.ts';
 import { DAY_MS } from '../base/time.ts';
 
 export interface EndpointDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   keyring: Keyring;
   /** Makes the fan-out read this endpoint's row again. */
@@ -52,9 +52,6 @@ export interface WithSecrets {
   secrets: readonly EndpointSecret[];
 }
 
-/** Rows that are committed with a change, made once its result is known. */
-type Together<T> = (result: T) => Rows;
-
 const MOST_ENDPOINTS = 100;
 /** Time for which a replaced secret signs together with the new one. */
 const OLD_SECRET_MS = DAY_MS;
@@ -65,7 +62,7 @@ const MOST_OLD_SECRETS = 5;
 export async function createEndpoint(
   deps: EndpointDeps,
   wish: NewEndpoint,
-  together: Together<WithSecrets>,
+  together: RowsFor<WithSecrets>,
 ): Promise<WithSecrets> {
   const { db, clock, keyring } = deps;
   const now = clock.now();
@@ -102,24 +99,15 @@ export async function createEndpoint(
 }
 
 /** Throws `not_found`. */
-export async function findEndpoint(
-  { db }: { db: Pick<Database, 'reader'> },
-  { accountId, id }: EndpointRef,
-): Promise<WebhookRow> {
-  const query = db.reader<WebhookRow>('webhooks').where({ id });
-  if (accountId !== null) query.andWhere({ account_id: accountId });
-  const row = await query.first();
-  if (row === undefined) throw noSuchEndpoint();
-  return row;
-}
+export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: EndpointRef): Promise<WebhookRow> =>
+  lookUp(db.prepared, ref);
 
-/** One page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
   { db }: { db: Pick<Database, 'reader'> },
-  { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
-): Promise<{ rows: WebhookRow[]; hasMore: boolean }> {
-  const query = db.reader<WebhookRow>('webhooks').where({ account_id: accountId });
-  return readPage<WebhookRow>(query, { limit, after, before });
+  { accountId, ...page }: PagePart & { accountId: string },
+): Promise<RowPage<WebhookRow>> {
+  return readPage<WebhookRow>(db.reader<WebhookRow>('webhooks').where({ account_id: accountId }), page);
 }
 
 /** Changes what is given. Enabling one that was disabled forgets its failures. Throws `not_found` and `already_exists`. */
@@ -127,15 +115,18 @@ export async function updateEndpoint(
   deps: EndpointDeps,
   ref: EndpointRef,
   changes: Partial<EndpointSettings>,
-  together: Together<WebhookRow>,
+  together: RowsFor<WebhookRow>,
 ): Promise<WebhookRow> {
   const { db, clock, keyring } = deps;
-  const columns = changedColumns(keyring, ref.id, changes);
+  const columns = settingColumns(keyring, ref.id, changes);
   const changed = await db.commit.transact(async (tx) => {
     const before = await lookUp(tx, ref);
     if (changes.url !== undefined) await refuseTwin(tx, before.account_id, changes.url, ref.id);
-    const row: WebhookRow = { ...before, ...columns, ...standing(before, changes.enabled), updated_at: clock.now() };
-    await writeRow(tx, row);
+    const row = await changeRow(tx, before, {
+      ...columns,
+      ...statusAfter(before, changes.enabled),
+      updated_at: clock.now(),
+    });
     await insertRows(tx, [together(row)]);
     return row;
   });
@@ -143,7 +134,7 @@ export async function updateEndpoint(
   return changed;
 }
 
-function standing(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
+function statusAfter(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
   if (enabled === undefined || (enabled && before.status === 'active')) return {};
   // One that we have disabled stays so, with its reason, until it is enabled.
   if (!enabled) return before.status === 'active' ? { status: 'paused' } : {};
@@ -169,7 +160,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, toget
 export async function rotateSecret(
   deps: EndpointDeps,
   ref: EndpointRef,
-  together: Together<WithSecrets>,
+  together: RowsFor<WithSecrets>,
 ): Promise<WithSecrets> {
   const { db, clock, keyring } = deps;
   const fresh: EndpointSecret = { secret: randomBytes(SECRET_BYTES), until: null };
@@ -182,8 +173,10 @@ export async function rotateSecret(
     if (old.length > MOST_OLD_SECRETS)
       throw new Problem('invalid_state', `The secret was changed ${String(MOST_OLD_SECRETS)} times within a day.`);
     const secrets = [fresh, ...old];
-    const row: WebhookRow = { ...before, secrets_sealed: sealSecrets(keyring, ref.id, secrets), updated_at: now };
-    await writeRow(tx, row);
+    const row = await changeRow(tx, before, {
+      secrets_sealed: sealSecrets(keyring, ref.id, secrets),
+      updated_at: now,
+    });
     await insertRows(tx, [together({ row, secrets })]);
     return { row, secrets };
   });
@@ -220,7 +213,7 @@ const disabled: ActWords = {
   keeps: ['url', 'status', 'disabled_reason'],
 };
 
-/** The audit row of an endpoint that the server has given up. */
+/** Makes the audit row of an endpoint that the server disabled. */
 const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
   auditRow({
     at: now,
@@ -235,7 +228,7 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
     requestId: newId('req', now),
   });
 
-/** The row with its secrets opened: throws where the keyring cannot open them. */
+/** Returns the row with its secrets opened: throws where the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
   return {
     id: row.id,
@@ -255,13 +248,13 @@ export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
   };
 }
 
-/** Newest first. Throws where the keyring cannot open them. */
+/** Returns the secrets, newest first. Throws where the keyring cannot open them. */
 export function openSecrets(keyring: Keyring, { id, secrets_sealed }: WebhookRow): EndpointSecret[] {
   const stored = JSON.parse(keyring.open(secretPurpose(id), secrets_sealed).toString()) as [string, number | null][];
   return stored.map(([secret, until]) => ({ secret: Buffer.from(secret, 'base64'), until }));
 }
 
-/** The secrets in use, or none where the key that sealed them is lost: then a new one is all that helps. */
+/** Returns the secrets in use, or none where the key that sealed them is lost: then a new one is all that helps. */
 function openedBefore(keyring: Keyring, row: WebhookRow): EndpointSecret[] {
   const keyId = row.secrets_sealed.split('.')[1] ?? '';
   return keyring.lostIds.includes(keyId) ? [] : openSecrets(keyring, row);
@@ -289,73 +282,34 @@ type SettingColumns = Pick<
   | 'headers_sealed'
 >;
 
-function settingColumns(keyring: Keyring, id: string, settings: EndpointSettings): SettingColumns {
-  return {
-    url: settings.url,
-    description: settings.description,
-    events_json: JSON.stringify(settings.events),
-    streams_json: JSON.stringify(settings.streams),
-    domains_json: JSON.stringify(settings.domains),
-    include_machine_events: Number(settings.machineEvents),
-    include_engagement: Number(settings.engagement),
-    concurrency: settings.concurrency,
-    ...headerColumns(keyring, id, settings.headers),
+/** Returns the columns of the settings that are given. */
+function settingColumns(keyring: Keyring, id: string, given: EndpointSettings): SettingColumns;
+function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns>;
+function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns> {
+  const { url, description, events, streams, domains, machineEvents, engagement, concurrency, headers } = given;
+  const columns = {
+    url,
+    description,
+    events_json: events && JSON.stringify(events),
+    streams_json: streams && JSON.stringify(streams),
+    domains_json: domains && JSON.stringify(domains),
+    include_machine_events: machineEvents === undefined ? undefined : Number(machineEvents),
+    include_engagement: engagement === undefined ? undefined : Number(engagement),
+    concurrency,
+    header_names_json: headers && JSON.stringify(headers.map(([name]) => name)),
+    headers_sealed: headers && (headers.length === 0 ? null : keyring.seal(headerPurpose(id), JSON.stringify(headers))),
   };
+  return Object.fromEntries(Object.entries(columns).filter(([, value]) => value !== undefined));
 }
 
-function headerColumns(
-  keyring: Keyring,
-  id: string,
-  headers: EndpointSettings['headers'],
-): Pick<WebhookRow, 'header_names_json' | 'headers_sealed'> {
-  return {
-    header_names_json: JSON.stringify(headers.map(([name]) => name)),
-    headers_sealed: headers.length === 0 ? null : keyring.seal(headerPurpose(id), JSON.stringify(headers)),
-  };
-}
-
-function changedColumns(keyring: Keyring, id: string, changes: Partial<EndpointSettings>): Partial<SettingColumns> {
-  const { url, description, events, streams, domains, machineEvents, engagement, concurrency, headers } = changes;
-  return {
-    ...(url === undefined ? {} : { url }),
-    ...(description === undefined ? {} : { description }),
-    ...(events === undefined ? {} : { events_json: JSON.stringify(events) }),
-    ...(streams === undefined ? {} : { streams_json: JSON.stringify(streams) }),
-    ...(domains === undefined ? {} : { domains_json: JSON.stringify(domains) }),
-    ...(machineEvents === undefined ? {} : { include_machine_events: Number(machineEvents) }),
-    ...(engagement === undefined ? {} : { include_engagement: Number(engagement) }),
-    ...(concurrency === undefined ? {} : { concurrency }),
-    ...(headers === undefined ? {} : headerColumns(keyring, id, headers)),
-  };
-}
-
-/** Everything but the cursor and what the calls themselves note. */
-async function writeRow(tx: Connection, row: WebhookRow): Promise<void> {
-  await tx.run(
-    `UPDATE webhooks SET url = ?, description = ?, events_json = ?, streams_json = ?, domains_json = ?, include_machine_events = ?,
-       include_engagement = ?, concurrency = ?, header_names_json = ?, headers_sealed = ?, secrets_sealed = ?, status = ?,
-       disabled_reason = ?, failures = ?, failing_since = ?, warned_at = ?, updated_at = ? WHERE id = ?`,
-    [
-      row.url,
-      row.description,
-      row.events_json,
-      row.streams_json,
-      row.domains_json,
-      row.include_machine_events,
-      row.include_engagement,
-      row.concurrency,
-      row.header_names_json,
-      row.headers_sealed,
-      row.secrets_sealed,
-      row.status,
-      row.disabled_reason,
-      row.failures,
-      row.failing_since,
-      row.warned_at,
-      row.updated_at,
-      row.id,
-    ],
-  );
+/** Writes the given columns, and returns the row as it is then. The other columns are written by the calls themselves. */
+async function changeRow(tx: Connection, before: WebhookRow, columns: Partial<WebhookRow>): Promise<WebhookRow> {
+  const names = Object.keys(columns);
+  await tx.run(`UPDATE webhooks SET ${names.map((name) => `${name} = ?`).join(', ')} WHERE id = ?`, [
+    ...Object.values(columns),
+    before.id,
+  ]);
+  return { ...before, ...columns };
 }
 
 async function lookUp(tx: Connection, { accountId, id }: EndpointRef): Promise<WebhookRow> {

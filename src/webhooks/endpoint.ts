@@ -39,18 +39,18 @@ export function wants(
   return choice.domains.includes(event.from_address.slice(event.from_address.lastIndexOf('@') + 1));
 }
 
-/** The kinds that were asked for in the order of the contract, each once; `*` means those that everybody gets. */
+/** Returns the kinds that were asked for in the order of the contract, each once; `*` means those that every endpoint gets. */
 export function chosenTypes(asked: readonly string[], all: readonly EventType[]): EventType[] {
   const wanted = new Set<string>(asked.flatMap((type) => (type === '*' ? eventTypes : [type])));
   return all.filter((type) => wanted.has(type));
 }
 
-/** The secrets that sign now, the newest first. */
+/** Returns the secrets that sign now, the newest first. */
 export function validSecrets(secrets: readonly EndpointSecret[], now: number): Buffer[] {
   return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
 }
 
-/** The API's webhook record. */
+/** Returns the API's webhook record. */
 export function webhookRecord(row: WebhookRow) {
   return {
     object: 'webhook' as const,

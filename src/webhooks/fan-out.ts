@@ -5,24 +5,16 @@
  *
  * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
  */
-import type { Notifier } from '../scheduling/notifier.ts';
-import type { Clock, Timer } from '../base/clock.ts';
-import type { Keyring } from '../base/keyring.ts';
-import type { Log } from '../base/log.ts';
-import type { Database } from '../storage/database.ts';
+import type { Timer } from '../base/clock.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { moveCursors } from './call-store.ts';
+import type { WebhookDeps } from './dispatcher.ts';
 import { openEndpoint } from './endpoint-store.ts';
 import { FAULT_DELAY_MS, Feed, MOST_IN_HAND, type CallJob } from './feed.ts';
 import { FeedReader } from './feed-reader.ts';
 import { LogFollower } from './log-follower.ts';
 
-export interface FanOutDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
-  keyring: Keyring;
-  log: Pick<Log, 'error'>;
-  notifiers: { events: Notifier; webhooks: Notifier<string> };
+export interface FanOutDeps extends Pick<WebhookDeps, 'db' | 'clock' | 'keyring' | 'log' | 'notifiers'> {
   /** A call to be made. */
   offer: (job: CallJob) => void;
   /** The endpoint's number of calls at once may have changed. */

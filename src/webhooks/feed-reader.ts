@@ -2,24 +2,18 @@
  * Reads for one endpoint at a time: the calls that are due again, then the log where the endpoint is not in step with the others.
  * A look is asked for by the end of calls, by a change of the endpoint and by one timer for each endpoint.
  */
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
-import type { Database } from '../storage/database.ts';
 import type { WebhookCallRow } from '../storage/tables.ts';
 import { callsBeyond, dropCalls, nextCalls } from './call-store.ts';
 import { wants } from './endpoint.ts';
-import { EVENTS_AT_ONCE, FAULT_DELAY_MS, MOST_IN_HAND, type CallJob, type Feed } from './feed.ts';
+import type { FanOutDeps } from './fan-out.ts';
+import { EVENTS_AT_ONCE, FAULT_DELAY_MS, MOST_IN_HAND, type Feed } from './feed.ts';
 import { stepReplay } from './replay.ts';
 import { LONGEST_WAIT_MS, PROBE_EVERY_MS } from './retry.ts';
 
-interface FeedReaderDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
-  log: Pick<Log, 'error'>;
+interface FeedReaderDeps extends Pick<FanOutDeps, 'db' | 'clock' | 'log' | 'offer'> {
   /** The feed of an endpoint as it is now; undefined where the endpoint is gone. */
   feedOf: (id: string) => Feed | undefined;
-  offer: (job: CallJob) => void;
   /** True for a feed that has read the log as far as the others. */
   isInStep: (position: number) => boolean;
   /** A feed came into step: events that came while it read were not handed out yet. */
@@ -172,6 +166,6 @@ export class FeedReader {
   }
 }
 
-/** A call that is due later than any wait lasts was noted by a clock that has been set back. */
+/** Returns true for a call that is due. One that is due later than any wait lasts was noted by a clock that has been set back. */
 const isDue = ({ due_at: at }: WebhookCallRow, now: number): boolean =>
   at !== null && (at <= now || at > now + LONGEST_WAIT_MS);

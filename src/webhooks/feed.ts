@@ -54,7 +54,7 @@ export class Feed {
   tried: ReadonlySet<number> | null = null;
   /** Raised by each rewind: what was read before it is void. */
   generation = 0;
-  /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is old news of them. */
+  /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is out of date for them. */
   private readonly ended = new Set<number>();
   private readonly fresh = new Map<number, CallJob>();
   private readonly again = new Map<number, CallJob>();
@@ -83,10 +83,6 @@ export class Feed {
 
   get retriesInHand(): number {
     return this.again.size;
-  }
-
-  holds(sequence: number): boolean {
-    return this.fresh.has(sequence) || this.again.has(sequence);
   }
 
   holdsFresh(sequence: number): boolean {
@@ -145,7 +141,7 @@ export class Feed {
 
   /** True for a call that can be made: it is not in hand, and did not end while it was read. */
   isFree(sequence: number): boolean {
-    return !this.holds(sequence) && !this.ended.has(sequence);
+    return !this.fresh.has(sequence) && !this.again.has(sequence) && !this.ended.has(sequence);
   }
 
   /** Notes when the next of the calls that were read is due. A time that is too early only costs a look. */

@@ -1,15 +1,11 @@
 /** Reads new events from the log once for all endpoints that keep up, and hands each event to those that want it. */
-import type { Clock, Timer } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
+import type { Timer } from '../base/clock.ts';
 import { followEvents, lastSequence, type LoggedEvent } from '../events/event-log.ts';
-import type { Database } from '../storage/database.ts';
 import { wants } from './endpoint.ts';
+import type { FanOutDeps } from './fan-out.ts';
 import { EVENTS_AT_ONCE, FAULT_DELAY_MS, type Feed } from './feed.ts';
 
-interface FollowerDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  clock: Clock;
-  log: Pick<Log, 'error'>;
+interface FollowerDeps extends Pick<FanOutDeps, 'db' | 'clock' | 'log'> {
   /** Feeds that have read the log to its end. */
   inStep: () => Feed[];
   /** The feed has room for this event. */

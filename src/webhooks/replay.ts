@@ -8,7 +8,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
+import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookReplayRow } from '../storage/tables.ts';
 import { queueCalls } from './call-store.ts';
@@ -69,7 +69,7 @@ export async function createReplay(
   });
 }
 
-/** The number of the first event that was written at this time or later, by its id. */
+/** Returns the number of the first event that was written at this time or later, by its id. */
 async function firstFrom(tx: Connection, ms: number): Promise<number | undefined> {
   const [row] = await tx.all<{ sequence: number }>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
     idFloor('evt', ms),
@@ -112,7 +112,7 @@ function candidatesOf(fast: Connection, replay: WebhookReplayRow): Promise<Candi
   return replay.which === 'all' ? loggedAfter(fast, replay) : owedAfter(fast, replay);
 }
 
-/** A step without events would be a commit for nothing, so it looks further, a bounded way. */
+/** Reads events. A step without any would be a commit for nothing, so it reads on, up to a limit. */
 async function loggedAfter(
   fast: Connection,
   { account_id: accountId, position, end_position: end }: WebhookReplayRow,
@@ -134,16 +134,15 @@ async function owedAfter(fast: Connection, { webhook_id: webhookId, position }: 
   return { events, position: last === undefined || owed.length < STEP ? Number.MAX_SAFE_INTEGER : last };
 }
 
-/** One page of an endpoint's replays, newest first. */
+/** Returns one page of an endpoint's replays, newest first. */
 export async function pageOfReplays(
   { db }: { db: Pick<Database, 'reader'> },
-  { webhookId, limit, after, before }: { webhookId: string; limit: number; after?: string; before?: string },
-): Promise<{ rows: WebhookReplayRow[]; hasMore: boolean }> {
-  const query = db.reader<WebhookReplayRow>('webhook_replays').where({ webhook_id: webhookId });
-  return readPage<WebhookReplayRow>(query, { limit, after, before });
+  { webhookId, ...page }: PagePart & { webhookId: string },
+): Promise<RowPage<WebhookReplayRow>> {
+  return readPage<WebhookReplayRow>(db.reader('webhook_replays').where({ webhook_id: webhookId }), page);
 }
 
-/** The API's replay record. */
+/** Returns the API's replay record. */
 export function replayRecord(row: WebhookReplayRow) {
   return {
     object: 'webhook_replay' as const,

@@ -58,7 +58,7 @@ const statuses: Readonly<Record<EventType, string>> = {
   unsubscribed: 'delivered',
 };
 
-/** `sequence` is 0: a sample has no place in the log. */
+/** Makes a sample. `sequence` is 0: a sample has no place in the log. */
 export function sampleEvent(type: EventType, id: string, at: number): EventSource {
   return {
     sequence: 0,

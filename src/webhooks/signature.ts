@@ -19,7 +19,7 @@ export function writeSecret(secret: Buffer): string {
   return PREFIX + secret.toString('base64');
 }
 
-/** `timestamp` is the second of this attempt, Unix time. An id has no `.`, or the signed content could be read in two ways. */
+/** Signs a call. `timestamp` is the second of this attempt, Unix time. An id has no `.`, or the signed content could be read in two ways. */
 export function sign(
   secrets: readonly Buffer[],
   { id, timestamp, body }: { id: string; timestamp: number; body: string },

@@ -7,7 +7,7 @@ import {
   checkRecipientParameters,
   type EsmtpParameters,
 } from '../../src/inbound/esmtp-parameters.ts';
-import { createListener, type Handlers, type Listener, type Session } from '../../src/inbound/listener.ts';
+import { Listener, type Handlers, type Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
 
@@ -69,7 +69,7 @@ describe('inbound/listener: parameters', () => {
       recipient: () => Promise.resolve(null),
       data: () => Promise.resolve('2.0.0 taken'),
     };
-    const listener = createListener(
+    const listener = new Listener(
       { clock: new FakeClock(Date.parse('2026-01-31T09:30:00Z')), log },
       {
         host: '127.0.0.1',

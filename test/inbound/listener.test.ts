@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { makeSelfSigned } from '../../src/config/self-signed.ts';
-import { createListener, type Handlers, type Listener } from '../../src/inbound/listener.ts';
+import { Listener, type Handlers } from '../../src/inbound/listener.ts';
 import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
 import { HeldMail } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
@@ -64,7 +64,7 @@ describe('inbound/listener', () => {
   ): Promise<void> => {
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     mails.length = 0;
-    listener = createListener(
+    listener = new Listener(
       { clock, log },
       {
         host: '127.0.0.1',

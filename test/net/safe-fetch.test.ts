@@ -280,6 +280,15 @@ describe('base/safe-fetch', () => {
     assert.match(answer.kind === 'failed' ? answer.text : '', /^no answer: Connect Timeout Error/);
   });
 
+  it('says in words why TLS failed, without what OpenSSL puts around it', async () => {
+    const port = await rawServer((socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'));
+    const answer = await post(fetcher({ ca: testCa }), `https://127.0.0.1:${String(port)}/`);
+    assert.match(
+      answer.kind === 'failed' ? answer.text : '',
+      /^no answer: TLS failed: (?:wrong version number|packet length too long)$/,
+    );
+  });
+
   for (const [text, said] of [
     ['an answer that never begins', ''],
     ['a head that never ends', 'HTTP/1.1 200 OK\r\nX-A: 1\r\n'],

@@ -25,7 +25,7 @@ export function identify(deps: Deps): Middleware {
     const token = bearerToken(exchange.header('authorization'));
     if (token !== null) exchange.key = await lookUp(deps, exchange, token);
     if (ownerOf(exchange) === null) deps.newcomers.request(ctx.req, ctx.res);
-    else deps.newcomers.known(ctx.req);
+    else deps.newcomers.stopCounting(ctx.req);
     if (exchange.route?.counted !== false) exchange.rate = count(deps, exchange);
     await next();
   };

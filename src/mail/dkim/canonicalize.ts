@@ -4,7 +4,7 @@ import { hash } from 'node:crypto';
 const CRLF = '\r\n';
 const TWO_LINE_ENDS = Buffer.from('\r\n\r\n');
 
-/** Section 3.4.2: name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as written. */
+/** Returns a relaxed header field (section 3.4.2): name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as written. */
 export function relaxedHeader(field: string): string {
   const colon = field.indexOf(':');
   const name = field.slice(0, colon).trimEnd().toLowerCase();
@@ -18,7 +18,7 @@ function relaxedValue(value: string): string {
   return reduced.slice(start, reduced.endsWith(' ') ? -1 : undefined);
 }
 
-/** Section 3.4.4: no white space at line ends, one space for every run, no empty lines at the end. */
+/** Returns the relaxed body (section 3.4.4): no white space at line ends, one space for every run, no empty lines at the end. */
 export function relaxedBody(body: Buffer): Buffer {
   if (isRelaxed(body)) return body;
   let text = body.toString('latin1').replace(/[ \t]{2,}|\t/g, ' ');
@@ -28,7 +28,7 @@ export function relaxedBody(body: Buffer): Buffer {
   return Buffer.from(kept === '' ? '' : kept + CRLF, 'latin1');
 }
 
-/** Four searches in native code, which is all that most bodies we wrote ourselves need. */
+/** Returns true for a body that is relaxed already, as most that we wrote are: four searches in native code. */
 function isRelaxed(body: Buffer): boolean {
   if (!body.subarray(-2).equals(TWO_LINE_ENDS.subarray(2)) || body.length < 3) return false;
   if (body.subarray(-4).equals(TWO_LINE_ENDS)) return false;
@@ -41,12 +41,12 @@ function withoutEmptyLinesAtEnd(text: string): string {
   return text.slice(0, end);
 }
 
-/** Section 3.4.3: nothing changes but the empty lines at the end; a body without any line has one empty line. */
+/** Returns the simple body (section 3.4.3): nothing changes but the empty lines at the end; a body without any line has one empty line. */
 export function simpleBody(body: Buffer): Buffer {
   return Buffer.from(withoutEmptyLinesAtEnd(body.toString('latin1')) + CRLF, 'latin1');
 }
 
-/** The `bh=` of a body: SHA-256 of its relaxed form, base64. */
+/** Returns the `bh=` of a body: SHA-256 of its relaxed form, base64. */
 export function relaxedBodyHash(body: Buffer): string {
   return hash('sha256', relaxedBody(body), 'base64');
 }

@@ -53,7 +53,7 @@ function bad(why: string): { kind: 'bad'; why: string } {
   return { kind: 'bad', why };
 }
 
-/** Section 3.2; a tag that occurs twice makes the whole list invalid. */
+/** Reads a list of tags (section 3.2); a tag that occurs twice makes the whole list invalid. */
 export function tagList(text: string): Map<string, string> | null {
   const tags = new Map<string, string>();
   const pieces = text.split(';');

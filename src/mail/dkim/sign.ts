@@ -69,7 +69,7 @@ export async function signHeaders(input: SignInput): Promise<string> {
   return signatures.join('');
 }
 
-/** The `h=` names and the canonical fields in the same order: of equal names the last first (RFC 6376 section 5.4.2). */
+/** Returns the `h=` names and the canonical fields in the same order: of equal names the last first (RFC 6376 section 5.4.2). */
 function fieldsToSign(head: string): { names: string[]; canonical: string } {
   const found = new Map<string, string[]>();
   for (const field of head.split(/\r\n(?![ \t])/)) {

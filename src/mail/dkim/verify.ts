@@ -1,5 +1,5 @@
 /**
- * Is a mail signed by a domain (RFC 6376 section 6)? In two steps, since the first reads a stranger's mail octet by octet and the
+ * Verifies that a mail is signed by a domain (RFC 6376 section 6), in two steps, since the first reads a stranger's mail octet by octet and the
  * second needs DNS: `signatureClaims` finds the signatures whose body hash is right and what they sign; `isSignedBy` checks one
  * of them against the key record. Stricter than the standard where we need no leniency: the whole body must be signed (no `l=`),
  * From too and only one of it, by SHA-256.
@@ -25,7 +25,7 @@ const MOST_NAMES = 100;
 const LEAST_RSA_BITS = 1024;
 const HOST = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,9}$/;
 
-/** The signatures of these domains. `mail` has CRLF line ends, one octet a character; `now` is in seconds. Never throws. */
+/** Returns the signatures of these domains. `mail` has CRLF line ends, one octet a character; `now` is in seconds. Never throws. */
 export function signatureClaims(mail: string, isWanted: (domain: string) => boolean, now: number): SignatureClaim[] {
   const end = mail.indexOf('\r\n\r\n');
   if (end < 0 || end > LONGEST_HEAD) return [];

@@ -1,5 +1,6 @@
 /** Limits of a send request. */
-import { BLOCKED_EXTENSIONS, type Config } from '../../config/schema.ts';
+import { BLOCKED_EXTENSIONS } from '../../base/blocked-extensions.ts';
+import type { Config } from '../../config/schema.ts';
 
 /** The settings `limits.*` of a send request. */
 export type SendLimits = Omit<Config['limits'], 'bodyBytes' | 'singleBodyBytes'>;

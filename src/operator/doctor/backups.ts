@@ -1,11 +1,11 @@
-/** Is there a backup, and a new one? What is not on another medium is lost with this one. */
+/** Checks that there is a recent backup. */
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
-/** One is made every night; from here on at least one did not come. */
+/** A backup is made every night; beyond this age at least one is missing. */
 const OLD_MS = 36 * HOUR_MS;
-/** So old that its queue and its suppressions are another time's. */
+/** Beyond this age its queue and its suppressions are of no use. */
 const FAR_TOO_OLD_MS = 8 * 24 * HOUR_MS;
 const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';

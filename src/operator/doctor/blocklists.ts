@@ -1,4 +1,4 @@
-/** Is the address that mail leaves from on a block list (RFC 5782)? Only public IPv4 addresses are asked about. */
+/** Checks whether block lists (RFC 5782) list our public IPv4 addresses. */
 import { isIPv4 } from 'node:net';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import { outsideAddresses } from './name.ts';
@@ -6,13 +6,13 @@ import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'machine'>;
 
-/** What one list says of one address. */
+/** The answer of one list about one address. */
 export interface Listing {
   ip: string;
   list: string;
   /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
   state: 'clear' | 'listed' | 'refused' | 'silent';
-  /** Its answer, or what went wrong. */
+  /** Its answer, or the error. */
   text: string;
 }
 
@@ -35,7 +35,7 @@ function judged(answer: Answer): Pick<Listing, 'state' | 'text'> {
   if (answer.kind === 'no_domain' || answer.kind === 'no_data') return { state: 'clear', text: '' };
   if (answer.kind === 'trouble') return { state: 'silent', text: answer.text };
   const text = answer.records.join(', ');
-  // 127.255.255.0/24 tells whoever asks that he may not; anything outside of 127/8 is no answer of a list.
+  // 127.255.255.0/24 means that this resolver may not ask; an address outside of 127/8 does not come from a list.
   const isRefusal = answer.records.every((code) => code.startsWith('127.255.255.') || !code.startsWith('127.'));
   return { state: isRefusal ? 'refused' : 'listed', text };
 }

@@ -1,4 +1,4 @@
-/** The certificate of the listeners: is it good now, for our name, and does anybody trust it? */
+/** Checks the certificate of the listeners: its dates, its names, and its issuer. */
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { DAY_MS } from '../../base/time.ts';
@@ -44,7 +44,7 @@ export function certificate({
   return Promise.resolve(orWell(faults, `${file} is good until ${day(until)}`));
 }
 
-/** Servers greet with the one, browsers and programs call the other, where HTTPS ends here. */
+/** Returns the name that SMTP greets with, and that of the API if HTTPS ends here. */
 function namesNeeded({ smtp, http }: Probes['config']): string[] {
   const web = http.tls ? [new URL(http.publicUrl).hostname] : [];
   return [...new Set([smtp.hostname, ...web.filter((host) => /[a-z]/i.test(host) && !host.startsWith('['))])];

@@ -1,4 +1,4 @@
-/** Are the records of the sending domains in DNS: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports? */
+/** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
 import { publishText, recordName } from '../../domains/lost-records.ts';
@@ -41,7 +41,7 @@ async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: Doma
   return wanted.flatMap((record, at) => faultOf(row, record, found[at] ?? { status: 'unknown' }));
 }
 
-/** What else is optional was the owner's choice to leave out: an Ed25519 key, a tracking host. */
+/** Other optional records may be left out by choice: an Ed25519 key, a tracking host. */
 function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc'))
     return [];
@@ -55,7 +55,7 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   return [record.required && status !== 'pending' ? failed(why, cure) : warning(why, cure)];
 }
 
-/** What a lost record means for the domain's mail, as far as a check has found it, too. */
+/** Returns the consequence of a lost record for the domain's mail. */
 function meaningOf({ status, refused_at: at }: DomainRow): string {
   if (at === null) return '';
   return status === 'verified'
@@ -66,7 +66,7 @@ function meaningOf({ status, refused_at: at }: DomainRow): string {
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 
 /**
- * Reports about a domain go to an address of another organization only where that one consents with a record (RFC 7489
+ * Reports about a domain go to an address of another organization only if that one consents with a record (RFC 7489
  * section 7.1). Names that share their last two labels are taken for one organization: that is right for all but a few public suffixes.
  */
 export async function dmarcReports({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
@@ -82,7 +82,7 @@ export async function dmarcReports({ config, resolver, store }: Needs): Promise<
   return orWell(faults.flat(), 'reports about the domains may come to where they are asked to');
 }
 
-/** The hosts that aggregate reports are asked to, in a DMARC record. */
+/** Returns the hosts that a DMARC record asks to send aggregate reports to. */
 function reportHosts(record: string): string[] {
   const [, list = ''] = /;\s*rua\s*=([^;]*)/i.exec(record) ?? [];
   return list.split(',').flatMap((uri) => {

@@ -1,4 +1,4 @@
-/** The examination: which checks there are, and how one is run, within a time of its own and never failing itself. */
+/** The checks of the doctor. Each runs within a time limit, and an error of a check becomes a finding. */
 import type { Clock } from '../../base/clock.ts';
 import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
@@ -18,7 +18,7 @@ import { bounce, listeners } from './service.ts';
 
 type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 
-/** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
+/** In the order of the report: the machine first, so that a cause comes before its consequences. */
 const checks = {
   versions,
   files,
@@ -46,33 +46,33 @@ const checks = {
 export type CheckName = keyof typeof checks;
 export const checkNames = Object.keys(checks) as CheckName[];
 
-const PATIENCE_MS = 20_000;
-/** What grows with the installation. */
-const PATIENCE: Partial<Record<CheckName, number>> = { books: 300_000, domains: 120_000, dmarc_reports: 120_000 };
+const TIMEOUT_MS = 20_000;
+/** Longer limits of checks whose work grows with the installation. */
+const TIMEOUTS: Partial<Record<CheckName, number>> = { books: 300_000, domains: 120_000, dmarc_reports: 120_000 };
 
-/** Runs these checks side by side; the findings stand in the order of the names. Never rejects. */
+/** Runs these checks at the same time and returns the findings in the order of the names. Never rejects. */
 export async function examine(probes: Probes, names: readonly CheckName[]): Promise<Finding[]> {
   const found = await Promise.all(names.map((one) => run(probes, one)));
   return found.flat();
 }
 
 async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
-  const patience = PATIENCE[check] ?? PATIENCE_MS;
+  const timeout = TIMEOUTS[check] ?? TIMEOUT_MS;
   const ran = (checks[check] as Check)(probes).catch((error: unknown) =>
     failed(
       `the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
       'Report it, with the log.',
     ),
   );
-  const verdicts = await within(probes.clock, patience, ran);
+  const verdicts = await withTimeout(probes.clock, timeout, ran);
   return (Array.isArray(verdicts) ? verdicts : [verdicts as Verdict]).map((verdict: Verdict) => ({
     check,
     ...verdict,
   }));
 }
 
-/** What is late goes on, and nobody waits for it. */
-function within(
+/** Resolves with a warning after `ms`. The work continues, and its result is dropped. */
+function withTimeout(
   clock: Clock,
   ms: number,
   work: Promise<Verdict | readonly Verdict[]>,

@@ -1,12 +1,12 @@
-/** What a check of the doctor says: how it stands, why, and what to do about it. Pure. */
+/** The results of the doctor's checks: status, reason and cure. Pure. */
 
 export type Status = 'ok' | 'warning' | 'failed';
 
 export interface Verdict {
   status: Status;
-  /** A sentence with what was seen. */
+  /** A sentence about what the check found. */
   why: string;
-  /** What to do about it; null where nothing is to be done. */
+  /** The remedy; null if none is needed. */
   cure: string | null;
 }
 
@@ -16,14 +16,14 @@ export interface Finding extends Verdict {
 }
 
 export const ok = (why: string): Verdict => ({ status: 'ok', why, cure: null });
-/** Mail goes all the same, now. */
+/** Makes a warning: mail is still delivered. */
 export const warning = (why: string, cure: string): Verdict => ({ status: 'warning', why, cure });
-/** Mail, or what was promised about it, is in danger. */
+/** Makes a failure: mail, or a promise about it, is in danger. */
 export const failed = (why: string, cure: string): Verdict => ({ status: 'failed', why, cure });
 
-/** The findings of a check that looks for several faults: `well` where there is none. */
+/** Returns the faults that a check found, or `well` if there are none. */
 export const orWell = (faults: readonly Verdict[], well: string): readonly Verdict[] =>
   faults.length > 0 ? faults : [ok(well)];
 
-/** `1 domain`, `2 domains`. */
+/** Returns `1 domain`, `2 domains`. */
 export const counted = (n: number, noun: string): string => `${String(n)} ${noun}${n === 1 ? '' : 's'}`;

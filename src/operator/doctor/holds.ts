@@ -1,4 +1,4 @@
-/** Is mail kept back, or thrown away, by something that somebody may have forgotten? */
+/** Checks for routes and holds that keep mail back, or discard it, and that may have been forgotten. */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
 import type { HoldRow } from '../../storage/tables.ts';
@@ -6,7 +6,7 @@ import { counted, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import type { WaitingIn } from './store.ts';
 
-/** More are summed up in one line. */
+/** More holds are one line. */
 const MOST = 10;
 const MOST_DOMAINS = 10_000;
 

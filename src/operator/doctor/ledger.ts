@@ -1,4 +1,4 @@
-/** What the database tells: do the books balance, are customers told of events, can people unsubscribe? */
+/** Checks of the database: whether the books balance, webhook endpoints work, and recipients can unsubscribe with one click. */
 import { counted, failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Missing, Probes } from './probes.ts';
 
@@ -23,7 +23,7 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
     if (status === 'disabled')
       return failed(
         `${url} is disabled (${reason ?? 'no reason given'}): its events wait`,
-        `Have its owner mend it, then: posthorn webhooks enable ${id}`,
+        `Have its owner fix it, then: posthorn webhooks enable ${id}`,
       );
     const hours = Math.floor((clock.now() - (since ?? clock.now())) / 3_600_000);
     return warning(

@@ -1,4 +1,4 @@
-/** The ground the server stands on: versions, time, room, and the rights of its files. */
+/** Checks of the machine: versions, clock, disk, and the rights of files. */
 import path from 'node:path';
 import { isIP } from 'node:net';
 import { writeSize } from '../../config/kind.ts';
@@ -7,7 +7,7 @@ import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
 const OLDEST_NODE = '20.19.0';
-/** Before it, a reset of the write-ahead log at the wrong moment could lose a commit. */
+/** In older versions a reset of the write-ahead log at the wrong moment could lose a commit. */
 const OLDEST_SQLITE = '3.51.3';
 
 export async function versions({ machine }: Pick<Probes, 'machine'>): Promise<readonly Verdict[]> {
@@ -16,13 +16,13 @@ export async function versions({ machine }: Pick<Probes, 'machine'>): Promise<re
   const faults: Verdict[] = [];
   if (isOlder(node, OLDEST_NODE))
     faults.push(
-      failed(`Node.js is ${node}, and ${OLDEST_NODE} is needed`, 'Install Node.js 24, and the packages anew: npm ci'),
+      failed(`Node.js is ${node}, and ${OLDEST_NODE} is needed`, 'Install Node.js 24, and the packages again: npm ci'),
     );
   if (isOlder(sqlite, OLDEST_SQLITE))
     faults.push(
       failed(
         `SQLite is ${sqlite}, which can lose a commit when its log is reset (before ${OLDEST_SQLITE})`,
-        'Install the packages anew, as package-lock.json names them: npm ci',
+        'Install the packages again, as package-lock.json names them: npm ci',
       ),
     );
   return orWell(faults, `Node.js ${node}, SQLite ${sqlite}`);
@@ -37,7 +37,7 @@ function isOlder(version: string, than: string): boolean {
   return false;
 }
 
-/** Signatures (DKIM, webhooks), one-time passwords and the retry schedule rest on it. */
+/** Signatures (DKIM, webhooks), one-time passwords and the retry schedule need a right clock. */
 const FAR_MS = 60_000;
 const OFF_MS = 5_000;
 const CLOCK_CURE = 'Let a time service keep the clock: systemctl enable --now systemd-timesyncd (or chrony).';
@@ -71,7 +71,7 @@ export async function clock(
 
 const seconds = (ms: number): string => `${(Math.ceil(ms / 10) / 100).toString()} s`;
 
-/** How far the time server is ahead of us, or why nobody knows. */
+/** Returns how far the time server is ahead of us in milliseconds, or why that is unknown. */
 async function timeOf({
   config,
   resolver,
@@ -88,12 +88,12 @@ async function timeOf({
 
 /** The database grows into it within minutes, whatever `storage.minFreeBytes` says. */
 const LEAST_FREE = 16 * 1024 * 1024;
-/** A write-ahead log of this size means that somebody reads for hours and keeps it from being folded in. */
+/** A write-ahead log of this size means that a reader has kept it from being merged for hours. */
 const LARGE_WAL = 256 * 1024 * 1024;
 
 export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine'>): Promise<readonly Verdict[]> {
   const { url } = config.storage;
-  // Nothing can be written at all where the guard was set to less than that.
+  // Nothing can be written at all if the setting is smaller.
   const minFreeBytes = Math.max(config.storage.minFreeBytes, LEAST_FREE);
   const free = await machine.freeBytes(config.dataDir);
   const cure = `Free some, or give ${config.dataDir} a larger disk; \`retention\` says how long mail is kept.`;
@@ -124,7 +124,7 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
 
 const megabytes = (bytes: number): string => `${String(Math.floor(bytes / 2 ** 20))} MiB`;
 
-/** The database holds everybody's mail: it belongs to the service alone. */
+/** The database contains all mail, so only the service may read it. */
 export async function files({ config, machine }: Pick<Probes, 'config' | 'machine'>): Promise<readonly Verdict[]> {
   const { dataDir, storage } = config;
   const folder = await machine.file(dataDir);
@@ -156,7 +156,7 @@ const KEY_FILE = 'secret.key';
 const LOST_CURE =
   'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key.';
 
-/** Without the key file, or with another, no mail is signed and no webhook: what is sealed in the database stays shut. */
+/** Without the right key file no mail and no webhook can be signed: the secrets in the database cannot be opened. */
 export async function secretKey({
   config,
   machine,

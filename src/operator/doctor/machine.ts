@@ -1,4 +1,4 @@
-/** The doctor's looks at this machine: versions, interfaces, disk, files, the certificate. */
+/** The doctor's facts about this machine: versions, interfaces, disk, files, the certificate. */
 import { X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { stat, statfs } from 'node:fs/promises';
@@ -40,7 +40,7 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
   };
 }
 
-/** Of the disk that the folder is on, or would be. */
+/** Returns the free bytes of the disk that the folder is on, or would be. */
 async function freeBytes(dir: string): Promise<number> {
   try {
     const { bavail, bsize } = await statfs(dir);
@@ -56,7 +56,7 @@ function certificateOf(tls: Config['tls'], ownFile: string): CertificateFacts {
   if (tls === null && !existsSync(ownFile)) return { kind: 'none' };
   const file = tls?.certFile ?? ownFile;
   try {
-    // The first of the chain is the one that is shown.
+    // The first of the chain is the server's own.
     const read = new X509Certificate(tls === null ? readFileSync(file) : readCertificate(tls).cert);
     return {
       kind: 'read',

@@ -1,4 +1,4 @@
-/** Do bounces find us? They come to port 25 of our own name, to which the return paths' MX records lead. */
+/** Checks that bounces reach us, on port 25 of our own name, which the return paths' MX records name. */
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Greeting, Probes } from './probes.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Who are we? Receivers look whether the name we greet with, the name of our address and the address of that name agree
- * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many take no mail where they do not.
+ * Checks our host name. Receivers compare the name that we greet with, the name of our address and the address of that name
+ * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many refuse mail if they do not agree.
  */
 import { isIPv6 } from 'node:net';
 import { isPublicAddress, plainAddress } from '../../net/ip.ts';
@@ -9,10 +9,10 @@ import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'machine'>;
 
-/** More addresses than that are not asked about. */
+/** The most addresses that are checked. */
 const MOST_ADDRESSES = 8;
 
-/** Where the outside sees us: public addresses of the machine, or those of its name where it stands behind a NAT. */
+/** Returns our public addresses: those of the machine, or those of its name if it is behind a NAT. */
 export async function outsideAddresses(probes: Needs): Promise<readonly string[]> {
   const own = probes.machine.addresses().filter(isPublicAddress);
   const usable = probes.config.delivery.ipv6 === 'always' ? own : own.filter((ip) => !isIPv6(ip));
@@ -89,7 +89,7 @@ async function reverse({ resolver }: Needs, host: string, ip: string): Promise<V
   if (answer.kind === 'trouble')
     return [warning(`the name of ${ip} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];
   const names = answer.kind === 'found' ? answer.records.map((one) => one.toLowerCase()) : [];
-  const cure = `Have whoever gave you the address set its reverse record (PTR) to ${host}; most providers have a field for it.`;
+  const cure = `Ask the provider of the address to set its reverse record (PTR) to ${host}; most providers have a field for it.`;
   if (names.length === 0) return [failed(`${ip} has no name (PTR record)`, cure)];
   if (names.includes(host)) return [];
   return [warning(`${ip} is called ${names.slice(0, 3).join(', ')}, but greets as ${host}`, cure)];

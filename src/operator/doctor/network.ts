@@ -1,4 +1,4 @@
-/** The doctor's looks at the network: the greeting of a mail host, a smarthost's word on our password, and the time of a time server. */
+/** The doctor's questions to the network: the greeting of a mail host, the sign-in at a smarthost, and the time of a time server. */
 import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
@@ -60,7 +60,7 @@ function greet(clock: Clock, { ip, port }: { ip: string; port: number }): Promis
   });
 }
 
-/** A password goes in clear only where the route says so, as with the delivery itself. */
+/** Sends a password without TLS only if the route says so, as the delivery does. */
 async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<SignIn> {
   const transport = createTransport({
     host: ip,
@@ -87,14 +87,14 @@ async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<S
   }
 }
 
-/** It goes to a terminal and into JSON. */
+/** Removes control characters, since the line is shown on terminals. */
 const printableLine = (line: string): string =>
   line
     .slice(0, LONGEST_LINE)
     .replace(/[^\x20-\x7e]/g, '')
     .trimEnd();
 
-/** One question (RFC 4330 section 5); half the way there and back is taken off. */
+/** Asks once (RFC 4330 section 5); half of the round trip is subtracted. */
 function askTime(clock: Clock, { ip, port }: { ip: string; port: number }): Promise<Time> {
   return new Promise((resolve) => {
     const socket = dgram.createSocket(net.isIPv6(ip) ? 'udp6' : 'udp4');

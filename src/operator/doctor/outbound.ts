@@ -1,11 +1,11 @@
-/** Can this machine reach mail hosts? Many providers close outbound port 25 until somebody asks. */
+/** Checks that this machine reaches mail hosts. Many providers close outbound port 25 until a customer asks. */
 import { isIP } from 'node:net';
 import { parseEndpoint } from '../../config/endpoint.ts';
 import type { Config } from '../../config/schema.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Greeting, Probes } from './probes.ts';
 
-/** Where mail goes first: the smarthost that takes everything, or the host that stands for all others. */
+/** Returns the host to try: the smarthost of all mail, or the mail host of the settings; null if no mail leaves. */
 function wayOut({ delivery, doctor }: Config): { host: string; port: number; isSmarthost: boolean } | null {
   const route = delivery.routes['*'];
   if (route?.kind === 'hold' || route?.kind === 'discard') return null;
@@ -13,7 +13,7 @@ function wayOut({ delivery, doctor }: Config): { host: string; port: number; isS
   return { ...mailHostOf(doctor), isSmarthost: false };
 }
 
-/** The host that stands for all mail hosts. */
+/** Returns the mail host of the settings, which is tried for all others. */
 export function mailHostOf({ mailHost }: Config['doctor']): { host: string; port: number } {
   const { host, port } = parseEndpoint(mailHost) ?? { host: mailHost, port: null };
   return { host, port: port ?? 25 };
@@ -45,7 +45,7 @@ const BLOCKED_CURE =
 const SMARTHOST_DOWN_CURE =
   'Is the smarthost running, and does its firewall let this machine in? Mail waits meanwhile.';
 
-/** The addresses, or what is wrong with DNS. */
+/** Returns the addresses, or the error of DNS. */
 async function addressesOf(resolver: Probes['resolver'], host: string): Promise<readonly string[] | string> {
   const answer = await resolver.a(host, { fresh: true });
   if (answer.kind === 'trouble') return answer.text;
@@ -62,7 +62,7 @@ function judged(greeting: Greeting, place: string, isSmarthost: boolean): Verdic
           `${place} was reached, but refuses us: ${greeting.line}`,
           'Its words say why; often the address of this machine is on a block list or has no name (see `name` and `blocklists`).',
         );
-      return failed(`what answers at ${place} is no mail host: ${greeting.line}`, cure);
+      return failed(`what answers at ${place} is not a mail host: ${greeting.line}`, cure);
     case 'silent':
       return failed(`${place} does not answer: ${greeting.why}`, cure);
     case 'refused':

@@ -1,4 +1,4 @@
-/** Real probes: for the running server, and for a command without one. */
+/** Makes the real probes, for the running server and for a command without one. */
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
@@ -10,11 +10,11 @@ import { createNetwork } from './network.ts';
 import type { Missing, Probes } from './probes.ts';
 import { storeProbes } from './store.ts';
 
-/** Looks from inside of the server. */
+/** Makes the probes of the running server. */
 export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec: boolean }): Probes {
   const { config, clock, resolver, db } = deps;
   return {
-    ...ground(config, clock),
+    ...machineProbes(config, clock),
     resolver,
     wantsDnssec,
     store: storeProbes(db),
@@ -22,14 +22,14 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
   };
 }
 
-const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
+const machineProbes = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
   config,
   clock,
   machine: createMachine(config),
   network: createNetwork({ clock }),
 });
 
-/** Looks without a server: whatever cannot be opened is a finding, not a failure. Nothing is made, migrated or changed. */
+/** Makes probes without a server. A database that cannot be opened is a finding, not an error. Nothing is created or migrated. */
 export async function openProbes(
   config: Config,
   { wantsDnssec }: { wantsDnssec: boolean },
@@ -40,7 +40,7 @@ export async function openProbes(
   );
   const opened = await openStore(config);
   return {
-    ...ground(config, systemClock),
+    ...machineProbes(config, systemClock),
     resolver,
     wantsDnssec,
     store: opened.kind === 'missing' ? opened : opened.store,

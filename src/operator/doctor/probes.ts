@@ -1,4 +1,4 @@
-/** What the doctor can look at. Checks get these handed in and judge; machine.ts, network.ts and store.ts look for real. */
+/** The facts that the doctor's checks use. Tests pass others than those of machine.ts, network.ts and store.ts. */
 import type { Clock } from '../../base/clock.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
@@ -15,11 +15,11 @@ export interface Probes {
   network: ReturnType<typeof createNetwork>;
   store: ReturnType<typeof storeProbes> | Missing;
   server: Server | Missing;
-  /** Whether the DNS servers are to be tried for DNSSEC though no setting counts on it. */
+  /** True if the DNS servers are to be tried for DNSSEC although no setting needs it. */
   wantsDnssec: boolean;
 }
 
-/** What cannot be looked at, and why. */
+/** A probe that cannot be had, and why. */
 export interface Missing {
   kind: 'missing';
   why: string;
@@ -29,14 +29,13 @@ export interface Missing {
 export type CertificateFacts =
   | {
       kind: 'read';
-      /** Where it stands. */
       file: string;
       isSelfSigned: boolean;
       isOwn: boolean;
       /** Milliseconds since the epoch. */
       from: number;
       until: number;
-      /** Whether it is good for this host name. */
+      /** Returns whether it is valid for this host name. */
       isFor(host: string): boolean;
     }
   /** Made at the first start. */
@@ -44,7 +43,7 @@ export type CertificateFacts =
   | { kind: 'bad'; why: string };
 
 export type Greeting =
-  /** The first line, and how long it took to come. */
+  /** The first line, and how long it took. */
   | { kind: 'greeted'; line: string; ms: number }
   /** `silent`: no answer in time, as of a firewall that drops. */
   | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
@@ -60,11 +59,11 @@ export interface SmarthostAccess {
 
 export type SignIn =
   | { kind: 'signed_in' }
-  /** It says no to the password. */
+  /** It refuses the password. */
   | { kind: 'refused'; why: string }
   | { kind: 'failed'; why: string };
 
-/** What only the running server can show. */
+/** Facts that only the running server has. */
 interface Server {
   kind: 'server';
   /** The ports that are listened on; null for one that could not be had. */

@@ -1,4 +1,4 @@
-/** The doctor from outside: asks the running server, or looks for itself where none answers. */
+/** Runs the doctor's checks in the running server, or in this process if none answers. */
 import type { Config } from '../../config/schema.ts';
 import { callServer } from '../control-client.ts';
 import { socketPath } from '../control-socket.ts';
@@ -17,7 +17,7 @@ export interface ReachOptions {
   ended: (check: CheckName) => void;
 }
 
-/** Runs the checks side by side and gives the findings in the order of the checks. */
+/** Runs the checks at the same time and returns the findings in the order of the checks. */
 export async function examineFrom(config: Config, { checks, wantsDnssec, ended }: ReachOptions): Promise<Finding[]> {
   const file = socketPath(config.dataDir);
   const [first, ...rest] = checks;
@@ -26,7 +26,7 @@ export async function examineFrom(config: Config, { checks, wantsDnssec, ended }
     const called = await callServer(file, 'doctor', { checks: [check], dnssec: wantsDnssec });
     if (called.kind === 'no_server') return null;
     ended(check);
-    // What comes back has gone through the operation of this name, whose result this is.
+    // The answer is the result of the operation with this name.
     return (called.result as { data: Finding[] }).data;
   };
   const answered = await ask(first);

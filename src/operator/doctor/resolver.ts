@@ -1,4 +1,4 @@
-/** Does DNS answer, does it tell the truth about what is not there, and does it validate where that is counted on? */
+/** Checks that DNS answers, does not invent answers, and validates if settings need that. */
 import { isIP } from 'node:net';
 import type { DnsAnswer } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
@@ -8,8 +8,8 @@ import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'clock'>;
 
-/** RFC 6761 section 6.4: nobody has a name there. */
-const NOBODY = 'posthorn-doctor.invalid';
+/** RFC 6761 section 6.4: no name can exist there. */
+const NO_NAME = 'posthorn-doctor.invalid';
 const SLOW_MS = 1000;
 
 const CURE =
@@ -18,19 +18,19 @@ const CURE =
 const CLOSED_CURE =
   'Nothing to do on a closed network; DNS records of domains cannot be checked there (posthorn domains add NAME --trust).';
 
-/** Without DNS mail goes where a route says so for all of it, and names an address. */
+/** Returns false if the route of all mail needs no DNS, such as a smarthost with an address. */
 function needsDns(all: Config['delivery']['routes'][string] | undefined): boolean {
   return all === undefined || all.kind === 'mx' || (all.kind === 'smarthost' && isIP(all.host) === 0);
 }
 
 export async function resolver({ config, resolver: dns, clock }: Needs): Promise<readonly Verdict[]> {
   const begun = clock.monotonic();
-  const [nobody, host] = await Promise.all([
-    dns.a(NOBODY, { fresh: true }),
+  const [invented, host] = await Promise.all([
+    dns.a(NO_NAME, { fresh: true }),
     dns.a(mailHostOf(config.doctor).host, { fresh: true }),
   ]);
   const ms = Math.round(clock.monotonic() - begun);
-  const trouble = [nobody, host].find((answer) => answer.kind === 'trouble');
+  const trouble = [invented, host].find((answer) => answer.kind === 'trouble');
   if (trouble !== undefined)
     return [
       needsDns(config.delivery.routes['*'])
@@ -38,10 +38,10 @@ export async function resolver({ config, resolver: dns, clock }: Needs): Promise
         : warning(`DNS does not answer: ${trouble.text}; \`delivery.routes\` sends all mail without it`, CLOSED_CURE),
     ];
   const faults: Verdict[] = [];
-  if (nobody.kind !== 'no_domain')
+  if (invented.kind !== 'no_domain')
     faults.push(
       failed(
-        `DNS invents answers: it has one for ${NOBODY}, a name that cannot exist`,
+        `DNS invents answers: it has one for ${NO_NAME}, a name that cannot exist`,
         `Mail to mistyped domains would wait for days instead of bouncing. ${CURE}`,
       ),
     );

@@ -1,4 +1,4 @@
-/** What only the running server shows: its listeners, and whether it hears a bounce. */
+/** Checks of the running server: its listeners, and whether it recognises a bounce. */
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
@@ -39,6 +39,6 @@ export async function bounce({ server }: Needs): Promise<Verdict> {
   if (test.ok) return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
   return failed(
     `a bounce sent to ourselves was not recognised: ${test.why ?? 'no reason is given'}`,
-    'The log says more (event `report_failed` or `smtp_failed`); a restart starts the reader of reports anew.',
+    'The log says more (event `report_failed` or `smtp_failed`); a restart also restarts the reader of reports.',
   );
 }

@@ -1,4 +1,4 @@
-/** Do the smarthosts of `delivery.routes` take our passwords, and does nobody else get to see them? */
+/** Checks that the smarthosts of `delivery.routes` accept our passwords, and that the passwords are sent by TLS. */
 import { isIP } from 'node:net';
 import { plaintextPasswords } from '../../config/route.ts';
 import type { Config } from '../../config/schema.ts';
@@ -7,10 +7,10 @@ import type { Probes } from './probes.ts';
 
 type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthost' }>;
 
-/** More are not tried: each is a connection and a sign-in. */
+/** The most that are tried, as each is a connection and a sign-in. */
 const MOST = 10;
 
-/** Nothing where no route has a password. */
+/** Returns no verdicts if no route has a password. */
 export async function smarthosts({
   config,
   resolver,
@@ -18,13 +18,13 @@ export async function smarthosts({
 }: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<readonly Verdict[]> {
   const { routes } = config.delivery;
   const warnings = plaintextPasswords(routes).map((text) =>
-    warning(text, 'Use `tls: required`, or `implicit` on port 465; else everybody on the way can read the password.'),
+    warning(text, 'Use `tls: required`, or `implicit` on port 465; otherwise the password can be read on the way.'),
   );
   const tried = await Promise.all(withPassword(routes).map((route) => signIn(resolver, network, route)));
   return [...warnings, ...tried];
 }
 
-/** Each host and user once. */
+/** Returns each host and user once. */
 function withPassword(routes: Config['delivery']['routes']): (Smarthost & { auth: NonNullable<Smarthost['auth']> })[] {
   const found = new Map<string, Smarthost & { auth: NonNullable<Smarthost['auth']> }>();
   for (const route of Object.values(routes)) {
@@ -55,7 +55,7 @@ async function signIn(
       );
     case 'failed':
       return failed(
-        `nobody can sign in at the smarthost ${place}: ${result.why}`,
+        `we cannot sign in at the smarthost ${place}: ${result.why}`,
         'Is it running, does its firewall let this machine in, and does it speak TLS as the route says?',
       );
   }

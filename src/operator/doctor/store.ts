@@ -1,4 +1,4 @@
-/** The doctor's looks at the database: reading only. */
+/** The doctor's facts from the database; it only reads. */
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
 import { listDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
@@ -8,7 +8,7 @@ import { sealedSecrets } from '../sealed-secrets.ts';
 
 const MOST_ENDPOINTS = 100;
 const MOST_STREAMS = 20;
-/** A failure now and then is tried again and needs nobody. */
+/** Fewer failures in a row are normal and are tried again. */
 const FAILURES_THAT_COUNT = 3;
 
 export interface WaitingIn {

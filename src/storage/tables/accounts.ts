@@ -100,7 +100,7 @@ export const audit = table({
   user_agent: orNull(text()),
   /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
   operation: orNull(text()),
-  /** What it was done to. These columns are null for what only reads. */
+  /** The object that was changed. These columns are null for operations that only read. */
   object_type: orNull(text()),
   object_id: orNull(text()),
   /** The members of the object that changed, as they were and as they are. */

@@ -27,6 +27,7 @@ import {
 
 export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
+  /** If true, a missing variable is a fault; otherwise it prints nothing. */
   strict: boolean;
   limitMs: number;
   /** Milliseconds of any monotonic clock. */
@@ -41,12 +42,6 @@ const LONGEST_LIST = 50_000;
 const STEPS_A_LOOK = 64;
 /** Characters or elements that cost about as much as one step. */
 const WEIGHT_A_STEP = 128;
-
-/** The state of a loop, shown by `forloop` and `@index`. */
-interface Turn {
-  index: number;
-  length: number;
-}
 
 type Flow = 'break' | 'continue' | null;
 
@@ -240,45 +235,33 @@ class Evaluation {
       ? Object.entries(value)
       : listOf(typeof value === 'string' ? [] : value, MOST_TURNS).map((one, n) => [n, one]);
     if (pairs.length === 0) return this.all(otherwise);
-    for (const [n, [key, item]] of pairs.entries()) {
+    for (const [index, [key, item]] of pairs.entries()) {
       this.turn();
-      const flow = this.turnOfEach(params, body, key, item, { index: n, length: pairs.length });
+      this.data.push(
+        new Map<string, unknown>([
+          ['index', index],
+          ['key', key],
+          ['first', index === 0],
+          ['last', index === pairs.length - 1],
+        ]),
+      );
+      this.contexts.push(item);
+      const names = params.slice(0, 2);
+      if (names.length > 0) this.locals.push(new Map(names.map((name, n) => [name, n === 0 ? item : key])));
+      const flow = this.all(body);
+      if (names.length > 0) this.locals.pop();
+      this.contexts.pop();
+      this.data.pop();
       // Liquid's `break` leaves the innermost loop of either language.
       if (flow === 'break') break;
     }
     return null;
   }
 
-  private turnOfEach(
-    params: readonly string[],
-    body: readonly Node[],
-    key: string | number,
-    item: unknown,
-    { index, length }: Turn,
-  ): Flow {
-    this.data.push(
-      new Map<string, unknown>([
-        ['index', index],
-        ['key', key],
-        ['first', index === 0],
-        ['last', index === length - 1],
-      ]),
-    );
-    this.contexts.push(item);
-    const names = params.slice(0, 2);
-    if (names.length > 0) this.locals.push(new Map(names.map((name, n) => [name, n === 0 ? item : key])));
-    const flow = this.all(body);
-    if (names.length > 0) this.locals.pop();
-    this.contexts.pop();
-    this.data.pop();
-    return flow;
-  }
-
   // Liquid's loops
 
   private items(name: string, list: Expression, options: ForOptions): unknown[] {
-    const source = list.kind === 'path' ? list.path.text : 'range';
-    const group = `${name}-${source}`;
+    const group = loopName(name, list);
     const value = this.value(list);
     const whole = listOf(value, MOST_TURNS);
     this.step(whole.length);
@@ -298,35 +281,42 @@ class Evaluation {
     return Number.isFinite(value) ? Math.max(0, Math.trunc(value)) : 0;
   }
 
-  private for({ name, list, options, body, otherwise }: Extract<Node, { kind: 'for' }>): Flow {
-    const items = this.items(name, list, options);
-    if (items.length === 0) return this.all(otherwise);
-    const parent = this.lookUpLocal('forloop');
-    const title = `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;
+  /** Runs a turn for each item, which has the loop's name there, until one breaks. */
+  private loop(
+    name: string,
+    items: readonly unknown[],
+    turn: (index: number, local: Map<string, unknown>) => Flow,
+  ): void {
     const local = new Map<string, unknown>();
     this.locals.push(local);
     for (const [index, item] of items.entries()) {
       this.turn();
       local.set(name, item);
-      local.set('forloop', { ...loopFacts(index, items.length), name: title, parentloop: parent ?? null });
-      if (this.all(body) === 'break') break;
+      if (turn(index, local) === 'break') break;
     }
     this.locals.pop();
+  }
+
+  private for({ name, list, options, body, otherwise }: Extract<Node, { kind: 'for' }>): Flow {
+    const items = this.items(name, list, options);
+    if (items.length === 0) return this.all(otherwise);
+    const parent = this.lookUpLocal('forloop');
+    this.loop(name, items, (index, local) => {
+      const facts = { ...loopFacts(index, items.length), name: loopName(name, list), parentloop: parent ?? null };
+      local.set('forloop', facts);
+      return this.all(body);
+    });
     return null;
   }
 
   private tablerow({ name, list, options, cols, body }: Extract<Node, { kind: 'tablerow' }>): void {
     const items = this.items(name, list, options);
     const width = Math.max(1, this.number(cols, items.length));
-    const local = new Map<string, unknown>();
-    this.locals.push(local);
     this.write('<tr class="row1">\n');
-    for (const [index, item] of items.entries()) {
-      this.turn();
+    this.loop(name, items, (index, local) => {
       const col = index % width;
       const row = Math.floor(index / width) + 1;
       if (col === 0 && index > 0) this.write(`</tr>\n<tr class="row${String(row)}">`);
-      local.set(name, item);
       const facts = {
         ...loopFacts(index, items.length),
         col: col + 1,
@@ -339,10 +329,9 @@ class Evaluation {
       this.write(`<td class="col${String(col + 1)}">`);
       const flow = this.all(body);
       this.write('</td>');
-      if (flow === 'break') break;
-    }
+      return flow;
+    });
     this.write('</tr>\n');
-    this.locals.pop();
   }
 
   private cycle({ group, values }: Extract<Node, { kind: 'cycle' }>): void {
@@ -513,6 +502,9 @@ const mayBeMissing: ReadonlySet<string> = new Set([
   'equals',
   'notEquals',
 ]);
+
+const loopName = (name: string, list: Expression): string =>
+  `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;
 
 const loopFacts = (index: number, length: number): Record<string, unknown> => ({
   index: index + 1,

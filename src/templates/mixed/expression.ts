@@ -174,14 +174,17 @@ export class Reader {
   args(): { args: Expression[]; named: Map<string, Expression> } {
     const args: Expression[] = [];
     const named = new Map<string, Expression>();
-    while (!this.done && !this.isMark('|') && !this.isMark(')') && !this.isName('as')) {
-      if (this.peek()?.kind === 'name' && this.isMark('=', 1)) {
-        const key = this.name('a name');
-        this.place++;
-        named.set(key, this.term());
-      } else args.push(this.term());
-    }
+    while (!this.done && !this.isMark('|') && !this.isMark(')') && !this.isName('as')) this.argument('=', args, named);
     return { args, named };
+  }
+
+  /** Reads a value, or a name, the mark and a value. */
+  private argument(mark: string, args: Expression[], named: Map<string, Expression>): void {
+    if (this.peek()?.kind === 'name' && this.isMark(mark, 1)) {
+      const key = this.name('a name');
+      this.place++;
+      named.set(key, this.term());
+    } else args.push(this.term());
   }
 
   filtered(value: Expression): Expression {
@@ -198,11 +201,7 @@ export class Reader {
     const named = new Map<string, Expression>();
     if (this.takeMark(':')) {
       do {
-        if (this.peek()?.kind === 'name' && this.isMark(':', 1)) {
-          const key = this.name('a name');
-          this.place++;
-          named.set(key, this.term());
-        } else args.push(this.term());
+        this.argument(':', args, named);
       } while (this.takeMark(','));
     }
     const [least, most] = this.known.arityOf(name);
@@ -215,8 +214,8 @@ export class Reader {
   condition(): Expression {
     return this.nested(() => {
       const left = this.comparison();
-      if (this.takeName('and')) return { kind: 'logic', operator: 'and', left, right: this.condition() };
-      if (this.takeName('or')) return { kind: 'logic', operator: 'or', left, right: this.condition() };
+      for (const operator of ['and', 'or'] as const)
+        if (this.takeName(operator)) return { kind: 'logic', operator, left, right: this.condition() };
       return left;
     }, MOST_CONDITIONS);
   }

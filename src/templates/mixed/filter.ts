@@ -3,8 +3,11 @@
 /** The render that a filter or helper is part of. */
 export interface Surroundings {
   part: 'html' | 'text' | 'subject' | 'header';
+  /** BCP 47, for dates and numbers. */
   locale: string;
+  /** An IANA name, such as `Europe/Vienna`. */
   timezone: string;
+  /** The time of `now`, in ms since the epoch: the same for all renders of a message. */
   now: number;
 }
 

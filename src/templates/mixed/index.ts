@@ -2,7 +2,7 @@
  * Handlebars and Liquid in one document: tokens (tokens.ts), one tree (tree.ts), one evaluation (evaluate.ts). `compile` and
  * `render` never throw: a fault of a template is a value with its place in the source.
  */
-import { evaluate } from './evaluate.ts';
+import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
 import type { Node } from './node.ts';
@@ -64,22 +64,7 @@ function timeLimiter(limit: TimeLimit | undefined): () => void {
   };
 }
 
-export interface RenderOptions {
-  variables: Readonly<Record<string, unknown>>;
-  /** If true, a missing variable is a fault; otherwise it prints nothing. */
-  strict: boolean;
-  /** BCP 47, for dates and numbers. */
-  locale: string;
-  /** An IANA name, such as `Europe/Vienna`. */
-  timezone: string;
-  /** The time of `now`, in ms since the epoch: the same for all renders of a message. */
-  now: number;
-  /** Milliseconds of a monotonic clock. */
-  monotonic(): number;
-  limitMs?: number;
-  /** Larger values (in characters and elements) give the result `slow`. Default: no limit. */
-  mostWeight?: number;
-}
+export type RenderOptions = Omit<EvaluateOptions, 'part' | 'limitMs'> & { limitMs?: number };
 
 export function render({ part, source, nodes }: Compiled, options: RenderOptions): Rendering {
   try {

@@ -12,29 +12,14 @@ import { asNumber, numberFilters } from './number-filters.ts';
 import { textFilters } from './text-filters.ts';
 import { compare, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
 
+const words = (text: string): string[] => text.split(' ');
+
 /** Liquid's standard text filters that LiquidJS does. */
 const standard = [
-  'append',
-  'base64_decode',
-  'base64_encode',
-  'capitalize',
-  'downcase',
-  'lstrip',
-  'prepend',
-  'remove_first',
-  'remove_last',
-  'replace_first',
-  'replace_last',
-  'rstrip',
-  'strip',
-  'strip_newlines',
-  'upcase',
-  'url_decode',
-  'squish',
-  'slugify',
-  'array_to_sentence_string',
-  'number_of_words',
-] as const;
+  ...words('append array_to_sentence_string base64_decode base64_encode capitalize downcase lstrip number_of_words'),
+  ...words('prepend remove_first remove_last replace_first replace_last rstrip slugify squish strip strip_newlines'),
+  ...words('upcase url_decode'),
+];
 
 /** Filters that only change white space: safe text stays safe. */
 const keepsSafe: ReadonlySet<string> = new Set(['strip', 'lstrip', 'rstrip', 'strip_newlines', 'squish']);
@@ -156,50 +141,20 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
 const wellFormed = (text: string): string =>
   text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd');
 
-/** How many values a filter takes after its input, at least and at most. */
-const arities: Readonly<Record<string, readonly [number, number]>> = {
-  append: [1, 1],
-  prepend: [1, 1],
-  at_least: [1, 1],
-  at_most: [1, 1],
-  compact: [0, 1],
-  concat: [1, 1],
-  date: [1, 1],
-  default: [0, 1],
-  divided_by: [1, 1],
-  find: [1, 2],
-  find_index: [1, 2],
-  has: [1, 2],
-  join: [0, 1],
-  map: [1, 1],
-  minus: [1, 1],
-  modulo: [1, 1],
-  plus: [1, 1],
-  times: [1, 1],
-  reject: [1, 2],
-  remove: [1, 1],
-  remove_first: [1, 1],
-  remove_last: [1, 1],
-  replace: [1, 2],
-  replace_first: [1, 2],
-  replace_last: [2, 2],
-  round: [0, 1],
-  slice: [1, 2],
-  sort: [0, 1],
-  sort_natural: [0, 1],
-  split: [1, 1],
-  sum: [0, 1],
-  truncate: [0, 2],
-  truncatewords: [0, 2],
-  uniq: [0, 1],
-  where: [1, 2],
-  money: [0, 1],
-  slugify: [0, 2],
-  array_to_sentence_string: [0, 1],
-  number_of_words: [0, 1],
-};
+/** The filters that take values after their input, by the least and the most number of values. */
+const arities: readonly (readonly [least: number, most: number, filters: readonly string[]])[] = [
+  [0, 1, words('array_to_sentence_string compact default join money number_of_words round sort sort_natural sum uniq')],
+  [0, 2, words('slugify truncate truncatewords')],
+  [1, 1, words('append at_least at_most concat date divided_by map minus modulo plus prepend times split')],
+  [1, 1, words('remove remove_first remove_last')],
+  [1, 2, words('find find_index has reject replace replace_first slice where')],
+  [2, 2, words('replace_last')],
+];
 
-export const arityOf = (filter: string): readonly [number, number] => arities[filter] ?? [0, 0];
+export function arityOf(filter: string): readonly [least: number, most: number] {
+  const [least, most] = arities.find(([, , names]) => names.includes(filter)) ?? [0, 0];
+  return [least, most];
+}
 
 const two = (name: string, test: (a: unknown, b: unknown) => boolean): [string, Helper] => [
   name,
@@ -210,28 +165,23 @@ const two = (name: string, test: (a: unknown, b: unknown) => boolean): [string, 
   },
 ];
 
-const ordered =
-  (operator: string) =>
-  (a: unknown, b: unknown): boolean =>
-    compare(a, operator, b);
+const comparing = (name: string, operator: string): [string, Helper] => two(name, (a, b) => compare(a, operator, b));
 
 /** Compares as SendGrid does: texts with numbers count as numbers. */
-const orderedLoosely =
-  (operator: string) =>
-  (a: unknown, b: unknown): boolean =>
-    compare(asNumber(a), operator, asNumber(b));
+const comparingLoosely = (name: string, operator: string): [string, Helper] =>
+  two(name, (a, b) => compare(asNumber(a), operator, asNumber(b)));
 
 export const helpers: ReadonlyMap<string, Helper> = new Map<string, Helper>([
-  two('eq', ordered('==')),
-  two('ne', ordered('!=')),
-  two('gt', ordered('>')),
-  two('gte', ordered('>=')),
-  two('lt', ordered('<')),
-  two('lte', ordered('<=')),
-  two('equals', ordered('==')),
-  two('notEquals', ordered('!=')),
-  two('greaterThan', orderedLoosely('>')),
-  two('lessThan', orderedLoosely('<')),
+  comparing('eq', '=='),
+  comparing('ne', '!='),
+  comparing('gt', '>'),
+  comparing('gte', '>='),
+  comparing('lt', '<'),
+  comparing('lte', '<='),
+  comparing('equals', '=='),
+  comparing('notEquals', '!='),
+  comparingLoosely('greaterThan', '>'),
+  comparingLoosely('lessThan', '<'),
   ['and', (_, args) => args.every((one) => isTrue(one, 'handlebars'))],
   ['or', (_, args) => args.some((one) => isTrue(one, 'handlebars'))],
   ['not', (_, [one]) => !isTrue(one, 'handlebars')],

@@ -3,25 +3,7 @@ import { failed } from './fault.ts';
 import { dateFormat } from './formats.ts';
 
 /** A time in the calendar of a zone. */
-interface Fields {
-  year: number;
-  /** 1 to 12. */
-  month: number;
-  day: number;
-  hour: number;
-  minute: number;
-  second: number;
-  millisecond: number;
-  /** 0 is Sunday. */
-  weekday: number;
-  /** 1 to 366. */
-  yearDay: number;
-  /** Minutes east of Greenwich. */
-  offset: number;
-  at: number;
-  zone: string;
-  locale: string;
-}
+type Fields = ReturnType<typeof fieldsOf>;
 
 const numeric = {
   year: 'numeric',
@@ -33,7 +15,7 @@ const numeric = {
   hourCycle: 'h23',
 } as const;
 
-function fieldsOf(at: number, zone: string, locale: string): Fields {
+function fieldsOf(at: number, zone: string, locale: string) {
   const millisecond = ((at % 1000) + 1000) % 1000;
   let local = at;
   if (zone !== 'UTC') {
@@ -52,14 +34,18 @@ function fieldsOf(at: number, zone: string, locale: string): Fields {
   const year = date.getUTCFullYear();
   return {
     year,
+    /** 1 to 12. */
     month: date.getUTCMonth() + 1,
     day: date.getUTCDate(),
     hour: date.getUTCHours(),
     minute: date.getUTCMinutes(),
     second: date.getUTCSeconds(),
     millisecond,
+    /** 0 is Sunday. */
     weekday: date.getUTCDay(),
+    /** 1 to 366. */
     yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / 86_400_000) + 1,
+    /** Minutes east of Greenwich. */
     offset: Math.round((local - at) / 60_000),
     at,
     zone,

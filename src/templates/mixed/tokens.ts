@@ -104,55 +104,40 @@ function mustacheToken(
   end: number,
   raw: boolean,
 ): NonNullable<Found['token']> {
-  if (raw) return outputToken(source, at, start, end, true);
+  const inside = (from: number) => ({ body: source.slice(from, end), bodyAt: from, at });
+  if (raw) return { kind: 'output', ...inside(start), raw };
   const first = behindBlanks(source, start, end);
   switch (source[first]) {
     case '#':
       if (source[first + 1] === '*' || source[first + 1] === '>')
         throw syntax('decorators and partials are not part of this language', at);
-      return blockToken('open', source, at, first + 1, end);
+      return { kind: 'open', ...inside(first + 1) };
     case '^':
       // `{{^}}` is an old spelling of `{{else}}`.
-      return blockToken(source.slice(first + 1, end).trim() === '' ? 'else' : 'inverse', source, at, first + 1, end);
+      return { kind: source.slice(first + 1, end).trim() === '' ? 'else' : 'inverse', ...inside(first + 1) };
     case '/':
-      return blockToken('close', source, at, first + 1, end);
+      return { kind: 'close', ...inside(first + 1) };
     case '>':
     case '*':
       throw syntax('partials and decorators are not part of this language', at);
     case '&':
-      return outputToken(source, at, first + 1, end, true);
+      return { kind: 'output', ...inside(first + 1), raw: true };
     case 'e':
       if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))))
-        return blockToken('else', source, at, first + 4, end);
+        return { kind: 'else', ...inside(first + 4) };
       break;
     default:
       break;
   }
-  return outputToken(source, at, start, end, false);
+  return { kind: 'output', ...inside(start), raw: false };
 }
 
-/** Without a regular expression, which takes as long as the rest of a small tag. */
+/** Skips blanks, without a regular expression, which takes as long as the rest of a small tag. */
 function behindBlanks(source: string, from: number, to: number): number {
   let at = from;
   while (at < to && (source[at] === ' ' || source[at] === '\n' || source[at]?.trim() === '')) at++;
   return at;
 }
-
-const outputToken = (
-  source: string,
-  at: number,
-  from: number,
-  to: number,
-  raw: boolean,
-): NonNullable<Found['token']> => ({ kind: 'output', body: source.slice(from, to), bodyAt: from, at, raw });
-
-const blockToken = (
-  kind: 'open' | 'inverse' | 'close' | 'else',
-  source: string,
-  at: number,
-  from: number,
-  to: number,
-): NonNullable<Found['token']> => ({ kind, body: source.slice(from, to), bodyAt: from, at });
 
 /** Reads `{{! … }}`, or `{{!-- … --}}`, which may contain `}}`. */
 function comment(source: string, at: number, start: number, trimBefore: boolean): Found {
@@ -295,7 +280,7 @@ function joined(parts: readonly (string | Found)[]): Token[] {
   return tokens;
 }
 
-/** Without a regular expression, which is quadratic for a hostile text of blanks. */
+/** Removes blanks at the end, without a regular expression, which is quadratic for a hostile text of blanks. */
 function withoutLastBlanks(text: string): string {
   let end = text.length;
   while (end > 0 && (text[end - 1] === ' ' || text[end - 1] === '\t')) end--;

@@ -31,25 +31,22 @@ const DEEPEST = 32;
 
 /** Parses a template. `look` is called often and may throw if that takes too long. */
 export function parse(source: string, known: Known, look: () => void): Node[] {
-  return new Builder(source, known, look).build();
+  return new Builder(known, look).build(source);
 }
 
 class Builder {
   private readonly root: Node[] = [];
   private readonly stack: Open[] = [];
-  private readonly source: string;
   private readonly known: Known;
-
   private readonly look: () => void;
 
-  constructor(source: string, known: Known, look: () => void) {
-    this.source = source;
+  constructor(known: Known, look: () => void) {
     this.known = known;
     this.look = look;
   }
 
-  build(): Node[] {
-    for (const token of tokenize(this.source, this.look)) {
+  build(source: string): Node[] {
+    for (const token of tokenize(source, this.look)) {
       this.look();
       this.take(token);
     }
@@ -130,14 +127,11 @@ class Builder {
     if ((name === 'each' || name === 'with') && !negated) {
       reader.takeName(name);
       const { value, params } = this.withParams(reader);
-      const body: Node[] = [];
-      const otherwise: Node[] = [];
-      const node: Node =
+      this.twoBodies(common, (bodies) =>
         name === 'each'
-          ? { kind: 'each', list: value, params, body, otherwise, at }
-          : { kind: 'with', value, params, body, otherwise, at };
-      this.into.push(node);
-      this.push({ ...common, into: body, otherwise: () => (this.top.into = otherwise) });
+          ? { kind: 'each', list: value, params, ...bodies, at }
+          : { kind: 'with', value, params, ...bodies, at },
+      );
       return;
     }
     const isCall = this.known.helpers.has(name);
@@ -148,10 +142,18 @@ class Builder {
       return;
     }
     const { value, params } = this.withParams(reader);
+    this.twoBodies(common, (bodies) => ({ kind: 'section', value, params, ...bodies, at }));
+  }
+
+  /** Opens a block with a body, and another one behind its `else`. */
+  private twoBodies(
+    block: Pick<Open, 'shown' | 'closer' | 'at'> & { chained?: boolean },
+    nodeOf: (bodies: { body: Node[]; otherwise: Node[] }) => Node,
+  ): void {
     const body: Node[] = [];
     const otherwise: Node[] = [];
-    this.into.push({ kind: 'section', value, params, body, otherwise, at });
-    this.push({ ...common, into: body, otherwise: () => (this.top.into = otherwise) });
+    this.into.push(nodeOf({ body, otherwise }));
+    this.push({ ...block, into: body, otherwise: () => (this.top.into = otherwise), bodies: () => [body, otherwise] });
   }
 
   private get top(): Open {
@@ -194,11 +196,7 @@ class Builder {
         const test = isLiquid ? { test: this.condition(reader), zero: null } : this.only(reader);
         const next: Branch = { ...test, truth: isLiquid ? 'liquid' : 'handlebars', negated: false, body: [] };
         // Liquid parses branches after its `else` and never runs them.
-        if (isLiquid && this.top.seenElse) {
-          this.top.into = next.body;
-          return true;
-        }
-        branches.push(next);
+        if (!isLiquid || !this.top.seenElse) branches.push(next);
         this.top.into = next.body;
         return true;
       },
@@ -385,17 +383,8 @@ class Builder {
   private forBlock(reader: Reader, at: number): void {
     const { name, list } = this.loopHead(reader);
     const options = this.loopOptions(reader, new Map());
-    const body: Node[] = [];
-    const otherwise: Node[] = [];
-    this.into.push({ kind: 'for', name, list, options, body, otherwise, at });
-    this.push({
-      shown: '{% for %}',
-      closer: 'endfor',
-      at,
-      into: body,
-      otherwise: () => (this.top.into = otherwise),
-      bodies: () => [body, otherwise],
-    });
+    const block = { shown: '{% for %}', closer: 'endfor', at };
+    this.twoBodies(block, (bodies) => ({ kind: 'for', name, list, options, ...bodies, at }));
   }
 
   private tablerow(reader: Reader, at: number): void {

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { z } from 'zod';
 
 import { Problem } from '../../../src/base/problem.ts';
-import { BLOCKED_EXTENSIONS } from '../../../src/config/schema.ts';
+import { BLOCKED_EXTENSIONS } from '../../../src/base/blocked-extensions.ts';
 import { checkSend } from '../../../src/messages/request/send-request.ts';
 import type { MessageDraft } from '../../../src/messages/request/send-request.ts';
 import { defaultLimits } from '../../../src/messages/request/send-limits.ts';

@@ -3,7 +3,7 @@ import { namedIpv6Address } from '../../../src/mta/sources/local-addresses.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
 
-describe('mta/sources/ipv6', () => {
+describe('mta/sources/local-addresses', () => {
   const own = '2a00:1450:4001::25';
   const rows: [addresses: string[], zones: Zones, found: string | null, asked: number, why: string][] = [
     [

@@ -1,0 +1,169 @@
+/** A submission session: the parts of the program it uses, its settings, the caller its mails are sent for, and its audit log. */
+import { budgets, type UsedUp } from '../base/budgets.ts';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { actorOf, type Authenticate, type Caller } from '../keys/caller.ts';
+import { isIpAllowed } from '../keys/ip-list.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import { networkOf } from '../net/ip.ts';
+import { auditRow, type ActWords } from '../operations/audit-row.ts';
+import { Allowance } from '../scheduling/allowance.ts';
+import type { IdempotencyStore } from '../storage/idempotency-store.ts';
+import type { AuditRow } from '../storage/tables.ts';
+import type { Session } from './listener.ts';
+import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
+import type { SubmissionReader } from './submission-reader.ts';
+
+export interface SubmissionDeps {
+  clock: Clock;
+  accept: AcceptDeps;
+  authenticate: Authenticate;
+  /** Returns the caller whose key programs of trusted networks send with, or null. */
+  trustedCaller(): Promise<Caller | null>;
+  noteUse(keyId: string, ip: string, endpoint: string): void;
+  /** Counts a request of the account; the seconds to wait, or null where it may go on. */
+  takeRequest(accountId: string, plan: string): number | null;
+  audit: { write(row: AuditRow): Promise<void> };
+  idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
+  reader: SubmissionReader;
+  usedUp: UsedUp;
+  /** Called with the error of a write that no session waits for. */
+  failed: (error: unknown) => void;
+  isVerified(accountId: string, domain: string): Promise<boolean>;
+  /** The account of our own mail, which notices belong to. */
+  ownAccount: { ensure(): Promise<void> };
+}
+
+export interface SubmissionSettings {
+  hostname: string;
+  /** CIDR ranges whose clients need no TLS, and no sign-in where there is a key for them. */
+  trustedNetworks: readonly string[];
+  smtputf8: boolean;
+  recipients: number;
+  /** Receiver of the notice about a mail that failed for good. */
+  notify: 'sender' | 'operator' | 'none';
+  operatorAddress: string | null;
+}
+
+/** A client that has signed in. Its key is kept and looked up before each mail, since it may be revoked meanwhile. */
+export interface Submitter {
+  token: string | null;
+  keyId: string;
+}
+
+export type SubmissionSession = Session<Submitter>;
+
+export type CallerResult = { caller: Caller } | SmtpRefusal;
+
+export const isTrusted = ({ trustedNetworks }: SubmissionSettings, ip: string): boolean =>
+  trustedNetworks.length > 0 && isIpAllowed(trustedNetworks, ip);
+
+/** Finds the caller of a session. Asked before each mail: a key may be revoked while its session goes on. */
+export async function callerOfSession(
+  deps: SubmissionDeps,
+  settings: SubmissionSettings,
+  session: SubmissionSession,
+): Promise<CallerResult> {
+  const token = session.user?.token;
+  if (typeof token === 'string') {
+    const result = await callerByKey(deps, token, session.ip);
+    return 'caller' in result ? result : refuse(535, result.text);
+  }
+  if (!isTrusted(settings, session.ip)) return refuse(530, '5.7.0 sign in first');
+  const caller = await deps.trustedCaller();
+  if (caller === null) return refuse(530, '5.7.0 sign in first');
+  return checkCaller(caller, deps.clock.now(), session.ip);
+}
+
+/** Returns the caller behind a key, or why it may not send; `of` names whose key it was, for the audit log. */
+export async function callerByKey(
+  { authenticate, clock }: SubmissionDeps,
+  token: string,
+  ip: string,
+): Promise<{ caller: Caller } | (SmtpRefusal & { of?: Caller })> {
+  const found = await authenticate(token);
+  if (found.kind === 'unknown') return refuse(535, '5.7.8 there is no such API key');
+  const result = checkCaller(found.caller, clock.now(), ip);
+  return 'caller' in result ? result : { ...result, of: found.caller };
+}
+
+function checkCaller(caller: Caller, now: number, ip: string): CallerResult {
+  if (caller.revokedAt !== null && caller.revokedAt <= now) return refuse(535, '5.7.8 this API key was revoked');
+  if (caller.expiresAt !== null && caller.expiresAt <= now) return refuse(535, '5.7.8 this API key has expired');
+  if (caller.allowedIps.length > 0 && !isIpAllowed(caller.allowedIps, ip))
+    return refuse(535, `5.7.1 this API key may not be used from ${ip}`);
+  if (!scopeAllows(caller.scopes, 'send')) return refuse(535, '5.7.1 this API key has not the scope `send`');
+  return { caller };
+}
+
+export class RefusalLog {
+  private readonly deps: SubmissionDeps;
+  private readonly allowance = new Allowance(budgets.submission_audit_network);
+
+  constructor(deps: SubmissionDeps) {
+    this.deps = deps;
+  }
+
+  /** Writes the audit row of a refusal, and returns the refusal. */
+  async write(
+    session: SubmissionSession,
+    step: string,
+    caller: Caller | null,
+    refusal: SmtpRefusal,
+  ): Promise<SmtpRefusal> {
+    if (caller !== null || this.takeLine(session.ip))
+      await this.deps.audit.write(
+        submissionAudit(this.deps, session, { step, caller, code: refusal.code, problem: null }),
+      );
+    return refusal;
+  }
+
+  /** A network without a key gets a few lines a minute: with more, a stranger could fill the disk. */
+  private takeLine(ip: string): boolean {
+    const [network, now] = [networkOf(ip), this.deps.clock.now()];
+    const fits = this.allowance.has(network, 1, now);
+    if (fits) this.allowance.spend(network, 1, now);
+    else this.deps.usedUp('submission_audit_network');
+    return fits;
+  }
+}
+
+interface Audited {
+  step: string;
+  caller: Caller | null;
+  code: number;
+  problem: string | null;
+  started?: number;
+  isReplay?: boolean;
+  requestId?: string;
+}
+
+/** Makes the audit row: one for every use of a key, refused uses included. */
+export function submissionAudit(
+  { clock }: SubmissionDeps,
+  session: SubmissionSession,
+  { step, caller, code, problem, started, isReplay = false, requestId }: Audited,
+): AuditRow {
+  const now = clock.now();
+  return auditRow({
+    at: now,
+    accountId: caller?.accountId ?? null,
+    keyId: caller?.keyId ?? null,
+    actor: caller === null ? 'smtp' : actorOf(caller),
+    ip: session.ip,
+    userAgent: session.helo,
+    method: 'SMTP',
+    endpoint: step,
+    operation: step === 'DATA' ? 'submitMessage' : 'signIn',
+    words: step === 'DATA' ? submitted : null,
+    status: code,
+    result: code < 400 ? 'ok' : code === 451 ? 'failed' : 'refused',
+    code: problem,
+    isReplay,
+    requestId: requestId ?? newId('req', now),
+    ms: started === undefined ? 0 : clock.monotonic() - started,
+  });
+}
+
+const submitted: ActWords = { says: 'sent a mail by SMTP', type: 'message' };
