@@ -509,7 +509,7 @@ describe('API shell: streams', () => {
         description: 'Stream.',
         tag: 'any',
         scope: ['send'],
-        responses: { 200: { description: 'Any.' } },
+        responses: { 200: { description: 'Any.', types: ['text/plain'] } },
       },
       (call) => {
         for (let n = 0; n < 4; n++) call.whenOver(() => undefined);
