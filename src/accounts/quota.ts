@@ -63,7 +63,7 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
       };
     },
     /** Returns the mails accepted today and this month. */
-    async used(accountId: string): Promise<{ today: number; thisMonth: number }> {
+    used: async (accountId: string): Promise<{ today: number; thisMonth: number }> => {
       const { today, thisMonth } = await readCount(db, accountId, dayOf(clock.now()));
       return { today, thisMonth };
     },

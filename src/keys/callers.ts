@@ -30,7 +30,7 @@ export function createCallers(deps: {
   const uses = createUseRecorder(deps);
 
   return {
-    async authenticate(token: string): Promise<Authentication> {
+    authenticate: async (token: string): Promise<Authentication> => {
       const parsed = parseKey(token);
       if (parsed.kind === 'bad') return unknown;
       const cached = await cache.get(parsed.publicId);

@@ -215,7 +215,7 @@ export function createWebhooks(deps: WebhookDeps) {
      * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with
      * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
      */
-    async test(...call: Parameters<typeof test>): Promise<WebhookDeliveryRow> {
+    test: async (...call: Parameters<typeof test>): Promise<WebhookDeliveryRow> => {
       const [row] = call;
       if (tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
       tested.add(row.id);

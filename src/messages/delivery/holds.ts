@@ -54,7 +54,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
     return domain === null || domain.status === 'verified' ? null : domain;
   };
   return {
-    async of(mail: MailFacts): Promise<Hold | null> {
+    of: async (mail: MailFacts): Promise<Hold | null> => {
       const { accountId, stream, fromDomain } = mail;
       const operators = book.find(mail);
       if (operators !== null) return operatorsHold(operators);
