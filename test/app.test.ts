@@ -21,7 +21,7 @@ describe('app: the data folder', () => {
     writeFileSync(file, '');
     const paths: [dataDir: string, says: string][] = [
       [file, 'it is not a folder'],
-      [path.join(file, 'below'), 'a part of its path is no folder'],
+      [path.join(file, 'below'), 'a part of its path is not a folder'],
       [path.join(folder, 'n'.repeat(300)), 'the name is too long'],
       ['/proc/posthorn', 'no folder can be made there'],
     ];

@@ -94,6 +94,8 @@ export interface Program {
   /** Reads reports as the listener does: inbound/offline.ts. */
   openReportParser?: OpenReportParser;
   input?: AsyncIterable<Buffer>;
+  /** The time in milliseconds since the epoch; the system's clock if absent. */
+  now?: () => number;
 }
 
 const terminal: Output = {
@@ -114,7 +116,7 @@ export async function run(
   args: readonly string[],
   env = environment(),
   output = terminal,
-  { startApp, openReportParser, input = process.stdin }: Program = {},
+  { startApp, openReportParser, input = process.stdin, now = () => systemClock.now() }: Program = {},
 ): Promise<number> {
   const program = new Command('posthorn')
     .description('Self-hosted transactional e-mail.')
@@ -148,7 +150,7 @@ export async function run(
     out: output.out,
     note: output.note,
     status: output.status ?? (() => undefined),
-    now: () => systemClock.now(),
+    now,
     load,
     loadAloud,
     print(asJson, record, lines) {

@@ -74,8 +74,12 @@ function raw(app: TestApp, bytes: string): Promise<Seen> {
 const head = (app: TestApp, more: string): string =>
   `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${app.key}\r\nContent-Type: application/json\r\nConnection: close\r\n${more}\r\n`;
 
-async function keyWith(app: TestApp, more: object): Promise<{ id: string; key: string }> {
+async function keyWith(
+  app: TestApp,
+  { account, ...more }: { account?: string; [member: string]: unknown },
+): Promise<{ id: string; key: string }> {
   return app.operator.ask<{ id: string; key: string }>('createKey', {
+    ...(account === undefined ? {} : { account }),
     body: { name: 'row', scopes: ALL_SCOPES, ...more },
   });
 }

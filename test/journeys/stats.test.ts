@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { removeOldStats } from '../../src/events/stats-store.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { Program } from '../../src/cli/cli.ts';
 import { ran } from '../cli/ran.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
@@ -17,6 +18,9 @@ interface Stats {
 }
 
 const DAY = 86_400_000;
+
+/** The command reads the same clock as the server. */
+const atTheTimeOf = (app: TestApp): Program => ({ now: () => app.clock.now() });
 
 describe('journey: stats', () => {
   let server: FakeMailServer;
@@ -125,7 +129,7 @@ describe('journey: stats', () => {
       const { status, body } = await app.get<Stats>(`/v1/stats${query}`);
       assert.deepEqual([status, body.error.code, body.error.field], [400, 'mutually_exclusive_fields', field]);
     }
-    const told = await ran(['stats', '--by', 'template'], { POSTHORN_DATA_DIR: app.folder });
+    const told = await ran(['stats', '--by', 'template'], { POSTHORN_DATA_DIR: app.folder }, atTheTimeOf(app));
     assert.match(told.out, new RegExp(`^TEMPLATE .*\n${welcome} +2 `));
   });
 
@@ -140,9 +144,9 @@ describe('journey: stats', () => {
     const events = app.follow();
     const { id } = await app.send({ to: 'delivered@simulator.posthorn.test' });
     await events.of(id, 'delivered');
-    const told = await ran(['stats'], { POSTHORN_DATA_DIR: app.folder });
+    const told = await ran(['stats'], { POSTHORN_DATA_DIR: app.folder }, atTheTimeOf(app));
     assert.match(told.out, /^nothing between .+, leaving out simulated mail to 1 recipient: show it with --test$/);
-    const shown = await ran(['stats', '--test'], { POSTHORN_DATA_DIR: app.folder });
+    const shown = await ran(['stats', '--test'], { POSTHORN_DATA_DIR: app.folder }, atTheTimeOf(app));
     assert.match(shown.out, /^DAY +SENT/);
   });
 
@@ -182,7 +186,11 @@ describe('journey: stats', () => {
     const { id } = await app.send();
     await events.of(id, 'delivered');
     const shown = async (...args: string[]): Promise<Stats> => {
-      const { code, out } = await ran(['stats', '--json', ...args], { POSTHORN_DATA_DIR: app.config.dataDir });
+      const { code, out } = await ran(
+        ['stats', '--json', ...args],
+        { POSTHORN_DATA_DIR: app.config.dataDir },
+        atTheTimeOf(app),
+      );
       assert.equal(code, 0);
       return JSON.parse(out) as Stats;
     };
