@@ -39,7 +39,7 @@ export interface SelfTestResult {
   ms: number;
 }
 
-/** Each step at the most; usually it takes some milliseconds, and half a second where the reader of reports has to start. */
+/** The limit of each step. A step usually takes some milliseconds, and half a second if the reader of reports has to start. */
 const STEP_TIMEOUT_MS = 15_000;
 
 export async function selfTest(deps: SelfTestDeps, place: SelfTestPlace): Promise<SelfTestResult> {

@@ -177,7 +177,7 @@ function isMostlyAscii(octets: Buffer): boolean {
 
 const isSpace = (octet: number): boolean => octet === 0x09 || octet === 0x0a || octet === 0x0d;
 
-/** The CRLF before a delimiter is the delimiter's: a part that had none gets none. */
+/** Returns the text with a final CRLF only if the body has one: the CRLF before a boundary belongs to the boundary. */
 function endedLike(body: Buffer, text: string): Buffer {
   const bare = text.endsWith('\r\n') ? text.slice(0, -2) : text;
   return Buffer.from(body.subarray(-2).toString('latin1') === '\r\n' ? `${bare}\r\n` : bare, 'latin1');

@@ -46,7 +46,7 @@ export type Resolver = ReturnType<typeof createResolver>;
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
   servers?: readonly string[];
-  /** For a whole look-up, all servers and aliases included, from the moment it has a slot. */
+  /** The limit of a whole look-up with all servers and aliases, counted from the moment it has a slot. */
   timeoutMs?: number;
   /** Answers kept; about half a kilobyte each. */
   maxEntries?: number;

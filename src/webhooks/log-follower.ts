@@ -74,7 +74,7 @@ export class LogFollower {
       this.position = Math.max(this.position, page.position);
       for (const feed of inStep()) {
         if (followers.has(feed)) this.handOut(feed, page.events, page.position);
-        // It came into step during the read, which did not ask for its account.
+        // This feed joined during the read, which did not include its account.
         else if (feed.position < page.position) leaveStep(feed);
       }
       this.isRung ||= page.hasMore;

@@ -43,7 +43,7 @@ function fieldsOf(at: number, zone: string, locale: string) {
     millisecond,
     /** 0 is Sunday. */
     weekday: date.getUTCDay(),
-    /** 1 to 366. */
+    /** The day of the year, from 1 to 366. */
     yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / 86_400_000) + 1,
     /** Minutes east of Greenwich. */
     offset: Math.round((local - at) / 60_000),
