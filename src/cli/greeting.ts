@@ -48,7 +48,7 @@ export function greeting({ url, simulator, key, setUpLink = null }: Greeted): Gr
       'Send a mail to the simulator:',
       send,
       '',
-      'See what became of it:',
+      'See the outcome:',
       events,
       '',
     ],

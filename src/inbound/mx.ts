@@ -77,7 +77,7 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
         const at = address.lastIndexOf('@');
         // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
         const parsed = parseMailbox(address, { smtputf8: true });
-        if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is no address');
+        if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
         if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
         if (!isOurMailbox(deps.keys, parsed.mailbox.local)) return refuse(550, '5.1.1 there is no such mailbox');
       }

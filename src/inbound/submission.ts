@@ -45,7 +45,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (!('caller' in result)) return refusals.write(session, 'MAIL', null, result);
       const { caller } = result;
       if (address !== '' && parseMailbox(address, { smtputf8: true }).kind === 'bad')
-        return refuse(553, '5.1.7 this is no address');
+        return refuse(553, '5.1.7 this is not an address');
       const wait = deps.takeRequest(caller.accountId, caller.plan);
       if (wait === null) return null;
       const refusal = refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`);

@@ -188,7 +188,7 @@ function entryOf(
   if (stream.length > LONGEST_CELL) return { email, why: 'too long for the slug of a stream' };
   const expiresAt = at(columns.expiresAt);
   if (expiresAt !== '' && !isTime(Date.parse(expiresAt)))
-    return { email, why: 'expires_at is no time such as 2026-01-31T09:30:00Z' };
+    return { email, why: 'expires_at is not a time such as 2026-01-31T09:30:00Z' };
   return {
     email,
     reason: reason === '' ? usual : (reason as Reason),

@@ -144,6 +144,6 @@ export function envelopeCommands(mail: Mail, extensions: Extensions): string[] {
 function checkAddress(address: string, smtpUtf8: boolean): string {
   const forbidden = smtpUtf8 ? /[\x00-\x1f\x7f]/ : /[^\x20-\x7e]/;
   if (address.length > 1000 || forbidden.test(address) || (/[<> ]/.test(address) && !address.startsWith('"')))
-    throw new Error('an envelope address that is no address reached the SMTP client');
+    throw new Error('an invalid envelope address reached the SMTP client');
   return address;
 }

@@ -38,7 +38,7 @@ export async function name(probes: Needs): Promise<readonly Verdict[]> {
   if (!/^[^.]+\.[^.]/.test(host) || /\.(?:localdomain|local|internal|lan)$/.test(host))
     return [
       failed(
-        `smtp.hostname is ${host}, which is no full name of the Internet`,
+        `smtp.hostname is ${host}, which is not a fully qualified name`,
         'Set `smtp.hostname` to the full name of this machine, such as mail.example.com.',
       ),
     ];
