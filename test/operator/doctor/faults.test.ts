@@ -184,7 +184,7 @@ const faults: Fault[] = [
     },
     'name',
     'failed',
-    /no full name/,
+    /not a fully qualified name/,
     /Set `smtp\.hostname`/,
     'domains',
   ],
