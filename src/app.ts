@@ -118,7 +118,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isListening: () => mailPorts.open !== null,
   });
   const inbound = await buildInbound(context, accept, accountWindows);
-  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, () => mailPorts.open);
+  const operator = buildOperator(context, { delivery, accept, routes: api.routes, notices }, () => mailPorts.open);
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);

@@ -7,7 +7,9 @@ import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
+import type { AccountNotices } from './account-notice.ts';
 import { signingKey, type AppContext } from './context.ts';
+import { invitationMail } from './invitation-mail.ts';
 
 const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
@@ -16,12 +18,13 @@ export interface OperatorParts {
   accept: AcceptDeps;
   /** The operations that have an HTTP door. */
   routes: readonly Route[];
+  notices: AccountNotices;
 }
 
 /** `listening` returns the ports for mail, once they are open. */
 export function buildOperator(
   context: AppContext,
-  { delivery, accept, routes }: OperatorParts,
+  { delivery, accept, routes, notices }: OperatorParts,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -40,6 +43,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
+    invitations: invitationMail(notices, context),
     inside: createInside({ clock, commit: db.commit }, routes),
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {

@@ -16,6 +16,7 @@ import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
+import { addTeam } from './team.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
@@ -191,6 +192,7 @@ export async function run(
   addMigrate(program, context);
   addBackup(program, context);
   addAdmin(program, context);
+  addTeam(program, context);
   addAccounts(program, context);
   addAudit(program, context);
   addKeys(program, context);

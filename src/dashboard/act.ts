@@ -1,4 +1,4 @@
-/** Audit rows of what people do in the dashboard alone: signing in, the team, their own login. */
+/** Audit rows of what people do in the dashboard alone: signing in, their own login. */
 import { beginAct, type Acting } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import type { Rows } from '../storage/rows.ts';
@@ -20,15 +20,6 @@ export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
 /** The acts that members do in the dashboard alone, with the words of their audit rows. */
 const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
-  'team.add': { says: 'added {object} to the team', type: 'member', named: 'email', keeps: ['is_admin', 'accounts'] },
-  'team.change': {
-    says: 'changed what {object} may see',
-    type: 'member',
-    named: 'email',
-    keeps: ['is_admin', 'accounts'],
-  },
-  'team.link': { says: 'made a set-up link for {object}', type: 'member', named: 'email' },
-  'team.remove': { says: 'removed {object} from the team', type: 'member', named: 'email' },
   'profile.password': { says: 'changed their own password', type: 'member' },
   'profile.second-factor.on': { says: 'switched their second factor on', type: 'member' },
   'profile.second-factor.off': { says: 'switched their second factor off', type: 'member' },

@@ -3,7 +3,8 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import type { Shown } from './page.ts';
+import { rightsOf } from '../keys/roles.ts';
+import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
@@ -30,13 +31,16 @@ const forAdmins = [
 ] as const;
 
 /** Returns the entries of the menu in order, with the one of `path` marked. */
-function navigation(path: string, isAdmin: boolean): object {
+function navigation(path: string, visit: Visit): object {
   const entry = ([label, href]: readonly [string, string]) => ({
     label,
     href,
     on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
   });
-  return { main: forAll.map(entry), admin: isAdmin ? forAdmins.map(entry) : [] };
+  return {
+    main: forAll.filter(([, href]) => href !== '/settings' || visit.may('settings')).map(entry),
+    admin: visit.isAdmin ? forAdmins.map(entry) : [],
+  };
 }
 
 /** Returns the data of the layout around a page. */
@@ -62,8 +66,9 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     ...(visit === undefined
       ? { member: null }
       : {
-          member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
-          nav: navigation(ctx.path, visit.member.is_admin === 1),
+          member: { email: visit.member.email, isAdmin: visit.isAdmin },
+          nav: navigation(ctx.path, visit),
+          scopes: rightsOf(visit.member.role).scopes,
           account: visit.account,
           accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
@@ -152,10 +157,25 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
   const { cure } = catalogue[code];
-  const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
+  // The catalogue's cure is about keys; the message itself names the roles.
+  const isRole = code === 'insufficient_scope' && ctx.state.visit !== undefined;
+  const data = {
+    status,
+    code,
+    message,
+    isRole,
+    cure: code === 'invalid_request' || isRole ? null : cure,
+    back: placeBack(ctx),
+  };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = viewHtml(dashboard, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+  ctx.body = viewHtml(
+    dashboard,
+    ctx,
+    'problem',
+    data,
+    status === 404 ? 'Not found' : isRole ? 'Not allowed' : 'That did not work',
+  );
 }
 
 function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {

@@ -1,5 +1,6 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { isScope, scopeAllows, type Scope } from '../keys/scopes.ts';
 
 const { SafeString, escapeExpression } = Handlebars;
 
@@ -72,7 +73,7 @@ export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
 interface Options {
-  data: { root: { now?: number } };
+  data: { root: { now?: number; scopes?: readonly string[] } };
   hash: Record<string, unknown>;
 }
 
@@ -135,6 +136,9 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
   words: (value: unknown) => wordsOf(String(value)),
   eq: (a: unknown, b: unknown) => a === b,
+  /** Tells whether the member's role has a scope. */
+  may: (scope: unknown, { data }: Options) =>
+    isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),

@@ -106,30 +106,29 @@ async function details(visit: Visit): Promise<Shown> {
   const message = await visit.ask('getMessage', { params });
   const [why, content, suppressed, reports] = await Promise.all([
     visit.ask('explainMessage', { params }),
-    visit.ask('getMessageContent', { params }),
+    visit.may('message:content') ? visit.ask('getMessageContent', { params }) : null,
     suppressionsOf(visit, message),
     visit.ask('listMessageReports', { params }),
   ]);
   const wanted = query.get('part');
-  const part = wanted ?? firstPart(content);
+  const part = wanted ?? (content === null ? 'html' : firstPart(content));
   return view('message', message.subject, {
     message: { ...message, recipients: message.recipients.map((one) => withNext(one, why.recipients)) },
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     timeline: timelineOf(message, reports.data, `${WHERE}/${idOf(visit)}`),
     why: why.recipients.filter(({ reason }) => reason !== 'finished'),
     content,
-    hasContent: content.stored !== 'nothing',
-    isSubmitted: content.stored === 'mail',
+    hasContent: content !== null && content.stored !== 'nothing',
+    isSubmitted: content?.stored === 'mail',
     part,
-    text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
-    source: part === 'source' ? await sourceText(visit) : null,
-    headers: part === 'headers' ? headOf(await sourceText(visit)) : null,
+    text: part === 'text' ? content?.text?.slice(0, SHOWN_CHARACTERS) : null,
+    source: part === 'source' && content !== null ? await sourceText(visit) : null,
+    headers: part === 'headers' && content !== null ? headOf(await sourceText(visit)) : null,
     suppressed,
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
-    isAdmin: visit.member.is_admin === 1,
-    canWatch:
-      visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
+    isAdmin: visit.isAdmin,
+    canWatch: visit.isAdmin && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
     canCancel: message.recipients.some(({ status }) => canMove.has(status)),
   });
 }

@@ -33,7 +33,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const span = spanOf(query, '24h', now);
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
-  const isAdmin = visit.member.is_admin === 1;
+  const isAdmin = visit.isAdmin;
   const [stats, listed, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
     visit.ask('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
     visit.ask('listDomains', { query: { status: 'any', limit: '100' } }),
@@ -47,7 +47,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     visit.ask('listWebhooks', {
       query: { limit: '100' },
     }),
-    visit.ask('getSettings'),
+    visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     isAdmin ? visit.operate('queue.holds', {}) : null,
     isAdmin ? diskOf(config.dataDir) : null,
@@ -78,7 +78,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     here: '/',
     hasDomains: domains.length > 0,
     disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
-    retention: settings.retention,
+    retention: settings?.retention ?? null,
     queue: queue === null ? null : queueSummary(queue.domains, now),
     disk,
   });

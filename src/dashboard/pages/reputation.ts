@@ -21,7 +21,7 @@ async function show(visit: Visit): Promise<Shown> {
   const span = spanOf(query, '30d', now);
   const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
   const days = span.value === '7d' ? 7 : 30;
-  const server = visit.member.is_admin === 1;
+  const server = visit.isAdmin;
   const [apart, overTime, reports, moments] = await Promise.all([
     visit.ask('getStats', { query: { since: span.since, by: 'provider' } }),
     visit.ask('getStats', { query: { since: span.since, bucket: 'day', provider } }),

@@ -44,7 +44,7 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const { query, now } = visit;
   const place = placeOf(by);
   const span = spanOf(query, usualSpan(by), now);
-  const isAdmin = visit.member.is_admin === 1;
+  const isAdmin = visit.isAdmin;
   const entries =
     by === 'person' && isAdmin && query.get('of') === 'server'
       ? await serverActs(visit)

@@ -5,7 +5,7 @@ import type { Render, Template } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
@@ -14,7 +14,10 @@ const WHERE = '/templates';
 export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
   return [
     get(WHERE, list),
-    get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
+    needs(
+      'template',
+      get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
+    ),
     post(
       `${WHERE}/new`,
       withFault(create, (visit, fault) => editor(visit, null, fault)),
@@ -31,7 +34,10 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
       await visit.ask('publishTemplate', { params: visit.params });
       return move(placeOf(visit), 'Published: sends use this version now.');
     }),
-    post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
+    needs(
+      'template',
+      post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
+    ),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteTemplate', { params: visit.params });
       return move(WHERE, 'The template is deleted.');
