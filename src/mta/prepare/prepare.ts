@@ -49,6 +49,8 @@ export interface PrepareDeps {
 export interface Ready {
   kind: 'ready';
   messageId: string;
+  /** The API request that made the message; null where none did, such as for a notice of failure. */
+  requestId: string | null;
   envelopeFrom: string;
   recipient: string;
   data: readonly Buffer[];
@@ -209,6 +211,7 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
+    requestId: row.request_id,
     envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
