@@ -30,7 +30,10 @@ describe('browser: a server that does not answer', function () {
     await chip('queued').click();
     const said = page.locator('#unreachable');
     await said.waitFor();
-    assert.match(await said.innerText(), /^You are offline\. This page is of \d\d:\d\d:\d\d\. Try again in a moment\.$/);
+    assert.match(
+      await said.innerText(),
+      /^You are offline\. This page is of \d\d:\d\d:\d\d\. Try again in a moment\.$/,
+    );
     await context?.setOffline(false);
     await chip('queued').click();
     await page.waitForURL('**/messages?status=queued');
