@@ -1,5 +1,6 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { wallClock } from '../base/zones.ts';
 
 const { SafeString, escapeExpression } = Handlebars;
 
@@ -55,6 +56,21 @@ export function bytesText(n: number): string {
 /** Turns `snake_case`, `kebab-case` and `stream:name` into words. */
 export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
+/** Names of mailbox providers that are not their words in capitals. */
+const providerNames: Readonly<Record<string, string>> = {
+  gmx: 'GMX',
+  mailru: 'Mail.ru',
+  qq: 'QQ',
+  netease: 'NetEase',
+  telekom: 'T-Online',
+  yahoo_japan: 'Yahoo Japan',
+  other: 'all others',
+};
+
+/** Returns a mailbox provider as people write it: `Yahoo Japan` for `yahoo_japan`. */
+export const providerText = (name: string): string =>
+  providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
+
 const millis = (value: unknown): number | null => {
   if (typeof value === 'number') return value;
   const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
@@ -72,15 +88,15 @@ export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
 interface Options {
-  data: { root: { now?: number } };
+  data: { root: { now?: number; zone?: string } };
   hash: Record<string, unknown>;
 }
 
-/** Shows a time in UTC; app.js replaces it by the viewer's zone and keeps UTC in the title. */
-function time(value: unknown): unknown {
+/** Shows a time in the zone of the page, with UTC in the title. On the first page app.js puts the viewer's zone in the place of UTC. */
+function time(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
-  return timeHtml(ms, utcText(ms));
+  return timeHtml(ms, wallClock(ms, data.root.zone ?? 'UTC'));
 }
 
 const timeHtml = (ms: number, text: string, attribute = ''): unknown =>
