@@ -205,6 +205,7 @@ describe('the posthorn command beside a running server', () => {
       'what',
       'recipient',
       'text',
+      'message_id',
     ]);
     assert.match(
       await good('messages', 'trace', id),
