@@ -27,7 +27,7 @@ export const mistakes = [
 ] as const;
 export type Mistake = (typeof mistakes)[number];
 
-/** What DNS shows about a record. */
+/** Answers of DNS that are about a record. */
 export interface Seen {
   /** All records of its type at its host, as for `compareRecord`. */
   values: readonly string[];
