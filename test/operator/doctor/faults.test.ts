@@ -746,17 +746,18 @@ const faults: Fault[] = [
     },
     'listeners',
     'failed',
-    /port for submission, 587, could not be had/,
+    /port for submission, 587, is in use by another program/,
     /ss -ltnp/,
   ],
   [
     'the bounce port was taken',
     (p) => {
       p.ports = { ...p.ports, mx: null };
+      p.holder = 'exim4 (process 812, user Debian-exim)';
     },
     'listeners',
     'failed',
-    /port for bounces, 25/,
+    /port for bounces, 25, is in use by exim4 \(process 812, user Debian-exim\)/,
     /smtp\.mx\.port/,
     'bounce',
   ],
