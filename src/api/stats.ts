@@ -183,7 +183,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
   ];
 }
 
-/** What is asked for; `zone` is one that days have to be summed for. */
+/** The range and the filters of a request. `zone`: days have to be summed for it; null for UTC. */
 type WantedStats = StatsQuery & { zone: string | null };
 
 function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number): WantedStats {

@@ -26,10 +26,10 @@ export interface Range {
   choices: { value: string; label: string; on: boolean }[];
   /** The zone that from and to are in, and the days of a chart. */
   zone: string;
-  /** What the fields of a custom range show: `2026-01-31T09:30`, or what was typed. */
+  /** Values of the fields of a custom range: `2026-01-31T09:30`. */
   from: string;
   to: string;
-  /** What is wrong with the address, in a sentence, or null. */
+  /** A sentence about a fault in the address, or null. */
   fault: string | null;
 }
 

@@ -1,5 +1,6 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { counted } from '../operator/doctor/finding.ts';
 import { wallClock } from '../base/zones.ts';
 
 const { SafeString, escapeExpression } = Handlebars;
@@ -87,6 +88,14 @@ function answerText(code: unknown, reply: unknown): string {
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
+/** Returns the message of a refused form, with the line or the field that it is about where the message does not name it. */
+export function faultText(message: string, field: string | null): string {
+  const [, line] = /^\w+\[(\d+)\]$/.exec(field ?? '') ?? [];
+  if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${message}`;
+  if (field === null || field === '' || message.includes(field)) return message;
+  return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${message}`;
+}
+
 interface Options {
   data: { root: { now?: number; zone?: string } };
   hash: Record<string, unknown>;
@@ -141,6 +150,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   due,
   badge,
   setBy: (value: unknown) => setters[String(value)] ?? String(value),
+  /** `1 mail`, `2 mails`. */
+  count: (value: unknown, noun: unknown) => counted(typeof value === 'number' ? value : 0, String(noun)),
   number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
   percent: (value: unknown, { hash }: Options) =>
     percentText(
@@ -154,6 +165,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
+  faultText: (message: unknown, field: unknown) =>
+    faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
   prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),

@@ -5,7 +5,15 @@ import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links
 import { searchOf } from '../../src/dashboard/pages/messages.ts';
 import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
-import { agoText, bytesText, helpers, numberText, percentText, spanText } from '../../src/dashboard/words.ts';
+import {
+  agoText,
+  bytesText,
+  helpers,
+  numberText,
+  percentText,
+  spanText,
+  faultText,
+} from '../../src/dashboard/words.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
 const S = 1000;
@@ -201,6 +209,22 @@ describe('dashboard/links', () => {
       assert.deepEqual(searchOf(text), wanted);
     });
   }
+});
+
+describe('dashboard/words: refused forms', () => {
+  for (const [message, field, text] of [
+    [
+      '203.0.113.300/24 is not an IP address or range.',
+      'allowed_ips[0]',
+      'Line 1: 203.0.113.300/24 is not an IP address or range.',
+    ],
+    ['`slug` must be lower-case letters', 'slug', '`slug` must be lower-case letters'],
+    ['Give a number.', 'content_days', 'Content days: Give a number.'],
+    ['The password is wrong.', null, 'The password is wrong.'],
+  ] as const)
+    it(text, () => {
+      assert.equal(faultText(message, field), text);
+    });
 });
 
 describe('dashboard/tokens', () => {
