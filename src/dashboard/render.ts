@@ -3,6 +3,7 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
+import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
 import type { Shown, Visit } from './page.ts';
 
@@ -52,6 +53,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
   return {
     title,
     now: deps.clock.now(),
+    zone: zoneNamed(new URLSearchParams(ctx.querystring).get('tz')) ?? zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     said,
     theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
     token: tokens.for(boundToOrNew(ctx)),
