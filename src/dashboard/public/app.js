@@ -43,6 +43,16 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
+// What the reader has opened in a part that polls stays open.
+const openIds = (root) => all('details[open][id]', root).map(({ id }) => id);
+let opened = [];
+document.addEventListener('htmx:beforeSwap', ({ detail }) => {
+  opened = isPoll(detail.elt) ? openIds(document) : [];
+});
+document.addEventListener('htmx:afterSwap', () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute('open', '');
+});
+
 // A list that grows at its end is scrolled along, unless the reader has scrolled up.
 const NEAR_PX = 60;
 document.addEventListener('htmx:beforeSwap', ({ target }) => {
