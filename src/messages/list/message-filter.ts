@@ -3,6 +3,9 @@ import { addressKey } from '../../mail/address.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
+/** A message is dated at most this long after its request arrived. */
+export const LONGEST_REQUEST_MS = 60_000;
+
 export interface MessageFilter {
   accountId: string;
   status?: readonly DeliveryStatus[];
