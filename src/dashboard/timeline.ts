@@ -121,16 +121,7 @@ function acceptedMoment({ message, request, here }: History): Moment {
 }
 
 function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
-  const {
-    id,
-    number,
-    recipient,
-    outcome,
-    smtp_code: code,
-    smtp_reply: reply,
-    next_attempt_at: next,
-    ended_at: at,
-  } = attempt;
+  const { id, number, recipient, outcome, smtp_code: code, smtp_reply: reply, ended_at: at } = attempt;
   return {
     ...bare(),
     at,
