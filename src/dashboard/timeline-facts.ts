@@ -48,7 +48,9 @@ export function dialogueOf({ timings_ms: timings, tls }: Pick<Attempt, 'timings_
 } {
   const names = Object.keys(steps) as (keyof typeof steps)[];
   return {
-    steps: names.filter((name) => timings[name] > 0).map((name) => ({ name: steps[name], ms: Number(timings[name].toFixed(1)) })),
+    steps: names
+      .filter((name) => timings[name] > 0)
+      .map((name) => ({ name: steps[name], ms: Number(timings[name].toFixed(1)) })),
     tls: tls === null ? null : `${tls.protocol}, ${tls.cipher}, policy ${tls.policy}`,
   };
 }
