@@ -40,7 +40,7 @@ export interface Moment {
   calls: Call[];
   /** Caused by a scanner or proxy, not by a person. */
   isMachine?: boolean;
-  /** What it waits for now: since when, until when at least, and by whom. */
+  /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
   wait?: { since: string | null; until: string | null; by: string | null };
   /** The path of a mail that came back. */
   report?: string;
