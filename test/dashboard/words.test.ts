@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
 import { chipsOf, linkTo, pagerOf, placeWithin, spanOf } from '../../src/dashboard/links.ts';
 import { searchOf } from '../../src/dashboard/pages/messages.ts';
-import { compareLines } from '../../src/dashboard/pages/templates.ts';
+import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
 import { agoText, bytesText, helpers, numberText, percentText, spanText } from '../../src/dashboard/words.ts';
 import { htmlFaults } from '../support/harness/html.ts';
