@@ -128,7 +128,7 @@ function namedElsewhere({ tls, dataDir }: Config): string | null {
   return tls.certFile === place && tls.keyFile === place ? null : tls.certFile;
 }
 
-/** Reads a file of at most 1 MiB. A value that is no path is not repeated, since it may be the key itself. */
+/** Reads a file of at most 1 MiB. A value that cannot be a path is not repeated, since it may be the key itself. */
 function read(option: string, file: string): { kind: 'ok'; text: string } | Refusal {
   if (file.includes('-----BEGIN') || file.includes('\n'))
     return refusal(

@@ -7,7 +7,7 @@ import type { CertificateState } from '../config/certificate-watch.ts';
 import { onServer, type ListenerState } from './operation.ts';
 
 export const serverStateOperations = {
-  /** For the dashboard: what of the server's own set-up needs somebody. */
+  /** Shows which ports are shut and when the certificate ends, so that the dashboard can name what needs an operator. */
   'server.state': onServer({
     act: null,
     args: z.strictObject({}),
