@@ -10,7 +10,7 @@ import type { storeProbes } from './store.ts';
 export interface Probes {
   config: Config;
   clock: Clock;
-  resolver: Pick<Resolver, 'a' | 'aaaa' | 'mx' | 'txt' | 'ptr'>;
+  resolver: Pick<Resolver, 'a' | 'aaaa' | 'mx' | 'txt' | 'ptr' | 'cname'>;
   machine: ReturnType<typeof createMachine>;
   network: ReturnType<typeof createNetwork>;
   store: ReturnType<typeof storeProbes> | Missing;
