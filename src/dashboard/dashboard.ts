@@ -24,7 +24,8 @@ import type { MemberRow } from '../storage/tables.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { readForm, signInFirst } from './form-reading.ts';
+import { readForm, SignInFirst, signInFirst } from './form-reading.ts';
+import { lacksSecondFactor } from '../members/second-factor.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
@@ -176,6 +177,8 @@ function visitorLayer(dashboard: DashboardContext): Layer {
         await frameVisit(dashboard, ctx);
         throw refusal;
       }
+      if (lacksSecondFactor(dashboard.deps.config.dashboard, state.session.member) && !isForSetUp(page))
+        throw new SignInFirst(SECOND_FACTOR, 'This server asks for a second factor: switch it on to go on.');
     }
     await next();
   };
@@ -195,6 +198,10 @@ async function frameVisit(dashboard: DashboardContext, ctx: Context): Promise<vo
   ctx.state.form = new URLSearchParams();
   ctx.state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
 }
+
+const SECOND_FACTOR = '/profile/second-factor';
+/** The pages of a member who has still to switch the second factor on. */
+const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/logout', '/session'].includes(path);
 
 /** Returns why the member's role does not have this page, or null. */
 function refusalOf({ who, scope }: Page, { role }: MemberRow): Problem | null {
