@@ -40,6 +40,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
+    strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {

@@ -142,14 +142,15 @@ function firstPart({ html, text, stored }: Content): string {
   return text === null && stored === 'mail' ? 'source' : 'text';
 }
 
-/** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
+/** Leads to the page of the request of the message. */
 async function request(visit: Visit): Promise<Shown> {
   const { request_id: id } = await visit.ask('getMessage', { params: visit.params });
   if (id === null) throw new Problem('not_found', 'This message has no request.');
-  const query = { request_id: id, by: 'key', limit: '1' };
-  const { data } = await visit.ask('listAuditEntries', { query });
-  const place = data.length > 0 ? '/developer/log' : '/developer/actions';
-  return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
+  const {
+    data: [entry],
+  } = await visit.ask('listAuditEntries', { query: { request_id: id, limit: '1' } });
+  if (entry === undefined) throw new Problem('not_found', 'The request log does not have this request any more.');
+  return move(`/developer/log/${entry.id}`);
 }
 
 const MOST_LOOKED_UP = 10;
