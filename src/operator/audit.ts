@@ -23,6 +23,7 @@ export const auditOperations = {
       after: exact,
       before: exact,
       since: z.int().optional(),
+      until: z.int().optional(),
       actor: exact,
       operation: exact,
       endpoint: exact,

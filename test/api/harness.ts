@@ -112,7 +112,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         note: (more) => void details.push(more),
       },
       idempotency: { store: memoryStore(rows, clock), onMismatch: 'replay' },
-      ready: () => Promise.resolve({ ok: true, checks: { database: true } }),
+      ready: () => Promise.resolve({ status: 'ok', checks: { database: true } }),
       ...options.deps,
       settings: {
         publicUrl: 'http://api.test',

@@ -1,11 +1,19 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
-import { chipsOf, linkTo, pagerOf, placeWithin, spanOf } from '../../src/dashboard/links.ts';
+import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
 import { searchOf } from '../../src/dashboard/pages/messages.ts';
-import { compareLines } from '../../src/dashboard/pages/templates.ts';
+import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
-import { agoText, bytesText, helpers, numberText, percentText, spanText } from '../../src/dashboard/words.ts';
+import {
+  agoText,
+  bytesText,
+  helpers,
+  numberText,
+  percentText,
+  spanText,
+  faultText,
+} from '../../src/dashboard/words.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
 const S = 1000;
@@ -159,10 +167,6 @@ describe('dashboard/links', () => {
         previous: null,
       },
     );
-    assert.equal(spanOf(new URLSearchParams('range=24h'), 'all', D).since, '1970-01-01T00:00:00.000Z');
-    assert.equal(spanOf(new URLSearchParams('range=24h&since=kept'), 'all', D).since, 'kept');
-    assert.equal(spanOf(new URLSearchParams('range=nonsense'), 'all', D).value, '30d');
-    assert.equal(spanOf(new URLSearchParams(), 'all', D).since, null);
   });
 
   it('switch a chip on and off', () => {
@@ -207,6 +211,22 @@ describe('dashboard/links', () => {
   }
 });
 
+describe('dashboard/words: refused forms', () => {
+  for (const [message, field, text] of [
+    [
+      '203.0.113.300/24 is not an IP address or range.',
+      'allowed_ips[0]',
+      'Line 1: 203.0.113.300/24 is not an IP address or range.',
+    ],
+    ['`slug` must be lower-case letters', 'slug', '`slug` must be lower-case letters'],
+    ['Give a number.', 'content_days', 'Content days: Give a number.'],
+    ['The password is wrong.', null, 'The password is wrong.'],
+  ] as const)
+    it(text, () => {
+      assert.equal(faultText(message, field), text);
+    });
+});
+
 describe('dashboard/tokens', () => {
   const tokens = createFormTokens(Buffer.alloc(32, 1));
 
@@ -216,4 +236,17 @@ describe('dashboard/tokens', () => {
     assert.ok(!tokens.isRight('', tokens.for('')), 'no cookie, no form');
     assert.ok(!createFormTokens(Buffer.alloc(32, 2)).isRight('a', tokens.for('a')));
   });
+
+  it('have nothing in common from page to page, so that lengths of compressed pages tell nothing of the next', () => {
+    const made = Array.from({ length: 50 }, () => tokens.for('a'));
+    assert.equal(new Set(made).size, made.length);
+    assert.equal(new Set(made.map((one) => one.slice(0, 8))).size, made.length);
+    assert.equal(new Set(made.map((one) => one.slice(-8))).size, made.length);
+    assert.ok(made.every((one) => tokens.isRight('a', one)));
+  });
+
+  for (const bad of ['', 'x', 'A'.repeat(86), 'A'.repeat(100_000), '\u0000', '%', tokens.for('a').slice(1)])
+    it(`refuses ${JSON.stringify(bad.slice(0, 20))} of ${String(bad.length)} characters`, () => {
+      assert.equal(tokens.isRight('a', bad), false);
+    });
 });

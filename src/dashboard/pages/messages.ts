@@ -1,7 +1,9 @@
 /** Messages: the list with its search, and one message with its history. */
 import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
-import { chipsOf, linkTo, pageOf, pagerOf, spanOf } from '../links.ts';
+import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
+import { rangeOf } from '../range.ts';
+import { streamChoices } from '../choices.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf } from '../timeline.ts';
@@ -62,19 +64,19 @@ export function searchOf(text: string): Record<string, string> {
 const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
 
 async function list(visit: Visit): Promise<Shown> {
-  const { query, now } = visit;
+  const { query } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
   const search = searchOf(q);
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
-  const span = spanOf(query, '30d', now);
+  const range = rangeOf(visit, '30d');
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
   // A request says by itself when it came.
-  const since = 'request_id' in search ? null : span.since;
+  const since = 'request_id' in search ? null : range.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  const asked = { ...search, ...given, ...pageOf(query), created_after: since, sort };
-  const messages = await visit.ask('listMessages', { query: asked });
+  const asked = { ...search, ...given, ...pageOf(query), created_after: since, created_before: range.until, sort };
+  const [messages, streams] = await Promise.all([visit.ask('listMessages', { query: asked }), streamChoices(visit)]);
   return view('messages', 'Messages', {
     q,
     rows: messages.data,
@@ -85,12 +87,13 @@ async function list(visit: Visit): Promise<Shown> {
       deliveryStatuses.map((status) => [status, status] as const),
     ),
     query: Object.fromEntries(query),
-    span,
+    range,
+    streams,
     headings: order.headings,
     pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
-    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
+    allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
 

@@ -6,7 +6,9 @@ import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
 import { changesOf, curlOf, doorText, objectLink, undoOf, whoText } from '../audit-words.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber } from '../forms.ts';
-import { chipsOf, linkTo, pageOf, pagerOf, spanOf, type Cursors, type Span } from '../links.ts';
+import { keyChoices } from '../choices.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
+import { rangeOf, type Range } from '../range.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const columns = [
@@ -52,23 +54,24 @@ export function requestLogPages({ config }: Pick<DashboardDeps, 'config'>): Page
 const placeOf = (by: Kind): string => (by === 'key' ? '/developer/log' : '/developer/actions');
 
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
-const spanFor = ({ query, now }: Visit, by: Kind): Span => spanOf(query, by === 'key' ? '24h' : '30d', now);
+const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
 
 const isAdmin = ({ member }: Visit): boolean => member.is_admin === 1;
 
 /** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
 async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, string | null>>): Promise<Listed> {
   const { query } = visit;
-  const { since } = spanFor(visit, by);
+  const { since, until } = rangeFor(visit, by);
   const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
   const of = query.get('of') ?? '';
   if (!isAdmin(visit) || of === 'account' || (by === 'key' && of !== 'unknown'))
-    return await visit.ask('listAuditEntries', { query: { ...named, by, since, ...part } });
+    return await visit.ask('listAuditEntries', { query: { ...named, by, since, until, ...part } });
   const given = Object.entries({ ...named, ...part }).filter(([, value]) => value !== null && value !== '');
   const args = {
     ...Object.fromEntries(given),
     ...(named['status'] === '' ? {} : { status: fieldNumber(query, 'status') }),
     ...(since === null ? {} : { since: Date.parse(since) }),
+    ...(until === null ? {} : { until: Date.parse(until) }),
     limit: Number(part['limit']),
     ...(by === 'key'
       ? { strangers: true }
@@ -88,7 +91,7 @@ async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, stri
 async function show(visit: Visit, by: Kind): Promise<Shown> {
   const { query } = visit;
   const place = placeOf(by);
-  const span = spanFor(visit, by);
+  const range = rangeFor(visit, by);
   const entries = await listOf(visit, by, pageOf(query));
   const choices =
     by === 'key'
@@ -110,8 +113,9 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
       name,
       on: query.get('result') === name,
     })),
-    span,
-    pager: pagerOf(place, query, entries, span.since),
+    range,
+    keys: by === 'key' ? await keyChoices(visit) : [],
+    pager: pagerOf(place, query, entries, range.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
     ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
