@@ -193,7 +193,7 @@ describe('dashboard: pages', () => {
 
     it('leads to the request it came with: of a program, of a person', async () => {
       const { html } = await browser.open(`/messages/${delivered}`);
-      assert.match(html, new RegExp(`href="/messages/${delivered}/request"><code>req_`));
+      assert.match(html, new RegExp(`href="/messages/${delivered}/request">req_`));
       const { html: log, at } = await browser.open(`/messages/${delivered}/request`);
       assert.match(at, /^\/developer\/log\/aud_/);
       assert.match(log, /<code>req_/);
