@@ -48,6 +48,7 @@ export function buildOperator(
     book,
     laneActs: createLaneActs(),
     invitations: invitationMail(notices, context),
+    strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
     listeners: () => inbound.doors(),
     certificate,

@@ -37,6 +37,8 @@ export interface StoreDeps {
   log?: Log;
   /** Only the running server can send mail. */
   invitations?: Invitations;
+  /** Tells how many requests with unknown keys the running server has not kept. */
+  strangerLines?: { readonly notKept: number };
 }
 
 /** The mails that invite people to the team. */

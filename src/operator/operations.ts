@@ -83,7 +83,7 @@ export async function perform(
   { acting, within }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
-  if (operation === null) return await askAsOperator(deps, name, given);
+  if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
   const args = within === undefined ? given : { ...(given as object), account: within.account };
   if (operation.act === null) {
