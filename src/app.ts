@@ -17,7 +17,7 @@ import { Newcomers } from './api/newcomers.ts';
 import { bodyLimits } from './api/body.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
-import { createWebhooks } from './webhooks/dispatcher.ts';
+import { Webhooks } from './webhooks/dispatcher.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
@@ -92,7 +92,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const delivery = await buildDeliveryEngine(context);
   const { mta, holds, tlsTally } = delivery;
   const notices = accountNotices(context);
-  const webhooks = createWebhooks({
+  const webhooks = new Webhooks({
     db,
     clock,
     keyring,
