@@ -14,7 +14,7 @@ export const roleNames = ['administrator', 'developer', 'support', 'read_only'] 
 export interface RoleRights {
   name: Role;
   label: string;
-  /** What the role is for, as the form of the team says it. */
+  /** The purpose of the role, as the form of the team says it. */
   about: string;
   /** The scopes that its members have in their accounts. */
   scopes: readonly Scope[];

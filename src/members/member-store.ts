@@ -167,6 +167,8 @@ export async function removeMember(
 
 /** Throws if this is the last administrator; one who never set a password cannot sign in and does not count. */
 async function refuseLastAdmin(tx: Connection, id: string): Promise<void> {
+  const [member] = await tx.all<Pick<MemberRow, 'role'>>('SELECT role FROM members WHERE id = ?', [id]);
+  if (member?.role !== 'administrator') return;
   const others = await tx.all(
     "SELECT 1 FROM members WHERE role = 'administrator' AND password_hash IS NOT NULL AND id <> ? LIMIT 1",
     [id],
