@@ -8,7 +8,7 @@ import type { Node } from './node.ts';
 export type Sample = string | number | boolean | Sample[] | { [name: string]: Sample };
 export type SampleData = Record<string, Sample>;
 
-/** What the template does with one value. */
+/** The use that the template makes of one value. */
 interface Shape {
   members: Map<string, Shape>;
   /** The shape of the entries, for a list. */
@@ -314,7 +314,7 @@ function joined(one: Sample, other: Sample): Sample {
 /** A value that is missing, named by its path. */
 export interface Missing {
   path: string;
-  /** A text would stand there; otherwise it is a list, an object or a flag. */
+  /** True for a text or number; false for a list, an object or a flag. */
   isText: boolean;
 }
 
