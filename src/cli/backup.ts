@@ -76,7 +76,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   );
   checking.end();
   if (made.kind === 'refused') {
-    context.note(`posthorn: ${made.text}`);
+    context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;
   }
@@ -99,6 +99,7 @@ const codesOfCreate: Readonly<Record<NotMade, number>> = {
   no_database: exitCodes.noInput,
   busy: exitCodes.cannotCreate,
   no_room: exitCodes.cannotCreate,
+  no_access: exitCodes.noPermission,
   damaged: exitCodes.data,
 };
 
