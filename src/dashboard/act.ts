@@ -20,6 +20,9 @@ export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
 /** The acts that members do in the dashboard alone, with the words of their audit rows. */
 const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
+  'sign-out': { says: 'signed out', type: 'member' },
+  'account.choose': { says: 'chose to look at the account {object}', type: 'account', named: 'name' },
+  'profile.session.end': { says: 'ended another of their own sessions', type: 'member' },
   'profile.password': { says: 'changed their own password', type: 'member' },
   'profile.second-factor.on': { says: 'switched their second factor on', type: 'member' },
   'profile.second-factor.off': { says: 'switched their second factor off', type: 'member' },

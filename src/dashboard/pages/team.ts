@@ -4,7 +4,7 @@ import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
 import type { LinkRecord } from '../../operator/team.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
@@ -92,11 +92,11 @@ async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return linkShown(deps, await visit.operate('team.link', { member: visit.params['id'] ?? '', mail }));
 }
 
-/** Goes to the member where a mail has the link; otherwise shows it in the answer to the form, since only its hash is stored. */
+/** Goes to the member where a mail has the link; otherwise shows it once, since only its hash is stored. */
 function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
   if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
   const data = { email, url, expiresAt: expires_at, why: not_mailed, ...addressFaults(config) };
-  return view('team-link', 'Set-up link', data, 201);
+  return once('team-link', 'Set-up link', data);
 }
 
 /** Returns what is wrong with the address that links begin with. */
