@@ -177,7 +177,7 @@ describe('dashboard: roles', () => {
     assert.equal(lifted.status, 200, lifted.html);
     assert.equal((await app.get('/v1/suppressions/gone%40example.net')).status, 404);
     const actions = await browserOf('administrator').open('/developer/actions');
-    assert.match(actions.html, /member:support@example\.net/);
+    assert.match(actions.html, /support@example\.net/);
   });
 
   it('a new role holds at once, and the command line gives it too', async () => {
