@@ -21,7 +21,7 @@ const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 /** The range is from a warm connection in the same rack to a host that takes five minutes to answer. */
 const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
-/** `discarded` is mail that a route threw away: for its sender it counts as delivered, as there is nobody to tell. */
+/** `discarded` is mail that a route threw away: its sender gets the event `delivered` all the same. */
 const OUTCOMES = ['accepted', 'discarded', 'deferred', 'refused', 'uncertain', 'failed'];
 const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
