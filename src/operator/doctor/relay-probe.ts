@@ -56,7 +56,8 @@ async function offered(replies: Replies, address: string): Promise<RelayAnswer> 
 
 /** RFC 4954 section 6 names 530; others say 5.7.1 and mention relaying, access or authentication. */
 const isRefusalForLogin = (reply: string): boolean =>
-  reply.startsWith('530') || (reply.startsWith("5") && /auth|log ?in|relay|access denied|5\.7\.(?:0|1|3)\b/i.test(reply));
+  reply.startsWith('530') ||
+  (reply.startsWith('5') && /auth|log ?in|relay|access denied|5\.7\.(?:0|1|3)\b/i.test(reply));
 
 const lineOf = (reply: string): string =>
   (reply.split('\n')[0] ?? '')
