@@ -109,7 +109,7 @@ function answerLayer(dashboard: DashboardContext): Layer {
     } catch (error) {
       showProblem(dashboard, ctx, error);
     } finally {
-      ctx.state.held?.release();
+      ctx.state.bodyShare?.release();
     }
   };
 }
