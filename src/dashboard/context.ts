@@ -10,6 +10,7 @@ import type { DashboardDeps } from './deps.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
+import type { ShownOnce } from './shown-once.ts';
 import type { FormTokens } from './tokens.ts';
 import type { Views } from './views.ts';
 
@@ -36,6 +37,7 @@ export interface DashboardContext {
   views: Views;
   assets: Assets;
   tokens: FormTokens;
+  once: ShownOnce;
   inside: Inside;
   trusted: ReturnType<typeof addressList>;
   /** First segments of the paths of our pages. */
