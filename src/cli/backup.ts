@@ -76,7 +76,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   );
   checking.end();
   if (made.kind === 'refused') {
-    context.note(`posthorn: ${made.text}`);
+    context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;
   }

@@ -49,6 +49,8 @@ export interface Context {
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
+  /** Does the same with a reason why the command fails, which is an error in the journal of systemd. */
+  fail(line: string): void;
   /** Shows progress on one line, which the next call overwrites; only on a terminal. */
   status(text: string): void;
   /** The time, in milliseconds since the epoch. */
@@ -166,6 +168,7 @@ export async function run(
   const context: Context = {
     out: output.out,
     note: output.note,
+    fail: output.fail ?? output.note,
     status: output.status ?? (() => undefined),
     now,
     load,
