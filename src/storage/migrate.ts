@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
+import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -12,7 +13,10 @@ interface Migration {
   up: (knex: Knex) => Promise<void>;
 }
 
-const migrations: readonly Migration[] = [{ name: '001-schema', up: schema }];
+const migrations: readonly Migration[] = [
+  { name: '001-schema', up: schema },
+  { name: '005-exports-and-views', up: exportsAndViews },
+];
 
 /**
  * Builds before 001-schema made the schema in many steps, from the first to the last of these. A database with the last one becomes

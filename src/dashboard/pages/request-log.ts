@@ -5,6 +5,7 @@ import type { AuditEntry } from '../../client/types.ts';
 import { linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { keyChoices } from '../choices.ts';
+import { savedViewsOf } from './saved-views.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const columns = [
@@ -32,7 +33,8 @@ export function requestLogPages(): Page[] {
   ];
 }
 
-const placeOf = (by: 'key' | 'person'): string => (by === 'key' ? '/developer/log' : '/developer/actions');
+const placeOf = (by: 'key' | 'person'): '/developer/log' | '/developer/actions' =>
+  by === 'key' ? '/developer/log' : '/developer/actions';
 
 function wanted(visit: Visit, by: 'key' | 'person'): Record<string, string | null> {
   const named = Object.fromEntries(filters.map((name) => [name, visit.query.get(name)]));
@@ -70,6 +72,7 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
       on: query.get('result') === name,
     })),
     range,
+    saved: await savedViewsOf(visit, placeOf(by)),
     keys: by === 'key' ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
