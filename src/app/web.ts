@@ -53,6 +53,8 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
+      keepBodies: config.requestLog.bodies,
+      strangerLines: context.strangerLines,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.doors()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
@@ -118,7 +120,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
 export function buildMetrics(
   { config, db, clock, log, meters, resolver }: AppContext,
   mta: Mta,
-  service: Pick<MetricsDeps, 'listeners'>,
+  service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;

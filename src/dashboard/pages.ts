@@ -43,7 +43,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...streamPages(),
     ...webhookPages(),
     ...keyPages(deps),
-    ...requestLogPages(),
+    ...requestLogPages(deps),
     ...apiPages(deps),
     ...settingsPages(deps),
     ...sourcePages(),

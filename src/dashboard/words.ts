@@ -79,7 +79,7 @@ const millis = (value: unknown): number | null => {
 };
 
 /** Returns the reply of a mail host, with its code once. */
-function answerText(code: unknown, reply: unknown): string {
+export function answerText(code: unknown, reply: unknown): string {
   const text = typeof reply === 'string' ? reply : '';
   return typeof code === 'number' && !text.startsWith(String(code)) ? `${String(code)} ${text}` : text;
 }
@@ -171,6 +171,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
+  /** Joins segments to a path: the parameters of a partial take no mixed text. The last argument is Handlebars' own. */
+  path: (...segments: unknown[]) => segments.slice(0, -1).map(String).join('/'),
   /** Inserts HTML made by chart.ts or markdown-it, which escape all input. */
   markup: (value: unknown) => new SafeString(String(value)),
 };

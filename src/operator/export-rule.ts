@@ -253,5 +253,5 @@ function valueOf(record: Readonly<Record<string, unknown>>, at: string): unknown
 function cellOf(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (Array.isArray(value)) return value.map(String).join(' ');
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -1,7 +1,7 @@
 /**
  * The grouped commit: every write of the program goes through here, on the one connection that writes.
  *
- * Callers hand in units and wait for its result. Units that arrive while a commit runs share the next one, so a busy
+ * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
  * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
  * back and its units run again one by one, so that only the faulty one fails.
@@ -81,22 +81,21 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
   },
 };
 
+export type Committer = ReturnType<typeof createCommitter>;
+
 /** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
 export function createCommitter(connection: Connection, order: readonly string[] = []) {
-  const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
-  let queue: Unit[] = [];
-  let queuedBytes = 0;
+  const queue = new UnitQueue();
+  const groups = new GroupRunner(connection, order, stats);
   let running: Promise<void> | null = null;
   let closed = false;
 
   function submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
     if (closed) return Promise.reject(new StorageClosed('the database is closed'));
-    if (queue.length >= MOST_WAITING || queuedBytes > MOST_WAITING_BYTES) {
-      return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
-    }
+    if (queue.isFull) return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
     return new Promise<Output>((resolve, reject) => {
-      queue.push({
+      queue.add({
         work: work as AnyWork,
         input,
         bytes,
@@ -105,102 +104,21 @@ export function createCommitter(connection: Connection, order: readonly string[]
         },
         reject,
       });
-      queuedBytes += bytes;
-      running ??= loop();
+      running ??= runAll();
     });
   }
 
-  async function loop(): Promise<void> {
+  async function runAll(): Promise<void> {
     // One turn of the loop lets everything that arrived in the same burst of input into the same group.
     await yieldToEventLoop();
     while (queue.length > 0) {
-      const group = takeGroup();
+      const group = queue.takeGroup();
       stats.groups++;
       stats.units += group.length;
       stats.largestGroup = Math.max(stats.largestGroup, group.length);
-      await runGroup(group);
+      await groups.run(group);
     }
     running = null;
-  }
-
-  function takeGroup(): Unit[] {
-    let bytes = 0;
-    let count = 0;
-    for (const unit of queue) {
-      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
-      bytes += unit.bytes;
-      count++;
-    }
-    const group = queue.slice(0, count);
-    queue = queue.slice(count);
-    queuedBytes -= bytes;
-    return group;
-  }
-
-  async function runGroup(group: readonly Unit[]): Promise<void> {
-    const works = worksOf(group);
-    let begun = false;
-    try {
-      // Started before the BEGIN, so that a failing read is known before anything is written.
-      const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
-      const [begin, ...read] = await Promise.allSettled([connection.run('BEGIN IMMEDIATE'), ...reads]);
-      if (begin.status === 'rejected') throw begin.reason;
-      begun = true;
-      const outputs = await inTransaction(group, works, read);
-      group.forEach((unit, i) => {
-        unit.resolve(outputs[i]);
-      });
-    } catch (error) {
-      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
-      if (begun && group.length > 1) for (const unit of group) await runGroup([unit]);
-      else for (const unit of group) fail(unit, error);
-    }
-  }
-
-  function fail(unit: Unit, error: unknown): void {
-    stats.failedUnits++;
-    unit.reject(error);
-  }
-
-  /** Runs the units in the transaction that was begun and ends it. */
-  async function inTransaction(
-    group: readonly Unit[],
-    works: readonly WorkOfGroup[],
-    read: readonly PromiseSettledResult<unknown>[],
-  ): Promise<unknown[]> {
-    const outputs = new Array<unknown>(group.length);
-    const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
-      const before = read[at];
-      if (before?.status === 'rejected') throw before.reason;
-      const results = await work.run(connection, inputs, before?.value as never);
-      places.forEach((place, i) => {
-        outputs[place] = results[i];
-      });
-    };
-    try {
-      const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
-      await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
-      for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
-      await connection.run('COMMIT');
-      return outputs;
-    } catch (error) {
-      // After some failures (disk full, I/O) SQLite has rolled back by itself and says so; the cause is the first error.
-      await connection.run('ROLLBACK').catch(() => undefined);
-      throw error;
-    }
-  }
-
-  /** The kinds of work of a group, in their order, with the places of their units. */
-  function worksOf(group: readonly Unit[]): WorkOfGroup[] {
-    const found = new Map<AnyWork, WorkOfGroup>();
-    group.forEach(({ work, input }, place) => {
-      const one = found.get(work) ?? { work, places: [], inputs: [] };
-      one.places.push(place);
-      one.inputs.push(input as never);
-      found.set(work, one);
-    });
-    const order = ({ work }: WorkOfGroup): number => places.get(work.name) ?? places.size;
-    return [...found.values()].sort((a, b) => order(a) - order(b));
   }
 
   return {
@@ -224,4 +142,118 @@ export function createCommitter(connection: Connection, order: readonly string[]
   };
 }
 
-export type Committer = ReturnType<typeof createCommitter>;
+/** The units that wait for the next group, bounded by number and by bytes. */
+class UnitQueue {
+  private units: Unit[] = [];
+  private bytes = 0;
+
+  get length(): number {
+    return this.units.length;
+  }
+
+  get isFull(): boolean {
+    return this.units.length >= MOST_WAITING || this.bytes > MOST_WAITING_BYTES;
+  }
+
+  add(unit: Unit): void {
+    this.units.push(unit);
+    this.bytes += unit.bytes;
+  }
+
+  /** Takes as many units as one group may have, at least one. */
+  takeGroup(): Unit[] {
+    let bytes = 0;
+    let count = 0;
+    for (const unit of this.units) {
+      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
+      bytes += unit.bytes;
+      count++;
+    }
+    const group = this.units.slice(0, count);
+    this.units = this.units.slice(count);
+    this.bytes -= bytes;
+    return group;
+  }
+}
+
+/** Runs groups of units, each in one transaction. */
+class GroupRunner {
+  private readonly connection: Connection;
+  private readonly stats: CommitStats;
+  /** The place of each kind of work in a group, by its name. */
+  private readonly places: ReadonlyMap<string, number>;
+
+  constructor(connection: Connection, order: readonly string[], stats: CommitStats) {
+    this.connection = connection;
+    this.stats = stats;
+    this.places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
+  }
+
+  async run(group: readonly Unit[]): Promise<void> {
+    const { connection } = this;
+    const works = this.worksOf(group);
+    let begun = false;
+    try {
+      // Started before the BEGIN, so that a failing read is known before anything is written.
+      const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
+      const [begin, ...read] = await Promise.allSettled([connection.run('BEGIN IMMEDIATE'), ...reads]);
+      if (begin.status === 'rejected') throw begin.reason;
+      begun = true;
+      const outputs = await this.inTransaction(group, works, read);
+      group.forEach((unit, i) => {
+        unit.resolve(outputs[i]);
+      });
+    } catch (error) {
+      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
+      if (begun && group.length > 1) for (const unit of group) await this.run([unit]);
+      else for (const unit of group) this.fail(unit, error);
+    }
+  }
+
+  private fail(unit: Unit, error: unknown): void {
+    this.stats.failedUnits++;
+    unit.reject(error);
+  }
+
+  /** Runs the units in the transaction that was begun and ends it. */
+  private async inTransaction(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    read: readonly PromiseSettledResult<unknown>[],
+  ): Promise<unknown[]> {
+    const { connection } = this;
+    const outputs = new Array<unknown>(group.length);
+    const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
+      const before = read[at];
+      if (before?.status === 'rejected') throw before.reason;
+      const results = await work.run(connection, inputs, before?.value as never);
+      places.forEach((place, i) => {
+        outputs[place] = results[i];
+      });
+    };
+    try {
+      const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
+      await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
+      for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
+      await connection.run('COMMIT');
+      return outputs;
+    } catch (error) {
+      // After some failures (disk full, I/O) SQLite has rolled back by itself and says so; the cause is the first error.
+      await connection.run('ROLLBACK').catch(() => undefined);
+      throw error;
+    }
+  }
+
+  /** Returns the kinds of work of a group, in their order, with the places of their units. */
+  private worksOf(group: readonly Unit[]): WorkOfGroup[] {
+    const found = new Map<AnyWork, WorkOfGroup>();
+    group.forEach(({ work, input }, place) => {
+      const one = found.get(work) ?? { work, places: [], inputs: [] };
+      one.places.push(place);
+      one.inputs.push(input as never);
+      found.set(work, one);
+    });
+    const order = ({ work }: WorkOfGroup): number => this.places.get(work.name) ?? this.places.size;
+    return [...found.values()].sort((a, b) => order(a) - order(b));
+  }
+}

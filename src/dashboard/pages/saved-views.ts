@@ -35,7 +35,7 @@ export function savedViewPages(): Page[] {
 
 export interface SavedViews {
   page: string;
-  /** What the address filters by; '' where it has nothing to save. */
+  /** The filters of the address; '' where there is nothing to save. */
   query: string;
   views: { id: string; name: string; href: string; on: boolean }[];
 }

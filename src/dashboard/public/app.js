@@ -52,6 +52,15 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
+// What the reader has opened in a part that polls stays open.
+const openIds = (root) => all('details[open][id]', root).map(({ id }) => id);
+let opened = [];
+document.addEventListener('htmx:beforeSwap', ({ detail }) => {
+  opened = isPoll(detail.elt) ? openIds(document) : [];
+});
+document.addEventListener('htmx:afterSwap', () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute('open', '');
+});
 // While a request runs the page says so, to the eye by a line that moves (style.css). An answer that does not come is said as well:
 // without this a click would seem to do nothing, and a live page to be up to date.
 const main = document.getElementById('main');
