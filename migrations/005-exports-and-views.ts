@@ -2,7 +2,7 @@
 import type { Knex } from 'knex';
 
 const statements = [
-  `CREATE TABLE exports (
+  `CREATE TABLE export_files (
     id TEXT,
     account_id TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -20,8 +20,8 @@ const statements = [
     FOREIGN KEY (account_id) REFERENCES accounts (id),
     PRIMARY KEY (id)
   )`,
-  'CREATE INDEX exports_by_account ON exports (account_id, id)',
-  `CREATE INDEX exports_to_do ON exports (touched_at) WHERE state IN ('waiting', 'running')`,
+  'CREATE INDEX export_files_by_account ON export_files (account_id, id)',
+  `CREATE INDEX export_files_to_do ON export_files (touched_at) WHERE state IN ('waiting', 'running')`,
   `CREATE TABLE saved_views (
     id TEXT,
     account_id TEXT NOT NULL,

@@ -99,7 +99,7 @@ export function exportRule(deps: ExportRuleDeps, mostBytes = MOST_BYTES) {
     silent: true as const,
     async step(): Promise<number> {
       const [row] = await deps.db
-        .reader<ExportRow>('exports')
+        .reader<ExportRow>('export_files')
         .whereIn('state', ['waiting', 'running'])
         .orderBy('touched_at')
         .limit(1);
@@ -122,7 +122,7 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
     stepRows: 100,
     async step(): Promise<number> {
       const before = clock.now() - EXPORTS_KEPT_MS;
-      const old = await db.reader<ExportRow>('exports').where('created_at', '<', before).limit(100);
+      const old = await db.reader<ExportRow>('export_files').where('created_at', '<', before).limit(100);
       if (old.length > 0)
         await removeExports(
           { db: db as Database, config: config as Config },
@@ -137,7 +137,7 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
 async function removeStrays(db: ExportRuleDeps['db'], config: Pick<Config, 'dataDir'>): Promise<void> {
   const names = await namesIn(exportFolder(config));
   if (names.length === 0) return;
-  const rows = await db.reader<ExportRow>('exports').select('id');
+  const rows = await db.reader<ExportRow>('export_files').select('id');
   const known = new Set(rows.map(({ id }) => fileOf(config, id)));
   const files = names
     .filter((name) => name.endsWith('.csv'))
@@ -213,7 +213,7 @@ async function commitStep({ db, clock, config, log }: ExportRuleDeps, row: Expor
   const { rows, bytes, cursor, isDone, isCut } = step;
   const changed = await db.commit.transact((tx) =>
     tx.all<{ id: string }>(
-      `UPDATE exports SET state = ?, rows_done = ?, bytes_done = ?, cursor = ?, is_cut = ?, touched_at = ?, finished_at = ?
+      `UPDATE export_files SET state = ?, rows_done = ?, bytes_done = ?, cursor = ?, is_cut = ?, touched_at = ?, finished_at = ?
        WHERE id = ? RETURNING id`,
       [isDone ? 'done' : 'running', rows, bytes, cursor, Number(isCut), now, isDone ? now : null, row.id],
     ),
@@ -229,7 +229,11 @@ async function fail({ db, clock, config, log }: ExportRuleDeps, row: ExportRow, 
   const why = isExpected ? error.message : 'The file could not be written; the log of the server has the reason.';
   log[isExpected ? 'warn' : 'error']({ event: 'export_failed', export_id: row.id, err: error }, 'an export failed');
   await db.commit.transact((tx) =>
-    tx.run(`UPDATE exports SET state = 'failed', error = ?, finished_at = ? WHERE id = ?`, [why, clock.now(), row.id]),
+    tx.run(`UPDATE export_files SET state = 'failed', error = ?, finished_at = ? WHERE id = ?`, [
+      why,
+      clock.now(),
+      row.id,
+    ]),
   );
   await removeFile(fileOf(config, row.id));
 }

@@ -85,7 +85,7 @@ export const exportOperations = {
     async run({ db }, { account }) {
       const { id } = await accountNamed({ db }, account);
       const rows = await db
-        .reader<ExportRow>('exports')
+        .reader<ExportRow>('export_files')
         .where({ account_id: id })
         .orderBy('id', 'desc')
         .limit(MOST_KEPT);
@@ -124,7 +124,7 @@ export const exportOperations = {
 type ExportDeps = Pick<StoreDeps, 'db' | 'config'>;
 
 async function requireExport({ db }: Pick<StoreDeps, 'db'>, owner: AccountRow, id: string): Promise<ExportRow> {
-  const [row] = await db.reader<ExportRow>('exports').where({ account_id: owner.id, id });
+  const [row] = await db.reader<ExportRow>('export_files').where({ account_id: owner.id, id });
   if (row === undefined) throw new Problem('not_found', 'There is no such export.', { field: 'id' });
   return row;
 }
@@ -135,7 +135,7 @@ async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<vo
     const [count] = await tx.all<{ own: number; active: number; all_active: number }>(
       `SELECT COALESCE(SUM(account_id = ?), 0) AS own,
          COALESCE(SUM(account_id = ? AND state IN ('waiting', 'running')), 0) AS active,
-         COALESCE(SUM(state IN ('waiting', 'running')), 0) AS all_active FROM exports`,
+         COALESCE(SUM(state IN ('waiting', 'running')), 0) AS all_active FROM export_files`,
       [row.account_id, row.account_id],
     );
     const { own = 0, active = 0, all_active: allActive = 0 } = count ?? {};
@@ -148,19 +148,19 @@ async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<vo
       );
     if (allActive >= MOST_ACTIVE_IN_ALL)
       throw new Problem('invalid_state', 'The server has too many exports to write at the moment. Try again later.');
-    await insertRows(tx, [{ exports: [row] }]);
+    await insertRows(tx, [{ export_files: [row] }]);
   });
 }
 
 /** Removes rows, then their files. */
 export async function removeExports({ db, config }: ExportDeps, ids: readonly string[]): Promise<void> {
   await db.commit.transact(async (tx) => {
-    for (const id of ids) await tx.run('DELETE FROM exports WHERE id = ?', [id]);
+    for (const id of ids) await tx.run('DELETE FROM export_files WHERE id = ?', [id]);
   });
   for (const id of ids) await removeFile(fileOf(config, id));
 }
 
-/** Removes a file; one that is gone already is no fault. */
+/** Removes a file, unless it is gone already. */
 export async function removeFile(file: string): Promise<void> {
   try {
     await unlink(file);

@@ -110,7 +110,7 @@ export const tables = {
   sign_ins: signIns,
   setup_links: setupLinks,
   recovery_codes: recoveryCodes,
-  exports: exportFiles,
+  export_files: exportFiles,
   saved_views: savedViews,
 };
 

@@ -410,7 +410,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
   recovery_codes: { code_hash: 'h', member_id: 'mem_1', created_at: NOW, used_at: null },
-  exports: {
+  export_files: {
     id: 'exp_1',
     account_id: ACCOUNT,
     kind: 'messages',
