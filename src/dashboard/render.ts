@@ -21,6 +21,7 @@ const forAll = [
   ['Streams', '/streams'],
   ['Webhooks', '/webhooks'],
   ['Developer', '/developer'],
+  ['Exports', '/exports'],
   ['Settings', '/settings'],
   ['First steps', '/welcome'],
 ] as const;
