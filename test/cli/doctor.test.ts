@@ -56,6 +56,8 @@ describe('posthorn doctor', () => {
       check: 'listeners',
       status: 'warning',
       why: 'not looked at: the server is not running',
+      about: null,
+      copy: [],
       cure: 'Start it (posthorn serve) and ask again.',
     });
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 1 recipient accepted');
