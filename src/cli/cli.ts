@@ -78,6 +78,8 @@ export interface Context {
   ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
+  /** Standard input, for what is read in pieces. */
+  readonly input: AsyncIterable<Buffer>;
   /** Reads all of standard input, at most `most` bytes. Throws `Problem` beyond that. */
   read(most: number): Promise<string>;
   /** Sets the exit code of a command that has run and found a fault. */
@@ -197,6 +199,7 @@ export async function run(
       const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
       context.print(asJson, body, () => lines(body));
     },
+    input,
     read: (most) => readAll(input, most),
     end(code) {
       exitCode = code;

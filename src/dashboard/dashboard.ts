@@ -111,7 +111,7 @@ function answerLayer(dashboard: DashboardContext): Layer {
     } catch (error) {
       showProblem(dashboard, ctx, error);
     } finally {
-      ctx.state.held?.release();
+      ctx.state.bodyShare?.release();
     }
   };
 }
