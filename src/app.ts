@@ -144,7 +144,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices);
+  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices, operator.inside);
 
   const running: Running = {
     api,

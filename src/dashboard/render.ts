@@ -20,6 +20,7 @@ const forAll = [
   ['Streams', '/streams'],
   ['Webhooks', '/webhooks'],
   ['Developer', '/developer'],
+  ['Exports', '/exports'],
   ['Settings', '/settings'],
   ['First steps', '/welcome'],
 ] as const;

@@ -5,6 +5,8 @@ import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { streamChoices } from '../choices.ts';
+import { exportOf } from './exports.ts';
+import { savedViewsOf } from './saved-views.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
@@ -97,6 +99,8 @@ async function list(visit: Visit): Promise<Shown> {
     pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
+    saved: await savedViewsOf(visit, '/messages'),
+    export: exportOf('messages', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
