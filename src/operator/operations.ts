@@ -14,6 +14,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
+import { needOperations } from './needs-facts.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
@@ -33,6 +34,7 @@ const table = {
   ...auditOperations,
   ...messageOperations,
   ...queueOperations,
+  ...needOperations,
   ...holdOperations,
   ...sourceOperations,
   ...watchOperations,
