@@ -144,6 +144,11 @@ UNIT
   wanted="$wanted posthorn-backup.timer"
 fi
 
+# Where the settings name other folders than the units allow. Mistakes in the settings are told by the start.
+folders=$("$root$program/systemd/paths.sh" ${root:+--root "$root"}) || true
+case "$folders" in *'the units may write'*) changed=yes ;; esac
+[ -z "$folders" ] || printf '%s\n' "$folders" | grep -v 'restart the service' || true
+
 # --- start ----------------------------------------------------------------------------------------------------------
 if [ -n "$root" ]; then
   [ "$start" = no ] || systemctl --root="$root" --quiet enable $wanted

@@ -41,6 +41,7 @@ import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import { isSecure } from './secure.ts';
+import { StrangerLines } from './stranger-lines.ts';
 import type { ApiDeps, ShellState, Stop } from './request-state.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
@@ -140,7 +141,7 @@ function createApp(
     deps.log.debug({ err }, 'a connection broke');
   });
   app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
-  app.use(audit(deps));
+  app.use(audit({ ...deps, strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp) }));
   app.use(problem(deps));
   app.use(router.routes());
   app.use(identify({ ...deps, buckets, newcomers }));

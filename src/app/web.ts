@@ -53,6 +53,8 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
+      keepBodies: config.requestLog.bodies,
+      strangerLines: context.strangerLines,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.doors()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),

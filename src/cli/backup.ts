@@ -99,6 +99,7 @@ const codesOfCreate: Readonly<Record<NotMade, number>> = {
   no_database: exitCodes.noInput,
   busy: exitCodes.cannotCreate,
   no_room: exitCodes.cannotCreate,
+  no_access: exitCodes.noPermission,
   damaged: exitCodes.data,
 };
 

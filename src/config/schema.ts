@@ -210,6 +210,18 @@ export const settings = group(
       events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
       audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
       reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
+      requestDetails: setting(
+        duration('1h', '3650d'),
+        '30d',
+        'How long queries, texts of errors and redacted bodies are kept of the request log; its lines are kept as `retention.audit` says.',
+      ),
+    }),
+    requestLog: group('The request log of the API.', {
+      bodies: setting(
+        oneOf('none', 'refused', 'all'),
+        'refused',
+        'Requests whose JSON body is kept: none, those that were refused or failed, or all. Contents, files, secrets and the values of variables, headers and metadata are never kept, and at most 4 KiB of the rest.',
+      ),
     }),
     log: group('The log on standard output.', {
       level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The lowest level that is written.'),

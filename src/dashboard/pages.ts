@@ -39,7 +39,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...streamPages(),
     ...webhookPages(),
     ...keyPages(deps),
-    ...requestLogPages(),
+    ...requestLogPages(deps),
     ...apiPages(deps),
     ...settingsPages(deps),
     ...sourcePages(),

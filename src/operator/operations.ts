@@ -82,7 +82,7 @@ export async function perform(
   { acting, onlyAccount }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
-  if (operation === null) return await askAsOperator(deps, name, given);
+  if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
   if (onlyAccount !== undefined && operation.who !== 'member')
     throw new Problem('insufficient_scope', 'Only administrators may do this.');
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);

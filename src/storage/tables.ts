@@ -4,7 +4,16 @@
  * are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by the time they were made.
  */
 import type { RowOf } from './table.ts';
-import { accounts, apiKeys, streams, idempotency, audit, settings, accountSettings } from './tables/accounts.ts';
+import {
+  accounts,
+  apiKeys,
+  streams,
+  idempotency,
+  audit,
+  requestDetails,
+  settings,
+  accountSettings,
+} from './tables/accounts.ts';
 import { domains, dkimKeys } from './tables/domains.ts';
 import { suppressions } from './tables/suppressions.ts';
 import {
@@ -64,6 +73,7 @@ export const tables = {
   events,
   idempotency,
   audit,
+  request_details: requestDetails,
   counters,
   message_tags: messageTags,
   message_metadata: messageMetadata,

@@ -70,6 +70,7 @@ export async function erasePerson(
 ): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
+  await eraseRequestDetails(deps, reach.accountId, [email, key]);
   let recipients = 0;
   for (;;) {
     const before = recipients;
@@ -95,6 +96,36 @@ async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key:
     const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })));
     if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
       throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
+  }
+}
+
+/** Forgets what the request log keeps of requests that name the person. Their lines stay: who asked, when, and how it ended. */
+async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: readonly string[]): Promise<void> {
+  const spellings = [...new Set(names.flatMap((name) => [name, encodeURIComponent(name)]))];
+  const like = ['query', 'error_message', 'body'].flatMap((column) =>
+    spellings.map(() => `${column} LIKE ? ESCAPE '\\'`),
+  );
+  const values = ['query', 'error_message', 'body'].flatMap(() =>
+    spellings.map((one) => `%${one.replace(/[\\%_]/g, '\\$&')}%`),
+  );
+  // Reads in slices, since the table may be large.
+  const AT_A_TIME = 1000;
+  let after = '';
+  for (;;) {
+    const slice = await db.prepared.all<{ request_id: string; is_named: number }>(
+      `SELECT request_id, account_id = ? AND (${like.join(' OR ')}) AS is_named FROM request_details
+       WHERE request_id > ? ORDER BY request_id LIMIT ?`,
+      [accountId, ...values, after, AT_A_TIME],
+    );
+    const named = slice.filter(({ is_named: is }) => is === 1).map(({ request_id: id }) => id);
+    if (named.length > 0)
+      await db.commit.transact((tx) =>
+        tx.run('DELETE FROM request_details WHERE request_id IN (SELECT value FROM json_each(?))', [
+          JSON.stringify(named),
+        ]),
+      );
+    if (slice.length < AT_A_TIME) return;
+    after = slice.at(-1)?.request_id ?? '';
   }
 }
 

@@ -8,7 +8,7 @@
 import { idFloor } from '../../base/id.ts';
 import { allEventTypes } from '../../events/event.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { AuditRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
+import type { AuditRow, EventRow, MessageRow, ReportRow, RequestDetailsRow } from '../../storage/tables.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
 
 export type Reader = Pick<Connection, 'all'>;
@@ -131,6 +131,19 @@ export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
     ]),
   async remove(tx, rows) {
     await tx.run('DELETE FROM audit WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+  },
+};
+
+export const oldRequestDetails: Purge<Pick<RequestDetailsRow, 'request_id'>> = {
+  choose: (reader, { before, after, most }) =>
+    reader.all(
+      'SELECT request_id FROM request_details WHERE request_id > ? AND request_id < ? ORDER BY request_id LIMIT ?',
+      [after?.request_id ?? '', idFloor('req', before), most],
+    ),
+  async remove(tx, rows) {
+    await tx.run('DELETE FROM request_details WHERE request_id IN (SELECT value FROM json_each(?))', [
+      JSON.stringify(rows.map(({ request_id: id }) => id)),
+    ]);
   },
 };
 

@@ -18,6 +18,12 @@ export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'cloc
       `${dir} cannot be read: ${state.text}`,
       `Let the service read it: see the owner and the rights of ${dir}.`,
     );
+  const closed = await machine.whyNoBackups();
+  if (closed !== null)
+    return failed(
+      `no backup can be made: ${closed}`,
+      'See docs/backup.md, and try it: systemctl start posthorn-backup.service',
+    );
   const { newest } = state;
   if (newest === null)
     return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
