@@ -88,7 +88,8 @@ const MOST = '100';
 
 async function accountFacts(deps: OperatorDeps, account: string): Promise<AccountFacts> {
   const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> =>
-    ((await askAsOperator(deps, operation, { account, query: { limit: MOST, ...query } })) as { data: Row[] }).data;
+    ((await askAsOperator(deps, operation, { account, query: { limit: MOST, ...query } }, null)) as { data: Row[] })
+      .data;
   const [domains, webhooks, keys, deferred] = await Promise.all([
     list<DomainRecord>('listDomains', { status: 'any' }),
     list<AccountFacts['webhooks'][number]>('listWebhooks'),
