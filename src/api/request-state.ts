@@ -9,7 +9,7 @@ import type { Authenticate, Caller } from '../keys/caller.ts';
 import type { AuditSink, KeptBodies } from './audit.ts';
 import type { BodyLimits } from './body.ts';
 import type { Exchange } from './exchange.ts';
-import type { HeldMemory } from './held-memory.ts';
+import type { BodyMemory } from './body-memory.ts';
 import type { IdempotencySettings } from './idempotency.ts';
 import type { Newcomers } from './newcomers.ts';
 import type { StrangerLines } from './stranger-lines.ts';
@@ -67,7 +67,7 @@ export interface ApiDeps {
   /** Counts the requests of accounts; shared with submission by SMTP. */
   accountWindows?: RateWindows;
   /** The memory for bodies; shared with the dashboard. */
-  held?: HeldMemory;
+  bodyMemory?: BodyMemory;
   /** Is called when a budget for strangers is used up. */
   usedUp?: UsedUp;
   /** Budgets for connections without a key or a session; shared with the dashboard's port. */

@@ -23,7 +23,7 @@ import { clientAddress } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { healthRoutes } from './health.ts';
-import { HeldMemory } from './held-memory.ts';
+import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
 import { admit } from './middleware/admit.ts';
@@ -146,7 +146,7 @@ function createApp(
   app.use(router.routes());
   app.use(identify({ ...deps, buckets, newcomers }));
   app.use(admit({ stop, methodsOf }));
-  app.use(body({ ...deps, limits, held: deps.held ?? new HeldMemory(limits.heldBytes), reader }));
+  app.use(body({ ...deps, limits, bodyMemory: deps.bodyMemory ?? new BodyMemory(limits.heldBytes), reader }));
   app.use(scope);
   app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
   app.use(run({ ...deps, stop, verifyAnswers: settings.verifyAnswers ?? false }));

@@ -50,6 +50,8 @@ export interface Context {
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
+  /** Does the same with a reason why the command fails, which is an error in the journal of systemd. */
+  fail(line: string): void;
   /** Shows progress on one line, which the next call overwrites; only on a terminal. */
   status(text: string): void;
   /** The time, in milliseconds since the epoch. */
@@ -77,6 +79,8 @@ export interface Context {
   ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
+  /** Standard input, for what is read in pieces. */
+  readonly input: AsyncIterable<Buffer>;
   /** Reads all of standard input, at most `most` bytes. Throws `Problem` beyond that. */
   read(most: number): Promise<string>;
   /** Sets the exit code of a command that has run and found a fault. */
@@ -165,6 +169,7 @@ export async function run(
   const context: Context = {
     out: output.out,
     note: output.note,
+    fail: output.fail ?? output.note,
     status: output.status ?? (() => undefined),
     now,
     load,
@@ -195,6 +200,7 @@ export async function run(
       const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
       context.print(asJson, body, () => lines(body));
     },
+    input,
     read: (most) => readAll(input, most),
     end(code) {
       exitCode = code;

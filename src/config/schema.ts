@@ -63,9 +63,14 @@ export const settings = group(
       tls: setting(flag(), false, 'If true, the API itself speaks HTTPS, with the certificate of `tls`.'),
     }),
     tls: group(
-      'The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.',
+      'The certificate of the SMTP listeners, and of the API where `http.tls` is on. Without these settings it is the one that `posthorn tls install` has put into the data folder, else one signed by itself. Files are read again within a minute after they change.',
       {
-        certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'none' }),
+        certFile: setting(
+          optional(filePath()),
+          null,
+          'PEM file with the certificate chain, which the user of the service can read.',
+          { fallbackText: 'none' },
+        ),
         keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', {
           fallbackText: 'none',
         }),

@@ -3,41 +3,20 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import type { Shown } from './page.ts';
+import { view, type Shown } from './page.ts';
+import { menu, type Place } from './places.ts';
 import { zoneNamed } from '../base/zones.ts';
 
 const LONGEST_SAID = 500;
 
-const forAll = [
-  ['Overview', '/'],
-  ['Messages', '/messages'],
-  ['Events', '/events'],
-  ['Stats', '/stats'],
-  ['Reputation', '/reputation'],
-  ['Templates', '/templates'],
-  ['Suppressions', '/suppressions'],
-  ['Domains', '/domains'],
-  ['Streams', '/streams'],
-  ['Webhooks', '/webhooks'],
-  ['Developer', '/developer'],
-  ['Settings', '/settings'],
-] as const;
-
-const forAdmins = [
-  ['Queue', '/queue'],
-  ['Doctor', '/doctor'],
-  ['Accounts', '/accounts'],
-  ['Team', '/team'],
-] as const;
-
 /** Returns the entries of the menu in order, with the one of `path` marked. */
 function navigation(path: string, isAdmin: boolean): object {
-  const entry = ([label, href]: readonly [string, string]) => ({
-    label,
+  const entry = ({ text, href }: Place) => ({
+    label: text,
     href,
     on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
   });
-  return { main: forAll.map(entry), admin: isAdmin ? forAdmins.map(entry) : [] };
+  return { main: menu.forAll.map(entry), admin: isAdmin ? menu.forAdmins.map(entry) : [] };
 }
 
 /** Returns the data of the layout around a page. */
@@ -57,6 +36,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
     forms: assets.url('forms.js'),
+    palette: assets.url('palette.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
@@ -94,6 +74,17 @@ export function render(dashboard: DashboardContext, ctx: Context, shown: Shown):
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
+    case 'once': {
+      const { session } = ctx.state;
+      if (session === null) throw new Error('a secret was made without a session');
+      redirect(ctx, `/shown/${dashboard.once.keep(session.row.id, shown.page)}`);
+      return;
+    }
+    case 'kept': {
+      const page = dashboard.once.take(ctx.state.session?.row.id ?? '', shown.token);
+      render(dashboard, ctx, page ?? view('shown-over', 'Shown already', {}, 404));
+      return;
+    }
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
       if (shown.say !== undefined) keepMessage(ctx, shown.say);

@@ -10,6 +10,7 @@ import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
 import { doctorOperations } from './doctor.ts';
 import { eventOperations } from './events.ts';
+import { exportOperations } from './exports.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
@@ -22,6 +23,7 @@ import { reputationOperations } from './reputation.ts';
 import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
+import { savedViewOperations } from './saved-views.ts';
 import { sourceOperations } from './sources.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { notRunning, Unavailable } from './unavailable.ts';
@@ -40,6 +42,8 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
+  ...exportOperations,
+  ...savedViewOperations,
   ...bookOperations,
   ...backupOperations,
   ...serverStateOperations,

@@ -7,6 +7,7 @@ import { changesOf, curlOf, doorText, objectLink, undoOf, whoText } from '../aud
 import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
+import { savedViewsOf } from './saved-views.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { rangeOf, type Range } from '../range.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -51,7 +52,8 @@ export function requestLogPages({ config }: Pick<DashboardDeps, 'config'>): Page
   ];
 }
 
-const placeOf = (by: Kind): string => (by === 'key' ? '/developer/log' : '/developer/actions');
+const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
+  by === 'key' ? '/developer/log' : '/developer/actions';
 
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
 const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
@@ -114,6 +116,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
       on: query.get('result') === name,
     })),
     range,
+    saved: await savedViewsOf(visit, placeOf(by)),
     keys: by === 'key' ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),

@@ -34,7 +34,7 @@ const AT_ONCE = 25;
 export async function eraseContent(
   { db }: Pick<EraseDeps, 'db'>,
   message: Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>,
-  together: () => Rows = () => ({}),
+  alsoCommit: () => Rows = () => ({}),
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [
@@ -43,7 +43,7 @@ export async function eraseContent(
     if (waiting !== undefined)
       throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
     await cutContents(tx, [message]);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoCommit()]);
   });
 }
 
@@ -66,7 +66,7 @@ export async function erasePerson(
   deps: EraseDeps,
   reach: MailReach,
   email: string,
-  together: () => Rows = () => ({}),
+  alsoCommit: () => Rows = () => ({}),
 ): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
@@ -77,7 +77,7 @@ export async function erasePerson(
     const done = await deps.db.commit.transact(async (tx) => {
       const some = await eraseSome(tx, reach, key);
       // Written with the last step: after an interruption the caller asks again for the rest.
-      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
+      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [alsoCommit()]);
       return some;
     });
     recipients += done;
@@ -129,36 +129,36 @@ async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: 
   }
 }
 
-type Held = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
+type ErasedDelivery = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
 
 const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
 
 async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
-  const held = await tx.all<Held>(
+  const found = await tx.all<ErasedDelivery>(
     `SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
     [key, reach.accountId, AT_ONCE],
   );
-  if (held.length === 0) return 0;
-  const ids = JSON.stringify(held.map(({ id }) => id));
+  if (found.length === 0) return 0;
+  const ids = JSON.stringify(found.map(({ id }) => id));
   const listed = 'IN (SELECT value FROM json_each(?))';
   await tx.run(
     `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${listed}`,
     [ERASED_ADDRESS, ERASED_ADDRESS, ids],
   );
   await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${listed}`, [ids]);
-  await eraseEvents(tx, held);
+  await eraseEvents(tx, found);
   // A bounce contains the mail, a complaint names the person.
   await tx.run(`DELETE FROM reports WHERE delivery_id ${listed}`, [ids]);
-  await eraseMessages(tx, held, key);
-  return held.length;
+  await eraseMessages(tx, found, key);
+  return found.length;
 }
 
 /** Replies of mail servers, which often repeat the address, and facts that browsers send about their users. */
 const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
 
-async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {
-  const messages = JSON.stringify([...new Set(held.map(({ message_id }) => message_id))]);
-  const own = new Set(held.map(({ id }) => id));
+async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Promise<void> {
+  const messages = JSON.stringify([...new Set(found.map(({ message_id }) => message_id))]);
+  const own = new Set(found.map(({ id }) => id));
   const events = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'>>(
     'SELECT id, delivery_id, type, detail_json FROM events WHERE message_id IN (SELECT value FROM json_each(?))',
     [messages],
@@ -186,13 +186,13 @@ type Named = Pick<
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
 > & { waits: number };
 
-async function eraseMessages(tx: Connection, held: readonly Held[], key: string): Promise<void> {
-  const asTo = new Set(held.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
+async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], key: string): Promise<void> {
+  const asTo = new Set(found.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
   const rows = await tx.all<Named>(
     `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
        EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
      FROM json_each(?) AS w JOIN messages m ON m.id = w.value`,
-    [JSON.stringify([...new Set(held.map(({ message_id }) => message_id))])],
+    [JSON.stringify([...new Set(found.map(({ message_id }) => message_id))])],
   );
   for (const row of rows) {
     const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];

@@ -9,6 +9,7 @@ const OLD_MS = 36 * HOUR_MS;
 const FAR_TOO_OLD_MS = 8 * 24 * HOUR_MS;
 const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
+const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
 export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
   const state = await machine.backups();
@@ -26,11 +27,15 @@ export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'cloc
     );
   const { newest } = state;
   if (newest === null)
-    return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
+    return warning(
+      `there is no backup in ${dir}`,
+      `${CURE} Where another tool copies the data, ignore this line.`,
+      MAKE_ONE,
+    );
   const age = clock.now() - newest.at;
   const why = `the newest backup in ${dir} is ${ageText(age)} old`;
-  if (age > FAR_TOO_OLD_MS) return failed(why, CURE);
-  if (age > OLD_MS) return warning(why, CURE);
+  if (age > FAR_TOO_OLD_MS) return failed(why, CURE, MAKE_ONE);
+  if (age > OLD_MS) return warning(why, CURE, MAKE_ONE);
   if (!newest.hasKeys)
     return warning(
       `${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`,
