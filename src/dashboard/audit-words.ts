@@ -15,8 +15,9 @@ export function whoText({ actor, user_agent: agent }: Pick<AuditEntry, 'actor' |
 }
 
 /** Returns the way in, in a word. */
-export const doorText = (method: string): string =>
-  ({ CLI: 'command line', DASHBOARD: 'dashboard', SYSTEM: 'server', SMTP: 'SMTP' })[method] ?? 'API or dashboard';
+export const doorText = ({ method, actor }: Pick<AuditEntry, 'method' | 'actor'>): string =>
+  ({ CLI: 'command line', SYSTEM: 'server', SMTP: 'SMTP' })[method] ??
+  (actor.startsWith('member:') ? 'dashboard' : 'API');
 
 const places: Readonly<Record<string, (id: string) => string>> = {
   message: (id) => `/messages/${id}`,

@@ -111,6 +111,9 @@ describe('journey: request log', () => {
     assert.match(text, /, on the command line held the domain dest\.test/);
     assert.match(text, /the server started the server/);
     assert.doesNotMatch(text, /member:|DASHBOARD|\/v1\/|\{/);
+    const ofAna = (await browser.open('/developer/actions?actor=ana%40example.net')).html;
+    assert.match(ofAna, /removed lea@customer\.test/);
+    assert.doesNotMatch(ofAna, /, on the command line/);
     const ofAccount = (await browser.open('/developer/actions?of=account')).html;
     assert.doesNotMatch(ofAccount, /held the domain/);
     await browser.open('/developer/actions');

@@ -65,6 +65,8 @@ async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, stri
   const { query } = visit;
   const { since, until } = rangeFor(visit, by);
   const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
+  // People are looked for by their addresses; the log has them with a prefix.
+  if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
   const of = query.get('of') ?? '';
   if (!isAdmin(visit) || of === 'account' || (by === 'key' && of !== 'unknown'))
     return await visit.ask('listAuditEntries', { query: { ...named, by, since, until, ...part } });
@@ -130,7 +132,7 @@ function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
   return {
     ...entry,
     who: whoText(entry),
-    door: doorText(entry.method),
+    door: doorText(entry),
     asked: entry.path ?? entry.endpoint,
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
