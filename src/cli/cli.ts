@@ -37,6 +37,7 @@ import { refuseTwice } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
+import { addStatus } from './status.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
@@ -229,6 +230,7 @@ export async function run(
   addWebhooks(program, context);
   addBooks(program, context);
   addDoctor(program, context);
+  addStatus(program, context);
   addTls(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);

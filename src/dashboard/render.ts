@@ -3,46 +3,27 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
+import { menu, type Place } from './places.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { view, type Shown, type Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-const forAll = [
-  ['Overview', '/'],
-  ['Messages', '/messages'],
-  ['Events', '/events'],
-  ['Stats', '/stats'],
-  ['Reputation', '/reputation'],
-  ['Templates', '/templates'],
-  ['Suppressions', '/suppressions'],
-  ['Domains', '/domains'],
-  ['Streams', '/streams'],
-  ['Webhooks', '/webhooks'],
-  ['Developer', '/developer'],
-  ['Exports', '/exports'],
-  ['Settings', '/settings'],
-  ['First steps', '/welcome'],
-] as const;
-
-const forAdmins = [
-  ['Queue', '/queue'],
-  ['Doctor', '/doctor'],
-  ['Accounts', '/accounts'],
-  ['Team', '/team'],
-] as const;
+/** Returns whether the member's role has this page of the menu. */
+const isOpen = (href: string, visit: Visit): boolean =>
+  href === '/settings' ? visit.may('settings') : href !== '/welcome' || visit.may('key');
 
 /** Returns the entries of the menu in order, with the one of `path` marked. */
 function navigation(path: string, visit: Visit): object {
-  const entry = ([label, href]: readonly [string, string]) => ({
-    label,
+  const entry = ({ text, href }: Place) => ({
+    label: text,
     href,
     on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
   });
   return {
-    main: forAll.filter(([, href]) => href !== '/settings' || visit.may('settings')).map(entry),
-    admin: visit.isAdmin ? forAdmins.map(entry) : [],
+    main: menu.forAll.filter(({ href }) => isOpen(href, visit)).map(entry),
+    admin: visit.isAdmin ? menu.forAdmins.map(entry) : [],
   };
 }
 
@@ -63,6 +44,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
     forms: assets.url('forms.js'),
+    palette: assets.url('palette.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,

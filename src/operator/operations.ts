@@ -16,6 +16,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
+import { needOperations } from './needs-facts.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
@@ -37,6 +38,7 @@ const table = {
   ...auditOperations,
   ...messageOperations,
   ...queueOperations,
+  ...needOperations,
   ...holdOperations,
   ...sourceOperations,
   ...watchOperations,
