@@ -175,6 +175,8 @@ interface Common<Args> {
   act: ActWords | null;
   /** `member`: every member of the account may perform it; others are for administrators and the command line. */
   who?: 'member';
+  /** Arguments that a member who is not an administrator cannot choose. They replace what was given. */
+  forMembers?: Partial<Args>;
 }
 
 export interface StoreOperation<Args, Result> extends Common<Args> {

@@ -90,7 +90,8 @@ export async function perform(
   if (onlyAccount !== undefined && operation.who !== 'member')
     throw new Problem('insufficient_scope', 'Only administrators may do this.');
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
-  const args = onlyAccount === undefined ? given : { ...(given as object), account: onlyAccount };
+  const args =
+    onlyAccount === undefined ? given : { ...(given as object), ...(operation.forMembers ?? {}), account: onlyAccount };
   if (operation.act === null) return await run(deps, operation, args, act);
   try {
     const result = await run(deps, operation, args, act);
