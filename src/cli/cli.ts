@@ -14,6 +14,7 @@ import { reachOperator, type AskedOf, type Operator } from '../operator/operator
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
+import { addTeam } from './team.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
@@ -213,6 +214,7 @@ export async function run(
   addMigrate(program, context);
   addBackup(program, context);
   addAdmin(program, context);
+  addTeam(program, context);
   addAccounts(program, context);
   addAudit(program, context);
   addKeys(program, context);

@@ -1,5 +1,6 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { isScope, scopeAllows, type Scope } from '../keys/scopes.ts';
 import { counted } from '../operator/doctor/finding.ts';
 import { wallClock } from '../base/zones.ts';
 
@@ -97,7 +98,7 @@ export function faultText(message: string, field: string | null): string {
 }
 
 interface Options {
-  data: { root: { now?: number; zone?: string } };
+  data: { root: { now?: number; zone?: string; scopes?: readonly string[] } };
   hash: Record<string, unknown>;
 }
 
@@ -167,6 +168,9 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   words: (value: unknown) => wordsOf(String(value)),
   lower: (value: unknown) => String(value).toLowerCase(),
   eq: (a: unknown, b: unknown) => a === b,
+  /** Tells whether the member's role has a scope. */
+  may: (scope: unknown, { data }: Options) =>
+    isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),

@@ -22,7 +22,7 @@ export const needOperations = {
    */
   needs: onServer({
     act: null,
-    who: 'member',
+    scope: 'message:read',
     forMembers: { server: false },
     args: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {

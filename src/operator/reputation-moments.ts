@@ -23,7 +23,7 @@ export interface ReputationMoment {
 export const reputationMomentOperations = {
   'reputation.moments': onStore({
     act: null,
-    who: 'member',
+    scope: 'stats:read',
     forMembers: { server: false },
     args: z.strictObject({
       account: accountArgument,

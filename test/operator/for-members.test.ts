@@ -14,7 +14,8 @@ describe('operator: what members who are no administrators are answered', () => 
     const { data } = await office.run('accounts.list', {});
     const acting = { actor: 'member:bo@example.net', ip: null, method: 'DASHBOARD', user_agent: null };
     administrator = { acting };
-    member = { acting, onlyAccount: data.find(({ name }) => name === 'default')?.id ?? assert.fail('no account') };
+    const account = data.find(({ name }) => name === 'default')?.id ?? assert.fail('no account');
+    member = { acting, within: { account, scopes: ['message:read', 'stats:read'] } };
     const since = office.clock.now();
     office.sources = [
       {

@@ -107,11 +107,14 @@ function withNext(recipient: MessageDetails['recipients'][number], why: Why['rec
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
-  const [history, content] = await Promise.all([historyOf(visit, message), visit.ask('getMessageContent', { params })]);
+  const [history, content] = await Promise.all([
+    historyOf(visit, message),
+    visit.may('message:content') ? visit.ask('getMessageContent', { params }) : null,
+  ]);
   const { waits } = history;
   const timeline = timelineOf(history);
-  const part = query.get('part') ?? firstPart(content);
-  const isAdmin = visit.member.is_admin === 1;
+  const part = query.get('part') ?? (content === null ? 'html' : firstPart(content));
+  const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
   const live = {
     message: { ...message, recipients: message.recipients.map((one) => withNext(one, waits)) },
@@ -121,7 +124,7 @@ async function details(visit: Visit): Promise<Shown> {
     isAdmin,
     canTry: isAdmin && !message.test && waits.some(({ reason }) => !untried.has(reason)),
     canWatch: isAdmin && !message.test && canCancel,
-    hasContent: content.stored !== 'nothing',
+    hasContent: content !== null && content.stored !== 'nothing',
   };
   const version = versionOf(live, waits.length === 0 ? 0 : Math.floor(visit.now / MINUTE_MS));
   const data = {
@@ -130,11 +133,11 @@ async function details(visit: Visit): Promise<Shown> {
     poll: `${WHERE}/${idOf(visit)}?seen=${version}`,
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     content,
-    isSubmitted: content.stored === 'mail',
+    isSubmitted: content?.stored === 'mail',
     part,
-    text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
-    source: part === 'source' ? await sourceText(visit) : null,
-    headers: part === 'headers' ? headOf(await sourceText(visit)) : null,
+    text: part === 'text' ? content?.text?.slice(0, SHOWN_CHARACTERS) : null,
+    source: part === 'source' && content !== null ? await sourceText(visit) : null,
+    headers: part === 'headers' && content !== null ? headOf(await sourceText(visit)) : null,
     hasSeveral: message.recipients.length > 1,
     here: `${WHERE}/${idOf(visit)}`,
   };

@@ -29,7 +29,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const span = rangeOf(visit, '24h', ['24h', '7d', '30d']);
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
-  const isAdmin = visit.member.is_admin === 1;
+  const isAdmin = visit.isAdmin;
   const [stats, listed, problems, settings, queue, needs, disk] = await Promise.all([
     visit.ask('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
     visit.ask('listDomains', { query: { status: 'any', limit: '1' } }),
@@ -40,7 +40,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
         limit: String(MOST_SHOWN),
       },
     }),
-    visit.ask('getSettings'),
+    visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     visit.operate('needs', { account: visit.account.id }),
     isAdmin ? diskOf(config.dataDir) : null,
@@ -64,7 +64,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     poll: linkTo('/', query),
     here: '/',
     hasDomains: listed.data.length > 0,
-    retention: settings.retention,
+    retention: settings?.retention ?? null,
     queue: queue === null ? null : queueSummary(queue.domains, now),
     disk,
   });
