@@ -4,7 +4,7 @@ import type { Page } from 'playwright-core';
 import type { TestApp } from '../support/harness/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/harness/browser.ts';
-import { findingsHere, narrowTo, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { axeFindings, findingsHere, narrowTo, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import { startFilledApp } from '../support/harness/filled.ts';
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import type { DashboardDeps } from '../../src/dashboard/deps.ts';
@@ -71,7 +71,9 @@ describe('browser: every page', function () {
     const note = async (name: string, other: Page): Promise<void> => {
       findings.push(...(await findingsHere(other)).map((one) => `${name} ${one}`));
     };
-    await withMenuAndPalette(page, note);
+    findings.push(...(await menuFindings(page)));
+    await openPalette(page);
+    await note('palette', page);
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name').fill('shown once');
@@ -172,20 +174,27 @@ const ELSEWHERE = [
   ...['/suppressions/export', '/developer/log/export', '/developer/actions/export'],
 ];
 
-/** The menu of a phone, the palette, and the question before an act, each open. */
-async function withMenuAndPalette(page: Page, note: (name: string, other: Page) => Promise<void>): Promise<void> {
+/** Returns the findings of the menu where it is behind a button, open. */
+async function menuFindings(page: Page): Promise<string[]> {
+  const findings: string[] = [];
   await page.goto('/');
   await narrowTo(page, 390);
   await page.locator('.menu-button').click();
   await page.locator('#menu').waitFor();
-  await note('menu', page);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    findings.push(...(await axeFindings(page)).map((one) => `menu ${colorScheme} ${one}`));
+  }
+  await page.emulateMedia({ colorScheme: 'light' });
+  return findings;
+}
+
+async function openPalette(page: Page): Promise<void> {
   await page.goto('/messages');
   await page.locator('body').press('Control+k');
   await page.locator('#palette[open]').waitFor();
   await page.keyboard.type('tem');
   await page.locator('#palette a, #palette [role=option]').first().waitFor();
-  await note('palette', page);
-  await page.keyboard.press('Escape');
 }
 
 /** The page and what it loaded, as it is once it is unpacked. */
