@@ -91,7 +91,8 @@ export async function perform(
   const operation = operationNamed(name);
   if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
-  const args = within === undefined ? given : { ...(given as object), account: within.account };
+  const args =
+    within === undefined ? given : { ...(given as object), ...(operation.forMembers ?? {}), account: within.account };
   if (operation.act === null) {
     refuseRole(operation, within);
     return await run(deps, operation, args, act);
