@@ -15,6 +15,21 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'backup restore': ['posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'],
   'admin create': ['posthorn admin create ana@example.net'],
   'admin reset': ['posthorn admin reset ana@example.net', 'posthorn admin reset'],
+  status: ['posthorn status', 'posthorn status --json'],
+  'tls install': [
+    'posthorn tls install --cert /etc/letsencrypt/live/mail.example.com/fullchain.pem --key /etc/letsencrypt/live/mail.example.com/privkey.pem',
+  ],
+  'team list': ['posthorn team list', 'posthorn team list --json'],
+  'team add': [
+    'posthorn team add ana@example.net --role support --accounts Acme',
+    'posthorn team add ana@example.net --role administrator --mail',
+  ],
+  'team link': ['posthorn team link ana@example.net', 'posthorn team link ana@example.net --mail --json'],
+  'team role': [
+    'posthorn team role ana@example.net read_only',
+    'posthorn team role ana@example.net support --accounts Acme,Shop',
+  ],
+  'team remove': ['posthorn team remove ana@example.net'],
   'accounts add': ['posthorn accounts add Acme', 'posthorn accounts add Acme --plan pro --json'],
   'accounts list': ['posthorn accounts list', 'posthorn accounts list --json'],
   'accounts plan': ['posthorn accounts plan Acme pro'],

@@ -196,6 +196,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     timezone: 'UTC',
     strict: 0,
     created_at: NOW,
+    sample_json: `{"a":${JSON.stringify(odd)}}`,
   },
   account_settings: {
     account_id: ACCOUNT,
