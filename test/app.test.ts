@@ -61,7 +61,8 @@ describe('app: settings read again', () => {
     const test = await startTestApp({ mailPort: 25, zones: zonesFor('dest.test') });
     const holds = async (): Promise<string[]> =>
       (await test.operator.call('doctor', { checks: ['holds'] })).data.map(({ status }) => status);
-    const reload = (settings: Record<string, unknown>): unknown => test.app.reload(configFor(test.folder, 25, settings));
+    const reload = (settings: Record<string, unknown>): unknown =>
+      test.app.reload(configFor(test.folder, 25, settings));
     assert.deepEqual(await holds(), ['ok']);
     reload({ delivery: { routes: { '*': 'hold' } }, plans: { gold: { requestsPerMinute: 7 } } });
     assert.deepEqual(await holds(), ['warning']);
