@@ -426,6 +426,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     created_by: odd,
     touched_at: NOW,
     finished_at: null,
+    format: 'csv',
   },
   saved_views: {
     id: 'viw_1',
