@@ -135,7 +135,7 @@ describe('browser: without scripts', function () {
     await page.goto('/team');
     await page.getByLabel('E-mail address').fill('bo@example.net');
     await page.getByLabel('Your current password').fill(PASSWORD);
-    await button('Add, and create a set-up link').click();
+    await button('Create a link to hand over').click();
     await page.locator('main pre', { hasText: '/setup/' }).waitFor();
   });
 
@@ -143,7 +143,8 @@ describe('browser: without scripts', function () {
     const { id } = await app.send();
     await app.follow().of(id, 'deferred');
     await page.goto(`/messages/${id}`);
-    await button('Send again').click();
+    await unfold('Send again');
+    await button('Send it again').click();
     await said('Sent again: this is the new message.');
     assert.doesNotMatch(page.url(), new RegExp(id));
     await app.settled();

@@ -37,7 +37,7 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
     visit.ask('listTemplates', { query: { limit: MOST_READ } }),
   ]);
   const has = (text: string): boolean => text.toLowerCase().includes(word);
-  const places = placesOf(visit.isAdmin).filter(({ text }) => has(text));
+  const places = placesOf(visit).filter(({ text }) => has(text));
   const named = [
     ...domains.data
       .filter(({ name }) => has(name))
