@@ -143,7 +143,8 @@ describe('browser: without scripts', function () {
     const { id } = await app.send();
     await app.follow().of(id, 'deferred');
     await page.goto(`/messages/${id}`);
-    await button('Send again').click();
+    await unfold('Send again');
+    await button('Send it again').click();
     await said('Sent again: this is the new message.');
     assert.doesNotMatch(page.url(), new RegExp(id));
     await app.settled();

@@ -76,12 +76,17 @@ async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promi
 }
 
 async function countIn(read: Knex, filter: MessageFilter, index: MessageIndex, most: number): Promise<number> {
+  if (index.parts !== undefined) {
+    const counts = await Promise.all(index.parts.map((part) => countRows(read, part, most)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
   const { text, values } = joined([...index.where, ...between(index.id, timesOf(filter))]);
   const [table, ...given] = index.table;
-  const [row] = await read.raw<{ n: number }[]>(
-    `SELECT COUNT(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?)`,
-    [...given, ...values, most],
-  );
+  return countRows(read, [`SELECT 1 FROM ${table} WHERE ${text}`, ...given, ...values], most);
+}
+
+async function countRows(read: Knex, [text, ...values]: Sql, most: number): Promise<number> {
+  const [row] = await read.raw<{ n: number }[]>(`SELECT COUNT(*) AS n FROM (${text} LIMIT ?)`, [...values, most]);
   return row?.n ?? 0;
 }
 

@@ -30,6 +30,7 @@ describe('messages/templated-send', () => {
       locale: 'en',
       timezone: 'UTC',
       strict: false,
+      sample: null,
     };
     await createTemplate({ db: temp.db, clock }, { accountId, alias: 'a', name: 'a', body, publish: true });
   });
@@ -66,7 +67,9 @@ describe('messages/templated-send', () => {
       this.calls++;
       clock.advance(ms);
       const output = 'x'.repeat(characters);
-      return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
+      return Promise.resolve(
+        parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [], sample: {} })),
+      );
     },
     read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),
