@@ -135,7 +135,7 @@ describe('browser: without scripts', function () {
     await page.goto('/team');
     await page.getByLabel('E-mail address').fill('bo@example.net');
     await page.getByLabel('Your current password').fill(PASSWORD);
-    await button('Add, and create a set-up link').click();
+    await button('Create a link to hand over').click();
     await page.locator('main pre', { hasText: '/setup/' }).waitFor();
   });
 
