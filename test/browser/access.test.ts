@@ -64,7 +64,7 @@ describe('browser: every page', function () {
     await page.goto('/team');
     await page.getByLabel('E-mail address').fill('bo@example.net');
     await page.getByLabel('Your current password').fill(PASSWORD);
-    await page.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+    await page.getByRole('button', { name: 'Create a link to hand over' }).click();
     const link = new URL(await page.locator('main pre').innerText()).pathname;
     await note('set-up link', page);
     await page.goto('/streams');
