@@ -22,7 +22,7 @@ export interface OperatorParts {
 
 /** The parts of the service whose state operators see. */
 export interface ServiceParts {
-  inbound: Pick<Inbound, 'doors' | 'ports'>;
+  inbound: Pick<Inbound, 'mailPorts' | 'ports'>;
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
 }
 
@@ -50,7 +50,7 @@ export function buildOperator(
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
-    listeners: () => inbound.doors(),
+    listeners: () => inbound.mailPorts(),
     certificate,
     selfTest() {
       const port = inbound.ports().mx;

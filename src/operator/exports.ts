@@ -1,5 +1,5 @@
 /**
- * Exports: lists of the API as CSV files. An operation adds a row, a rule of housekeeping writes the file page by page
+ * Exports: lists of the API as files, as CSV or as one JSON object a line (NDJSON). An operation adds a row, a rule of housekeeping writes the file page by page
  * (export-rule.ts), and the file can be fetched for seven days.
  */
 import { unlink } from 'node:fs/promises';
@@ -24,6 +24,8 @@ export const exportKinds = {
   audit: { operation: 'listAuditEntries', until: 'until' },
 } as const;
 export type ExportKind = keyof typeof exportKinds;
+/** The formats; NDJSON has the records as the API answers them. */
+export const exportFormats = ['csv', 'ndjson'] as const;
 const kinds = Object.keys(exportKinds) as [ExportKind, ...ExportKind[]];
 
 export const EXPORTS_KEPT_MS = 7 * DAY_MS;
@@ -44,10 +46,15 @@ const ref = z.strictObject({ account: accountArgument, id: z.string().max(64) })
 export const exportOperations = {
   /** Adds an export of what the API's list gives for these parameters now. */
   'exports.create': onStore({
-    act: { says: 'exported {kind}', type: 'export', keeps: ['kind', 'query'] },
+    act: { says: 'exported {kind}', type: 'export', keeps: ['kind', 'format', 'query'] },
     scope: 'message:read',
-    args: z.strictObject({ account: accountArgument, kind: z.enum(kinds), query: queryArgument.optional() }),
-    async run(deps, { account, kind, query: given = {} }, act) {
+    args: z.strictObject({
+      account: accountArgument,
+      kind: z.enum(kinds),
+      format: z.enum(exportFormats).optional(),
+      query: queryArgument.optional(),
+    }),
+    async run(deps, { account, kind, format = 'csv', query: given = {} }, act) {
       const owner = await accountNamed(deps, account);
       act.concerns(owner.id);
       const now = deps.clock.now();
@@ -71,6 +78,7 @@ export const exportOperations = {
         created_by: act.actor,
         touched_at: now,
         finished_at: null,
+        format,
       };
       await addRow(deps, row);
       act.on({ after: exportRecord(row) });
@@ -102,7 +110,8 @@ export const exportOperations = {
       if (row.state !== 'done')
         throw new Problem('invalid_state', 'This export is not finished, so it has no file.', { field: 'id' });
       const day = rfc3339(row.created_at).slice(0, 10);
-      return { path: fileOf(deps.config, row.id), name: `${row.kind}-${day}.csv`, bytes: row.bytes_done };
+      const { kind, format, bytes_done: bytes } = row;
+      return { path: fileOf(deps.config, row), name: `${kind}-${day}.${format}`, format, bytes };
     },
   }),
   /** Removes an export with its file; one that runs ends. */
@@ -115,7 +124,7 @@ export const exportOperations = {
       act.concerns(owner.id);
       const row = await requireExport(deps, owner, id);
       act.on({ before: exportRecord(row) });
-      await removeExports(deps, [row.id]);
+      await removeExports(deps, [row]);
       return exportRecord(row);
     },
   }),
@@ -153,11 +162,11 @@ async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<vo
 }
 
 /** Removes rows, then their files. */
-export async function removeExports({ db, config }: ExportDeps, ids: readonly string[]): Promise<void> {
+export async function removeExports({ db, config }: ExportDeps, rows: readonly ExportRow[]): Promise<void> {
   await db.commit.transact(async (tx) => {
-    for (const id of ids) await tx.run('DELETE FROM export_files WHERE id = ?', [id]);
+    for (const { id } of rows) await tx.run('DELETE FROM export_files WHERE id = ?', [id]);
   });
-  for (const id of ids) await removeFile(fileOf(config, id));
+  for (const row of rows) await removeFile(fileOf(config, row));
 }
 
 /** Removes a file, unless it is gone already. */
@@ -171,8 +180,8 @@ export async function removeFile(file: string): Promise<void> {
 
 export const exportFolder = ({ dataDir }: Pick<Config, 'dataDir'>): string => path.join(dataDir, 'exports');
 
-export const fileOf = (config: Pick<Config, 'dataDir'>, id: string): string =>
-  path.join(exportFolder(config), `${id}.csv`);
+export const fileOf = (config: Pick<Config, 'dataDir'>, { id, format }: Pick<ExportRow, 'id' | 'format'>): string =>
+  path.join(exportFolder(config), `${id}.${format}`);
 
 export interface ExportPage {
   data: readonly Readonly<Record<string, unknown>>[];
@@ -203,6 +212,7 @@ function exportRecord(row: ExportRow) {
     object: 'export' as const,
     id: row.id,
     kind: row.kind,
+    format: row.format,
     query: JSON.parse(row.query_json) as Record<string, string>,
     state: row.state,
     rows: row.rows_done,

@@ -104,7 +104,7 @@ describe('browser: journeys', function () {
     await page.locator('td', { hasText: 'Refused' }).first().waitFor();
     assert.equal(await page.locator('td', { hasText: 'Seen live' }).count(), 0);
     assert.equal(await page.evaluate('window.same'), true, 'the page was not loaded anew');
-    await page.getByLabel('Search').fill('tag:nothing');
+    await page.getByRole('searchbox', { name: 'Search' }).fill('tag:nothing');
     await page.keyboard.press('Enter');
     await page.getByText('Nothing matches').waitFor();
     assert.match(page.url(), /status=bounced/);

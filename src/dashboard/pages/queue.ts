@@ -2,6 +2,7 @@
 import { Problem } from '../../base/problem.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
+import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
@@ -119,8 +120,17 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
   const target =
     row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target;
-  return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
+  return {
+    ...row,
+    target,
+    by: setterOf(row.created_by),
+    lane: row.scope === 'lane' ? laneLink(row.target) : null,
+    isLimit: row.kind === 'limit',
+  };
 }
+
+/** Names who set a hold or a limit. */
+const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'operator', user_agent: null });
 
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -134,10 +144,12 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const lists = await Promise.all(
     own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.operate('queue.list', { domain, limit: ROWS })),
   );
+  const limited = holds.data.find(({ kind, target }) => kind === 'limit' && target === name);
+  const limiter = setterOf(limited?.created_by ?? null);
   const data = {
     lane: now,
     reasons: reasonsOf(now),
-    limits: now.limits,
+    limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     flushed: own[0]?.domain ?? null,
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),

@@ -30,13 +30,14 @@ async function show(visit: Visit): Promise<Shown> {
 
 async function findAll(visit: Visit, q: string): Promise<Found[]> {
   const word = q.toLowerCase();
-  const [messages, domains, templates] = await Promise.all([
+  const [messages, calls, domains, templates] = await Promise.all([
     messagesOf(visit, q),
+    callsOf(visit, q),
     visit.ask('listDomains', { query: { status: 'any', limit: MOST_READ } }),
     visit.ask('listTemplates', { query: { limit: MOST_READ } }),
   ]);
   const has = (text: string): boolean => text.toLowerCase().includes(word);
-  const places = placesOf(visit.isAdmin).filter(({ text }) => has(text));
+  const places = placesOf(visit).filter(({ text }) => has(text));
   const pausing = visit.isAdmin ? pausingOf(q) : [];
   const named = [
     ...domains.data
@@ -49,7 +50,20 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
       .map(({ id, name }) => ({ kind: 'template', text: name, href: `/templates/${id}` })),
   ];
   const all = { kind: 'all messages found', text: q, href: linkTo('/messages', new URLSearchParams({ q })) };
-  return [...places.slice(0, MOST_OTHERS), ...named, ...messages, ...pausing, all];
+  return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, ...pausing, all];
+}
+
+/** Returns the call to the API with this request id; a refused one has no message that would lead to it. */
+async function callsOf(visit: Visit, q: string): Promise<Found[]> {
+  const { query } = readSearch(q);
+  const id = query['request_id'];
+  if (id === undefined) return [];
+  const { data } = await visit.ask('listAuditEntries', { query: { request_id: id, by: 'key', limit: '1' } });
+  return data.map(({ id: entry, method, path, endpoint, status }) => ({
+    kind: 'call',
+    text: `${id}: ${method} ${path ?? endpoint}, ${String(status)}`,
+    href: `/developer/log/${entry}`,
+  }));
 }
 
 /** Returns the newest messages that the text finds, of the last 30 days where it is not an id. */
