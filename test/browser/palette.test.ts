@@ -44,6 +44,8 @@ describe('browser: the palette', function () {
   /** Waits until the option that Enter would take has this text. */
   const chosenIs = (text: string) => chosen().filter({ hasText: text }).waitFor();
   const open = async (key = 'Control+k'): Promise<void> => {
+    // The browser drops keys that are pressed before it has drawn a new page.
+    await page.evaluate('new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))');
     await page.keyboard.press(key);
     await field().waitFor();
   };
