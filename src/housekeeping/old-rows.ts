@@ -57,8 +57,8 @@ export function oldSessions(deps: {
 }
 
 /**
- * Erases the bodies of invitations that wait for no delivery any more: they hold a link that still sets a password. Bodies of links
- * that ended need no rule, since nobody can use what they hold.
+ * Erases the bodies of invitations that wait for no delivery any more: they hold a link that still sets a password. The body of a
+ * link that has ended needs no rule, since that link opens nothing.
  */
 export function invitationBodies({ db }: { db: Pick<Database, 'commit' | 'prepared'> }): Rule {
   return {
