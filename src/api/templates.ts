@@ -27,7 +27,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
-import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface TemplatesDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -432,15 +432,14 @@ function removeRoute(deps: TemplatesDeps): Route {
       summary: 'Delete a template',
       description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
       scope: ['template'],
-      act: { says: 'deleted the template {object}', type: 'template', keeps: audited },
+      act: { says: 'deleted the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 204: { description: 'Deleted.' } },
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
-      const { accountId } = call.caller;
-      await deleteTemplate(deps, { accountId, idOrAlias: call.params.id }, () => rowsOfAnswer(call, reply));
-      return reply;
+      const replyOf = (before: TemplateRow): Reply => ({ status: 204, body: null, before });
+      const wanted = { accountId: call.caller.accountId, idOrAlias: call.params.id };
+      return answerChange(call, replyOf, (rowsFor) => deleteTemplate(deps, wanted, rowsFor));
     },
   );
 }

@@ -32,7 +32,7 @@ export function buildOperator(
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
-  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
+  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount, live } = context;
   return {
     db,
     clock,
@@ -42,7 +42,10 @@ export function buildOperator(
     accept,
     recorder,
     notifiers,
-    config,
+    // Those in force: a reload replaces some of them.
+    get config() {
+      return live.config;
+    },
     mta,
     holds,
     book,

@@ -55,9 +55,17 @@ const acts: readonly Place[] = [
   act('Sign out', SIGN_OUT),
 ];
 const actsOfAdmins: readonly Place[] = [
-  act('Pause a domain, hold mail', '/queue#holds'),
+  act('Pause a domain, hold mail', '/queue?pause#hold'),
   act('Addresses that mail is sent from', '/settings/sources'),
 ];
+
+/** Returns the act of an administrator for a recipient domain that was typed: `gmail.com`, `@gmail.com`, `pause gmail.com`. */
+export function pausingOf(text: string): Place[] {
+  const domain = /^(?:pause\s+|hold\s+)?(?:domain:|@)?((?:[a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63})$/i.exec(text)?.[1];
+  if (domain === undefined) return [];
+  const name = domain.toLowerCase();
+  return [act(`Pause mail to ${name}`, `/queue?domain=${encodeURIComponent(name)}&pause#ask-pause`)];
+}
 
 /** Returns the entries that the member's role may open. */
 export const openTo = ({ may }: Pick<Visit, 'may'>, places: readonly Place[]): Place[] =>

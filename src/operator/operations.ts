@@ -9,6 +9,7 @@ import { askAsOperator } from './ask.ts';
 import { adminOperations } from './admin.ts';
 import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
+import { commandActOperations } from './command-acts.ts';
 import { doctorOperations } from './doctor.ts';
 import { eventOperations } from './events.ts';
 import { exportOperations } from './exports.ts';
@@ -36,6 +37,7 @@ export type { OperatorDeps, StoreDeps } from './operation.ts';
 const table = {
   ...accountOperations,
   ...auditOperations,
+  ...commandActOperations,
   ...messageOperations,
   ...queueOperations,
   ...needOperations,

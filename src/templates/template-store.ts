@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart } from '../storage/page.ts';
-import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
@@ -115,13 +115,13 @@ export async function changeTemplate(
 export async function deleteTemplate(
   { db }: Pick<TemplateDeps, 'db'>,
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
-  alsoInTransaction: () => Rows = noRows,
+  alsoInTransaction: RowsFor<TemplateRow> = noRows,
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const row = await load(tx, accountId, idOrAlias);
     await tx.run('DELETE FROM template_versions WHERE template_id = ?', [row.id]);
     await tx.run('DELETE FROM templates WHERE id = ?', [row.id]);
-    await insertRows(tx, [alsoInTransaction()]);
+    await insertRows(tx, [alsoInTransaction(row)]);
   });
 }
 

@@ -156,7 +156,10 @@ describe('browser: without scripts', function () {
 
   it('pauses a destination, and lets it go', async () => {
     await page.goto('/queue?domain=dest.test');
-    await button('Pause, including new mail').click();
+    await unfold('Pause…');
+    await page.getByLabel('Note').first().fill('ticket 99');
+    await button('Pause it').click();
+    await page.getByRole('cell', { name: 'ticket 99' }).waitFor();
     await said('Paused: what waits and what comes rests');
     await button('Release').click();
     await said('Released: it goes on');

@@ -226,6 +226,7 @@ describe('dashboard/links', () => {
     ['msg_01jz5w8', { id_start: 'msg_01jz5w8' }],
     ['req_01jz5w8q3h', { request_id_start: 'req_01jz5w8q3h' }],
     ['req_01jz5w8q3hf2m9d4x6k7c1b0na', { request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na' }],
+    ['evt_01jz5w8q3hf2m9d4x6k7c1b0na', { event_id: 'evt_01jz5w8q3hf2m9d4x6k7c1b0na' }],
     ['', {}],
   ] as const) {
     it(`search for ${JSON.stringify(wanted)} where ${JSON.stringify(text)} was typed`, () => {

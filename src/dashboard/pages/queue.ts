@@ -39,7 +39,7 @@ export function queuePages(deps: Deps): Page[] {
 
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
-  const domain = (query.get('domain') ?? '').trim().toLowerCase();
+  const domain = (query.get('domain') ?? pausedOn(visit) ?? '').trim().toLowerCase();
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
@@ -70,9 +70,18 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     accounts: visit.accounts,
     fault,
     entered: filledIn(form),
-    here: linkTo(WHERE, query),
+    // A link of the search opens the form, and a refused form stays open.
+    isPausing: query.has('pause') || fault !== null,
+    pausesNew: fault === null,
+    here: linkTo(WHERE, query, { pause: null, ...(domain === '' ? {} : { domain }) }),
   });
 }
+
+/** Returns the domain whose page has the refused form to pause it, or null. */
+const pausedOn = (visit: Visit): string | null =>
+  visit.form.get('scope') === 'domain' && backOf(visit).startsWith(`${WHERE}?domain=`)
+    ? visit.form.get('target')
+    : null;
 
 const MOST_ASKED = 5;
 

@@ -2,8 +2,8 @@
 import { nullAt, get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { linkTo } from '../links.ts';
 import { addressText } from '../words.ts';
-import { readSearch } from '../search-text.ts';
-import { placesOf } from '../places.ts';
+import { isForIds, readSearch } from '../search-text.ts';
+import { pausingOf, placesOf } from '../places.ts';
 
 /** One thing that was found. */
 interface Found {
@@ -38,6 +38,7 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
   ]);
   const has = (text: string): boolean => text.toLowerCase().includes(word);
   const places = placesOf(visit).filter(({ text }) => has(text));
+  const pausing = visit.isAdmin ? pausingOf(q) : [];
   const named = [
     ...domains.data
       .filter(({ name }) => has(name))
@@ -49,7 +50,7 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
       .map(({ id, name }) => ({ kind: 'template', text: name, href: `/templates/${id}` })),
   ];
   const all = { kind: 'all messages found', text: q, href: linkTo('/messages', new URLSearchParams({ q })) };
-  return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, all];
+  return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, ...pausing, all];
 }
 
 /** Returns the call to the API with this request id; a refused one has no message that would lead to it. */
@@ -67,10 +68,9 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
 
 /** Returns the newest messages that the text finds, of the last 30 days where it is not an id. */
 async function messagesOf(visit: Visit, q: string): Promise<Found[]> {
-  const { query } = readSearch(q);
-  const isId = 'id_start' in query || 'request_id' in query || 'request_id_start' in query || 'batch_id' in query;
-  const since = isId ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();
-  const asked = { ...query, created_after: since, limit: String(MOST_MESSAGES) };
+  const search = readSearch(q);
+  const since = isForIds(search) ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();
+  const asked = { ...search.query, created_after: since, limit: String(MOST_MESSAGES) };
   // A text that the list does not take, such as a part of an id with a wrong letter, finds nothing.
   const found = await nullAt('invalid_parameter', () => visit.ask('listMessages', { query: asked }));
   return (found?.data ?? []).map(({ id, to, subject, status }) => ({
