@@ -190,12 +190,12 @@ export interface ExportPage {
   next: string | null;
 }
 
-/** What every member who can fetch a file may read. */
+/** The scopes that exports are read with: those of every member who can fetch the file. */
 const scopesOfFiles = scopeNames.filter((name) => name !== 'event:engagement');
 
 /**
  * Reads one page by the operation of the API, as the operator: its reads are bounded. A file is for all members of the account, and
- * not all of their roles may see address and program of opens and clicks: these are left out, whoever asked for the file.
+ * not all of their roles may see address and program of opens and clicks: these are always left out.
  */
 export async function readPage(
   { inside }: Pick<StoreDeps, 'inside'>,
