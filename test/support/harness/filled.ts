@@ -34,10 +34,12 @@ async function reportOf(app: TestApp, server: FakeMailServer): Promise<string> {
   const returnPath = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
   await sendByHand(app.app.ports.mx ?? 0, '', returnPath, dsn(BACK));
   await app.follow().of(id, 'bounced');
-  const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages/${id}/reports`);
-  const [report] = body.data;
-  assert.ok(report !== undefined);
-  return `/messages/${id}/reports/${report.id}/read`;
+  // The event is written before the report is marked as read.
+  for (;;) {
+    const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages/${id}/reports`);
+    const [report] = body.data;
+    if (report !== undefined) return `/messages/${id}/reports/${report.id}/read`;
+  }
 }
 
 /** Mail in each state, and one of everything; names that would like to be scripts. Gives the addresses of all pages. */
