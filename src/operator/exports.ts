@@ -10,6 +10,7 @@ import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
+import { scopeNames } from '../keys/scopes.ts';
 import type { Config } from '../config/schema.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
@@ -189,14 +190,21 @@ export interface ExportPage {
   next: string | null;
 }
 
-/** Reads one page by the operation of the API, as the operator: its reads are bounded. */
+/** The scopes that exports are read with: those of every member who can fetch the file. */
+const scopesOfFiles = scopeNames.filter((name) => name !== 'event:engagement');
+
+/**
+ * Reads one page by the operation of the API, as the operator: its reads are bounded. A file is for all members of the account, and
+ * not all of their roles may see address and program of opens and clicks: these are always left out.
+ */
 export async function readPage(
   { inside }: Pick<StoreDeps, 'inside'>,
   owner: AccountRow,
   wanted: { kind: ExportKind; query: Readonly<Record<string, string>>; cursor: string | null; limit: number },
 ): Promise<ExportPage> {
   const { kind, query, cursor, limit } = wanted;
-  const asking = { caller: operatorCaller(owner), ip: null, userAgent: null, whenOver: () => undefined };
+  const caller = { ...operatorCaller(owner), scopes: scopesOfFiles };
+  const asking = { caller, ip: null, userAgent: null, whenOver: () => undefined };
   // Numbers come in one piece. Events are read from the first one on.
   const first = kind === 'events' ? 'start' : null;
   const paging = kind === 'stats' ? {} : { limit: String(limit), after: cursor ?? first };

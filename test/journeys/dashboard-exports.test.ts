@@ -65,6 +65,26 @@ describe('dashboard: exports and saved views', () => {
     assert.equal((await browser.open(file)).status, 404);
   });
 
+  it('leaves address and program of opens out: not every role that can fetch the file may see them', async () => {
+    const { id } = await app.send({
+      from: 'hi@simulator.posthorn.test',
+      to: 'opened@simulator.posthorn.test',
+      subject: 'Opened',
+    });
+    const seen = await app.follow().of(id, 'opened');
+    const { ip } = seen.at(-1)?.data['opened'] as { ip: string };
+    assert.match(ip, /^192\.0\.2\./);
+    for (const format of ['csv', 'ndjson']) {
+      app.clock.advance(1000);
+      await browser.open('/events?type=opened&range=all');
+      await browser.submit('/exports', { kind: browser.field('kind'), query: browser.field('query'), format });
+      const [, file = ''] = /href="(\/exports\/exp_\w+\/file)"/.exec(await finished()) ?? [];
+      const text = await (await browser.ask('GET', file)).text();
+      assert.match(text, /opened@simulator/);
+      assert.ok(!text.includes(ip), format);
+    }
+  });
+
   it('writes the request log and the actions of the account, with the filters of their pages', async () => {
     await app.get('/v1/messages');
     await app.get('/v1/messages/none');
