@@ -68,7 +68,7 @@ export interface ServerFacts {
   }[];
   /** The end of the certificate of the listeners, or null. */
   certificate: { file: string; until: number } | null;
-  /** Findings of the doctor about disk and backups that are not ok. */
+  /** Findings of the doctor about disk, backups and settings that are not ok. */
   findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
   listed: readonly { ip: string; list: string }[];
 }
@@ -280,12 +280,14 @@ const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
         }),
       ];
 
+const FINDING_NAMES: Readonly<Record<string, string>> = { disk: 'Disk', backups: 'Backups', settings: 'Settings' };
+
 const findings: Rule<ServerFacts> = ({ findings: all }) =>
   all.map(({ check, status, why }) =>
     need({
       kind: check,
       level: status === 'failed' ? 'red' : 'amber',
-      message: `${check === 'disk' ? 'Disk' : 'Backups'}: ${why}.`,
+      message: `${FINDING_NAMES[check] ?? check}: ${why}.`,
       action: { label: 'Doctor', href: '/doctor', command: `posthorn doctor --only ${check}` },
     }),
   );
