@@ -8,6 +8,7 @@ import type { DomainDeps } from '../domains/domain-store.ts';
 import { removeOldStats } from '../events/stats-store.ts';
 import { purgeSessions } from '../members/session-store.ts';
 import type { Database } from '../storage/database.ts';
+import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import { removeEnded } from '../suppressions/suppression-store.ts';
 import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';
@@ -82,7 +83,8 @@ export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clo
           gone.push(rows.length);
         }
         const known = await tx.all(
-          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id',
+          `DELETE FROM aggregate_reports WHERE (${AGGREGATE_KEY}) IN
+             (SELECT ${AGGREGATE_KEY} FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id`,
           [before, STEP],
         );
         gone.push(known.length);

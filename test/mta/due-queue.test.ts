@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Job, DueQueue } from '../../src/mta/due-queue.ts';
+import { textFor } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -27,7 +28,7 @@ describe('mta/due-queue', () => {
     const prepared: Connection = {
       ...temp.db.prepared,
       async all(sql, values) {
-        statements.push(sql);
+        statements.push(textFor('sqlite', sql));
         underWay++;
         try {
           const rows = await temp.db.prepared.all<never>(sql, values);
@@ -132,7 +133,7 @@ describe('mta/due-queue', () => {
       db: {
         prepared: {
           ...temp.db.prepared,
-          all: (sql, values) => (statements.push(sql), temp.db.prepared.all<never>(sql, values)),
+          all: (sql, values) => (statements.push(textFor('sqlite', sql)), temp.db.prepared.all<never>(sql, values)),
         },
       },
       clock,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
+import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -7,13 +8,15 @@ import { openTempDatabase, type TempDatabase } from '../support/harness/temp-dat
 /** A connection that runs nothing and notes what it was asked; `fails` says which statements go wrong. */
 function notingConnection(fails: (sql: string) => boolean = () => false): Connection & { ran: string[] } {
   const ran: string[] = [];
-  const note = async (sql: string): Promise<void> => {
+  const note = async (statement: string | Statement): Promise<void> => {
+    const sql = textFor('sqlite', statement);
     ran.push(sql);
     await new Promise((resolve) => setImmediate(resolve));
     if (fails(sql)) throw new Error(`no ${sql}`);
   };
   return {
     ran,
+    engine: 'sqlite',
     run: note,
     all: async (sql) => {
       await note(sql);

@@ -1,6 +1,7 @@
 /** The filters of a list of messages: for each the condition in SQL that tests it, and the index that finds its messages. */
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
+import { type Dialect } from '../../storage/sql.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
 export interface MessageFilter {
@@ -36,7 +37,7 @@ export type Sql = readonly [text: string, ...values: (string | number)[]];
 /** An index with the messages that fit one filter. */
 export interface MessageIndex {
   /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
-  table: Sql;
+  table: readonly [text: (sql: Dialect) => string, ...values: (string | number)[]];
   where: readonly Sql[];
   /** The column with the message's id. */
   id: 'm.id' | 'w.message_id';
@@ -88,7 +89,7 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
 const always = (sql: Sql) => (): Sql => sql;
 
 function indexOfMessages(name: string, where: readonly Sql[], isOrdered = true): MessageIndex {
-  return { table: [`messages AS m INDEXED BY ${name}`], where, id: 'm.id', isOrdered };
+  return { table: [({ using }) => `messages AS m ${using(name)}`], where, id: 'm.id', isOrdered };
 }
 
 /** Returns the criteria about columns that have an index each. */
@@ -145,7 +146,7 @@ function rowCriterion(table: string, columns: Readonly<Record<string, string>>):
       `EXISTS (SELECT 1 FROM ${table} x WHERE ${own.map(([text]) => text).join(' AND ')} AND x.message_id = ${id})`,
       ...own.flatMap(([, ...values]) => values),
     ],
-    index: { table: [`${table} AS w`], where: where('w'), id: 'w.message_id', isOrdered: true },
+    index: { table: [() => `${table} AS w`], where: where('w'), id: 'w.message_id', isOrdered: true },
   };
 }
 
@@ -168,7 +169,7 @@ function rfcIdCriterion(rfcMessageId: string): Criterion {
   const index =
     own === undefined
       ? indexOfMessages('messages_by_rfc_id', [is, ["substr(m.rfc_message_id, 1, 5) <> '<msg_'"]], false)
-      : ({ table: ['messages AS m'], where: [['m.id = ?', own]], id: 'm.id', isOrdered: false } as const);
+      : ({ table: [() => 'messages AS m'], where: [['m.id = ?', own]], id: 'm.id', isOrdered: false } as const);
   return { condition: always(is), index };
 }
 
@@ -182,7 +183,7 @@ function wordCriterion(accountId: string, word: string): Criterion {
   return {
     condition: always(likeWord(word)),
     index: {
-      table: [`(${words}) AS w`, accountId, from, `${from}\u{10ffff}`],
+      table: [() => `(${words}) AS w`, accountId, from, `${from}\u{10ffff}`],
       where: [],
       id: 'w.message_id',
       isOrdered: false,
@@ -190,13 +191,14 @@ function wordCriterion(accountId: string, word: string): Criterion {
   };
 }
 
-/** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
+/** The database folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
 function likeWord(word: string): Sql {
   const lower = word.toLowerCase();
   const title = lower.replace(/^./u, (first) => first.toUpperCase());
   const spellings = [...new Set([word, lower, title, word.toUpperCase()])];
-  const like = spellings.map(() => `' ' || m.subject LIKE ? ESCAPE '\\'`).join(' OR ');
-  return [`(${like})`, ...spellings.map((spelling) => `% ${escapeLike(spelling)}%`)];
+  const folded = [...new Set(spellings.map((spelling) => spelling.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase())))];
+  const like = folded.map(() => `lower(' ' || m.subject) LIKE ? ESCAPE '\\'`).join(' OR ');
+  return [`(${like})`, ...folded.map((spelling) => `% ${escapeLike(spelling)}%`)];
 }
 
 const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');
