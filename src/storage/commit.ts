@@ -33,14 +33,38 @@ export class StorageUnavailable extends Error {}
 /** Thrown when the program stops: a retry will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
+const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
+/** Lost connections, servers that stop or have become a standby, full disks, too many connections, and waits that took too long. */
+const POSTGRES_TROUBLE = /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND)$/;
+
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {
   if (error instanceof StorageUnavailable) return true;
   // Knex throws this when no reader became free in time.
   if (error instanceof Error && error.name === 'KnexTimeoutError') return true;
   const code = error instanceof Error && 'code' in error ? error.code : null;
-  return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
+  return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
+
+/** How the transaction of a group begins and ends on an engine, and what its errors mean. */
+export interface GroupTransaction {
+  readonly connection: Connection;
+  /** Finds a connection, where the engine may lose it. */
+  ready?(): Promise<void>;
+  begin(): Promise<void>;
+  /** Resolves when the transaction is durable. */
+  commit(): Promise<void>;
+  /** Never rejects. */
+  rollback(): Promise<void>;
+  /**
+   * Says what to do after an error: the units fail, the whole group runs again, or it turned out that the last run was committed after all.
+   * `tries` counts the runs of the group.
+   */
+  afterError?(error: unknown, tries: number): Promise<AfterError>;
+}
+
+/** `split`: the units run one by one, so that only the faulty one fails. */
+export type AfterError = 'split' | 'fail' | 'again' | 'committed';
 
 /** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
@@ -49,6 +73,12 @@ interface WorkOfGroup {
   work: AnyWork;
   places: number[];
   inputs: never[];
+}
+
+/** A group while it runs: whether its transaction began, and the outputs of its last run. */
+interface GroupRun {
+  begun: boolean;
+  outputs: readonly unknown[] | null;
 }
 
 interface Unit {
@@ -81,8 +111,17 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
   },
 };
 
+/** The transactions of SQLite's one writer. */
+export const sqliteTransaction = (connection: Connection): GroupTransaction => ({
+  connection,
+  begin: () => connection.run('BEGIN IMMEDIATE'),
+  commit: () => connection.run('COMMIT'),
+  rollback: () => connection.run('ROLLBACK').catch(() => undefined),
+});
+
 /** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
-export function createCommitter(connection: Connection, order: readonly string[] = []) {
+export function createCommitter(transaction: GroupTransaction, order: readonly string[] = []) {
+  const { connection } = transaction;
   const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
   let queue: Unit[] = [];
@@ -139,21 +178,44 @@ export function createCommitter(connection: Connection, order: readonly string[]
 
   async function runGroup(group: readonly Unit[]): Promise<void> {
     const works = worksOf(group);
-    let begun = false;
+    const run: GroupRun = { begun: false, outputs: null };
+    for (let tries = 1; ; tries++) {
+      const error = await tryGroup(group, works, run);
+      if (error === null) break;
+      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
+      const what = (await transaction.afterError?.(error.cause, tries)) ?? (run.begun ? 'split' : 'fail');
+      if (what === 'again') continue;
+      if (what === 'committed' && run.outputs !== null) break;
+      if (what === 'split' && group.length > 1) for (const unit of group) await runGroup([unit]);
+      else for (const unit of group) fail(unit, error.cause);
+      return;
+    }
+    group.forEach((unit, i) => {
+      unit.resolve(run.outputs?.[i]);
+    });
+  }
+
+  /** Runs the group once; returns the error, or null after its commit. `run.outputs` stays known when the answer of a COMMIT is lost. */
+  async function tryGroup(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    run: GroupRun,
+  ): Promise<{ cause: unknown } | null> {
     try {
+      run.begun = false;
+      if (transaction.ready !== undefined) await transaction.ready();
       // Started before the BEGIN, so that a failing read is known before anything is written.
       const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
-      const [begin, ...read] = await Promise.allSettled([connection.run('BEGIN IMMEDIATE'), ...reads]);
+      const [begin, ...read] = await Promise.allSettled([transaction.begin(), ...reads]);
       if (begin.status === 'rejected') throw begin.reason;
-      begun = true;
-      const outputs = await inTransaction(group, works, read);
-      group.forEach((unit, i) => {
-        unit.resolve(outputs[i]);
-      });
-    } catch (error) {
-      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
-      if (begun && group.length > 1) for (const unit of group) await runGroup([unit]);
-      else for (const unit of group) fail(unit, error);
+      run.begun = true;
+      run.outputs = await inTransaction(group, works, read);
+      await transaction.commit();
+      return null;
+    } catch (cause) {
+      // After some failures (disk full, I/O) SQLite has rolled back by itself; the cause is the first error.
+      if (run.begun) await transaction.rollback();
+      return { cause };
     }
   }
 
@@ -162,7 +224,7 @@ export function createCommitter(connection: Connection, order: readonly string[]
     unit.reject(error);
   }
 
-  /** Runs the units in the transaction that was begun and ends it. */
+  /** Runs the units in the transaction that was begun. */
   async function inTransaction(
     group: readonly Unit[],
     works: readonly WorkOfGroup[],
@@ -177,17 +239,10 @@ export function createCommitter(connection: Connection, order: readonly string[]
         outputs[place] = results[i];
       });
     };
-    try {
-      const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
-      await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
-      for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
-      await connection.run('COMMIT');
-      return outputs;
-    } catch (error) {
-      // After some failures (disk full, I/O) SQLite has rolled back by itself and says so; the cause is the first error.
-      await connection.run('ROLLBACK').catch(() => undefined);
-      throw error;
-    }
+    const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
+    await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
+    for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
+    return outputs;
   }
 
   /** The kinds of work of a group, in their order, with the places of their units. */

@@ -5,6 +5,8 @@
 import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
+import { translating } from './postgres/schema.ts';
+import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
 interface Migration {
@@ -85,7 +87,7 @@ async function takeSteps(knex: Knex, steps: readonly string[], step: MigrationSt
       return {
         up: (tx) => {
           step(steps.indexOf(migration.name), steps.length);
-          return up(tx);
+          return up(dialectOf(tx).engine === 'postgres' ? translating(tx) : tx);
         },
         ...(down === undefined ? {} : { down }),
       };

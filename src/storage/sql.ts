@@ -28,6 +28,14 @@ export interface Dialect {
   readonly thenJoin: string;
   /** Keeps SQLite from searching an index by this column. */
   unindexed(column: string): string;
+  /** A time in milliseconds as a text of RFC 3339. */
+  time(column: string): string;
+  /** A condition as 0 or 1. */
+  flag(condition: string): string;
+  /** The time of the statement in milliseconds. */
+  readonly nowMs: string;
+  /** Reads the names of the views with the statements that made them. PostgreSQL rewrites those; there, each is kept as its comment. */
+  readonly viewTexts: string;
   /** One JSON text of all rows, a list of lists of these values, in the order of the rows. */
   listOfLists(values: readonly string[]): string;
 }
@@ -43,6 +51,10 @@ const sqlite: Dialect = {
   using: (index) => `INDEXED BY ${index}`,
   thenJoin: 'CROSS JOIN',
   unindexed: (column) => `+${column}`,
+  time: (column) => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`,
+  flag: (condition) => condition,
+  nowMs: "CAST(strftime('%s', 'now') AS INTEGER) * 1000",
+  viewTexts: "SELECT name, sql FROM sqlite_master WHERE type = 'view'",
   listOfLists: (values) => `json_group_array(json_array(${values.join(', ')}))`,
 };
 
@@ -72,10 +84,17 @@ const postgres: Dialect = {
   using: () => '',
   thenJoin: 'JOIN',
   unindexed: (column) => column,
+  time: (column) => `to_char(to_timestamp(${column} / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+  flag: (condition) => `(${condition})::int`,
+  nowMs: '(extract(epoch FROM now()) * 1000)',
+  viewTexts:
+    "SELECT viewname AS name, obj_description(format('%I.%I', schemaname, viewname)::regclass) AS sql FROM pg_views WHERE schemaname = current_schema()",
   listOfLists: (values) => `coalesce(json_agg(json_build_array(${values.join(', ')})), '[]')::text`,
 };
 
 const dialects: Readonly<Record<Engine, Dialect>> = { sqlite, postgres };
+
+export const dialectFor = (engine: Engine): Dialect => dialects[engine];
 
 /** Makes a statement of both engines. */
 export function statement(write: (sql: Dialect) => string): Statement {
