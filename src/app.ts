@@ -9,7 +9,7 @@ import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
-import { sqliteFile } from './storage/database.ts';
+import { databaseFile } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { HeldMemory } from './api/held-memory.ts';
 import { Newcomers } from './api/newcomers.ts';
@@ -76,7 +76,8 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
-  const closed = closeToOthers(sqliteFile(config.storage.url));
+  const file = databaseFile(config.storage.url);
+  const closed = file === null ? [] : closeToOthers(file);
   const context = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });

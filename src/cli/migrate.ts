@@ -17,13 +17,14 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
       if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
         throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
       }
-      const { openDatabase, sqliteFile } = await import('../storage/database.ts');
+      const { databaseFile, openDatabase } = await import('../storage/database.ts');
       // A new database gets its key file at the same time, as `serve` expects.
-      if (!existsSync(sqliteFile(config.storage.url))) openKeyring(config.dataDir);
+      const file = databaseFile(config.storage.url);
+      if (file === null || !existsSync(file)) openKeyring(config.dataDir);
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
       const database = await openDatabase({
-        url: config.storage.url,
+        ...config.storage,
         migrating: (done, of) => {
           progress.at(done, of);
         },

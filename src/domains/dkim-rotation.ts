@@ -70,14 +70,21 @@ export async function activateKeys(
   if (activate.length === 0) return [...keys];
   const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
   await tx.run(
-    statement(({ among }) => `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id ${among('text')} AND state = 'pending'`),
+    statement(
+      ({ among }) =>
+        `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id ${among('text')} AND state = 'pending'`,
+    ),
     [now, ids(activate)],
   );
   await tx.run(
-    statement(({ among }) => `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id ${among('text')} AND state <> 'retiring'`),
+    statement(
+      ({ among }) =>
+        `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id ${among('text')} AND state <> 'retiring'`,
+    ),
     [now, ids(retire)],
   );
-  return tx.all<DkimKeyRow>(statement(({ among }) => `SELECT * FROM dkim_keys WHERE id ${among('text')} ORDER BY id`), [
-    ids(keys),
-  ]);
+  return tx.all<DkimKeyRow>(
+    statement(({ among }) => `SELECT * FROM dkim_keys WHERE id ${among('text')} ORDER BY id`),
+    [ids(keys)],
+  );
 }

@@ -103,8 +103,10 @@ export async function followEvents(
   if (last <= after) return { events: [], position: after, hasMore: false };
   const windowEnd = Math.min(last, after + WINDOW);
   const events = await fast.all<LoggedEvent>(
-    statement(({ among }) => `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
-     ORDER BY e.sequence LIMIT ?`),
+    statement(
+      ({ among }) => `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
+     ORDER BY e.sequence LIMIT ?`,
+    ),
     [after, windowEnd, JSON.stringify(accountIds), limit],
   );
   const end = events.at(-1);
@@ -120,9 +122,10 @@ export async function newestSequence(fast: Connection): Promise<number> {
 
 /** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
-  return fast.all<LoggedEvent>(statement(({ among }) => `${LOGGED} WHERE e.sequence ${among('integer')} ORDER BY e.sequence`), [
-    JSON.stringify(sequences),
-  ]);
+  return fast.all<LoggedEvent>(
+    statement(({ among }) => `${LOGGED} WHERE e.sequence ${among('integer')} ORDER BY e.sequence`),
+    [JSON.stringify(sequences)],
+  );
 }
 
 /** Events that a message shows. */
@@ -214,7 +217,8 @@ interface SmallIndex {
 async function smallIndex(read: Knex, filter: EventFilter, most: number): Promise<SmallIndex | null> {
   const { accountId, messageId, recipient, batchId, tag } = filter;
   const { thenJoin, using } = dialectOf(read);
-  const ofMessage = (id: string): string => `${thenJoin} events as e ${using('events_by_message')} on e.message_id = ${id}`;
+  const ofMessage = (id: string): string =>
+    `${thenJoin} events as e ${using('events_by_message')} on e.message_id = ${id}`;
   if (messageId !== undefined)
     return { table: 'messages as m', where: { 'm.id': messageId }, events: ofMessage('m.id') };
   const candidates: SmallIndex[] = [];

@@ -111,7 +111,9 @@ function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
   const tag = only.tag ?? only.template;
   const isAnyTag = tag === undefined && (by === 'tag' || by === 'template');
   const rows = read(
-    isAnyTag ? (read.raw(`event_counts ${dialectOf(read).using('event_counts_of_tags')}`) as unknown as string) : 'event_counts',
+    isAnyTag
+      ? (read.raw(`event_counts ${dialectOf(read).using('event_counts_of_tags')}`) as unknown as string)
+      : 'event_counts',
   );
   rows.where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
   if (isAnyTag) rows.whereRaw("tag <> ''");

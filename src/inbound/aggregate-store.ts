@@ -95,9 +95,10 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const slice = rows.slice(at, at + SLICE);
     await db.commit.transact(async (tx) => {
       // After a crash in the middle the same rows come again.
-      await tx.run(statement(({ among }) => `DELETE FROM ${table} WHERE id ${among('text')}`), [
-        JSON.stringify(slice.map(({ id }) => id)),
-      ]);
+      await tx.run(
+        statement(({ among }) => `DELETE FROM ${table} WHERE id ${among('text')}`),
+        [JSON.stringify(slice.map(({ id }) => id))],
+      );
       await insertRows(tx, [{ [table]: slice }]);
     });
   }
@@ -109,8 +110,7 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const over = count - budgets.aggregate_rows.most;
     counts.set(table, Math.min(count, budgets.aggregate_rows.most));
     if (over > 0) usedUp('aggregate_rows');
-    const [by, key] =
-      table === 'aggregate_reports' ? ['report_id', AGGREGATE_KEY] : (['id', 'id'] as const);
+    const [by, key] = table === 'aggregate_reports' ? ['report_id', AGGREGATE_KEY] : (['id', 'id'] as const);
     for (let left = over; left > 0; left -= SLICE)
       await db.commit.transact((tx) =>
         tx.run(`DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} ORDER BY ${by} LIMIT ?)`, [

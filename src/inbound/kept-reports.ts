@@ -72,9 +72,10 @@ export function createKeptReports(
         `SELECT id, length(raw) + ${String(ROW_BYTES)} AS bytes FROM reports WHERE ${one.where} AND kind IS NOT NULL ORDER BY id LIMIT ?`,
         [STEP],
       );
-      await tx.run(statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`), [
-        JSON.stringify(rows.map(({ id }) => id)),
-      ]);
+      await tx.run(
+        statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`),
+        [JSON.stringify(rows.map(({ id }) => id))],
+      );
       return rows.reduce((sum, { bytes }) => sum + bytes, 0);
     });
 

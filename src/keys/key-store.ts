@@ -66,10 +66,12 @@ const ENDS_BY = 'revoked_at = CASE WHEN revoked_at < ? THEN revoked_at ELSE ? EN
 
 /** Sets the end of the replaced key; an earlier end stays. */
 async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
-  const [row] = await tx.all<ApiKeyRow>(
-    `UPDATE api_keys SET ${ENDS_BY} WHERE id = ? AND account_id = ? RETURNING *`,
-    [revokeAt, revokeAt, id, accountId],
-  );
+  const [row] = await tx.all<ApiKeyRow>(`UPDATE api_keys SET ${ENDS_BY} WHERE id = ? AND account_id = ? RETURNING *`, [
+    revokeAt,
+    revokeAt,
+    id,
+    accountId,
+  ]);
   if (row === undefined) throw new Problem('not_found', 'There is no such key to replace.', { field: 'replaces' });
   return row;
 }

@@ -48,7 +48,9 @@ function hoursAfter(json: string, { at, hours }: Use): string {
 }
 
 const writeUses = statement(
-  ({ unfold }) => `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
+  ({
+    unfold,
+  }) => `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
     FROM ${unfold('u', { id: 'text', at: 'integer', ip: 'text', endpoint: 'text', hours: 'text' })} WHERE api_keys.id = u.id`,
 );
 
@@ -63,10 +65,9 @@ const useWork: Work<Uses, undefined> = {
     );
     const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
     for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
-    await tx.run(
-      writeUses,
-      [JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)]))],
-    );
+    await tx.run(writeUses, [
+      JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)])),
+    ]);
     return inputs.map(() => undefined);
   },
 };

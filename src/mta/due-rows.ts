@@ -31,7 +31,14 @@ export interface GroupRow {
   due_at: number;
 }
 
-const GROUP = { place: 'integer', domain: 'text', class: 'integer', account: 'text', due_at: 'integer', id: 'text' } as const;
+const GROUP = {
+  place: 'integer',
+  domain: 'text',
+  class: 'integer',
+  account: 'text',
+  due_at: 'integer',
+  id: 'text',
+} as const;
 
 /** SQLite has no LATERAL; its IN with a limit costs PostgreSQL a scan for each row that it tests. */
 const dueRows = statement(({ engine, unfold }) =>
@@ -61,10 +68,7 @@ export async function readDueRows(db: Connection, groups: readonly GroupToRead[]
     cursor?.dueAt ?? -1,
     cursor?.id ?? '',
   ]);
-  const rows = await db.all<DueRow>(
-    dueRows,
-    [JSON.stringify(wanted), limit],
-  );
+  const rows = await db.all<DueRow>(dueRows, [JSON.stringify(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);
   for (const row of rows) byGroup[row.place]?.push(row);
   return byGroup;

@@ -4,19 +4,20 @@
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, sqliteTransaction, type Committer } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
-import { isPostgresUrl } from './postgres/address.ts';
 import type { Engine } from './sql.ts';
 
-/** Where the database is: `storage.url` and `storage.passwordFile`. */
+/** Where the database is: the settings of the group `storage`. */
 export interface StoreAddress {
   /** `sqlite:<path>` or `postgres://user@host/database`. */
   url: string;
-  /** The file with the password of a PostgreSQL database; null where the URL has it or none is needed. */
+  /** The password of a PostgreSQL database, or the file with it; null where none is needed. */
+  password?: string | null;
   passwordFile?: string | null;
 }
 

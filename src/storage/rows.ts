@@ -112,14 +112,18 @@ async function insertInto<T extends TableName>(
  * Makes one row of the rows with the same key, as writing them one after the other would: PostgreSQL refuses a statement that meets a row
  * twice, and a counter that many units of a group add to is written once.
  */
-export function mergeRows<Row extends object>(rows: readonly Row[], { key, adds, sets, where }: Conflict): readonly Row[] {
+export function mergeRows<Row extends object>(
+  rows: readonly Row[],
+  { key, adds, sets, where }: Conflict,
+): readonly Row[] {
   if (rows.length < 2) return rows;
   const merged = new Map<string, Record<string, unknown>>();
   for (const row of rows as readonly Record<string, unknown>[]) {
     const name = JSON.stringify(key.map((column) => row[column]));
     const before = merged.get(name);
     if (before === undefined) merged.set(name, adds === undefined ? row : { ...row });
-    else if (adds !== undefined) for (const column of adds) before[column] = Number(before[column]) + Number(row[column]);
+    else if (adds !== undefined)
+      for (const column of adds) before[column] = Number(before[column]) + Number(row[column]);
     else if (sets !== undefined && where === undefined) merged.set(name, row);
   }
   return [...merged.values()] as Row[];

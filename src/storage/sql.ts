@@ -106,4 +106,5 @@ export const dialectOf = (knex: Knex): Dialect =>
   dialects[(knex.client as { dialect: string }).dialect === 'postgresql' ? 'postgres' : 'sqlite'];
 
 /** Returns the text of a statement for an engine. */
-export const textFor = (engine: Engine, sql: string | Statement): string => (typeof sql === 'string' ? sql : sql[engine]);
+export const textFor = (engine: Engine, sql: string | Statement): string =>
+  typeof sql === 'string' ? sql : sql[engine];

@@ -60,4 +60,5 @@ export type RowOf<T> =
 export const columnKinds = <Name extends string>(
   { columns }: { columns: Readonly<Record<Name, { kind: ColumnKind }>> },
   names: readonly Name[],
-): Record<Name, ColumnKind> => Object.fromEntries(names.map((name) => [name, columns[name].kind])) as Record<Name, ColumnKind>;
+): Record<Name, ColumnKind> =>
+  Object.fromEntries(names.map((name) => [name, columns[name].kind])) as Record<Name, ColumnKind>;

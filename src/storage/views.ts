@@ -128,10 +128,7 @@ export const views: readonly View[] = [
     columns: ({ time, nowMs }) => ({
       domain: ['d.domain', 'destination'],
       waiting: ['COUNT(*)', 'recipients that are not finished'],
-      due: [
-        `COUNT(*) FILTER (WHERE d.due_at <= ${nowMs})`,
-        'of these, those that could be tried now',
-      ],
+      due: [`COUNT(*) FILTER (WHERE d.due_at <= ${nowMs})`, 'of these, those that could be tried now'],
       oldest_due_at: [time('MIN(d.due_at)'), 'when the first of them fell or falls due'],
       last_due_at: [time('MAX(d.due_at)'), 'when the last of them falls due'],
     }),
@@ -172,7 +169,8 @@ export const views: readonly View[] = [
 export function viewStatement({ name, says, columns, from }: View, sql: Dialect): string {
   const entries = Object.entries(columns(sql));
   const lines = entries.map(
-    ([column, [expression, means]], at) => `  ${expression} AS ${column}${at === entries.length - 1 ? '' : ','} -- ${means}`,
+    ([column, [expression, means]], at) =>
+      `  ${expression} AS ${column}${at === entries.length - 1 ? '' : ','} -- ${means}`,
   );
   return `CREATE VIEW ${name} AS -- ${says}\nSELECT\n${lines.join('\n')}\n${from}`;
 }

@@ -85,10 +85,7 @@ const findEntries = statement(
 
 /** Looks up `questions`: JSON arrays of account, address key and scope. An entry for the account wins over one for a stream. */
 async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
-  const hits = await db.all<SuppressionHit & QuestionColumns>(
-    findEntries,
-    [`[${questions.join(',')}]`, now],
-  );
+  const hits = await db.all<SuppressionHit & QuestionColumns>(findEntries, [`[${questions.join(',')}]`, now]);
   // `account` sorts before `stream:…`, so it comes last here and wins.
   return new Map(
     hits.map(({ account, address, asked, id, reason }) => [JSON.stringify([account, address, asked]), { id, reason }]),
@@ -119,10 +116,7 @@ export async function addSuppressions(
   const wanted = entries.map((entry) => suppressionRow(entry, now));
   return deps.db.commit.transact(async (tx) => {
     const keys = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
-    const found = await tx.all<SuppressionRow>(
-      findSame,
-      [keys],
-    );
+    const found = await tx.all<SuppressionRow>(findSame, [keys]);
     const inForce = new Map<string, SuppressionRow>();
     for (const row of found) if (row.expires_at === null || row.expires_at > now) inForce.set(scopeKey(row), row);
     const fresh: SuppressionRow[] = [];

@@ -57,10 +57,7 @@ async function updateEndpoints(tx: Connection, ends: readonly CallEnd[]): Promis
     else own.push(end);
   }
   const rows = [...byEndpoint].map(([id, own]) => [id, cursorOf(own), ...changeOf(own)]);
-  const changed = await tx.all<Health & { id: string }>(
-    noteEnds,
-    [JSON.stringify(rows)],
-  );
+  const changed = await tx.all<Health & { id: string }>(noteEnds, [JSON.stringify(rows)]);
   return new Map(changed.map(({ id, ...health }) => [id, health]));
 }
 
@@ -170,10 +167,10 @@ export async function queueCalls(
 /** Deletes calls of events that are deleted. */
 export async function dropCalls(commit: Committer, webhookId: string, sequences: readonly number[]): Promise<void> {
   await commit.transact((tx) =>
-    tx.run(statement(({ among }) => `DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence ${among('integer')}`), [
-      webhookId,
-      JSON.stringify(sequences),
-    ]),
+    tx.run(
+      statement(({ among }) => `DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence ${among('integer')}`),
+      [webhookId, JSON.stringify(sequences)],
+    ),
   );
 }
 

@@ -1,5 +1,11 @@
 import assert from 'node:assert/strict';
-import { createCommitter, sqliteTransaction, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
+import {
+  createCommitter,
+  sqliteTransaction,
+  StorageClosed,
+  StorageUnavailable,
+  type Work,
+} from '../../src/storage/commit.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
@@ -129,7 +135,9 @@ describe('storage/commit', () => {
     });
 
     it('reports the first error where the rollback fails as well', async () => {
-      const commit = createCommitter(sqliteTransaction(notingConnection((sql) => sql === 'COMMIT' || sql === 'ROLLBACK')));
+      const commit = createCommitter(
+        sqliteTransaction(notingConnection((sql) => sql === 'COMMIT' || sql === 'ROLLBACK')),
+      );
       await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
     });
 

@@ -42,7 +42,9 @@ interface FailedMail {
 }
 
 const failedMails = statement(
-  ({ listed }) => `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, m.require_tls, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
+  ({
+    listed,
+  }) => `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, m.require_tls, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
      FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value LEFT JOIN contents c ON c.id = m.content_id
      WHERE m.notice_to IS NOT NULL`,
 );
@@ -55,10 +57,7 @@ export async function noticeRows(
   now: number,
 ): Promise<OwnMailRows[]> {
   const ids = new Set(failures.map(({ messageId }) => messageId));
-  const mails = await tx.all<FailedMail>(
-    failedMails,
-    [JSON.stringify([...ids])],
-  );
+  const mails = await tx.all<FailedMail>(failedMails, [JSON.stringify([...ids])]);
   return mails.flatMap((mail) => {
     const own = failures.filter(({ messageId }) => messageId === mail.id);
     const notice = failureNotice(rule, mail, own, now);

@@ -98,7 +98,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
       await db.commit.transact(async (tx) => {
         if (before.length > 0)
-          await tx.run(statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`), [JSON.stringify(before)]);
+          await tx.run(
+            statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+            [JSON.stringify(before)],
+          );
         await insertRows(tx, [{ holds: [row] }, others]);
       });
       for (const id of before) drop(id);
@@ -108,7 +111,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
     /** Ends these holds, together with `rows`. */
     async end(ids: readonly string[], others: Rows = {}): Promise<void> {
       await db.commit.transact(async (tx) => {
-        await tx.run(statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`), [JSON.stringify(ids)]);
+        await tx.run(
+          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+          [JSON.stringify(ids)],
+        );
         await insertRows(tx, [others]);
       });
       for (const id of ids) drop(id);
@@ -120,7 +126,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       if (over.length === 0) return [];
       const ids = over.map(({ id }) => id);
       await db.commit.transact((tx) =>
-        tx.run(statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`), [JSON.stringify(ids)]),
+        tx.run(
+          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+          [JSON.stringify(ids)],
+        ),
       );
       for (const id of ids) drop(id);
       return over;

@@ -182,7 +182,9 @@ export async function updateDeliveries(tx: Connection, changed: readonly Pending
 }
 
 const writeDeliveries = statement(
-  ({ unfold }) => `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
+  ({
+    unfold,
+  }) => `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
        claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
        smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
        queued_at = j.queued_at, give_up_at = j.give_up_at, held_by = j.held_by, held_at = j.held_at

@@ -196,7 +196,9 @@ function likeWord(word: string): Sql {
   const lower = word.toLowerCase();
   const title = lower.replace(/^./u, (first) => first.toUpperCase());
   const spellings = [...new Set([word, lower, title, word.toUpperCase()])];
-  const folded = [...new Set(spellings.map((spelling) => spelling.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase())))];
+  const folded = [
+    ...new Set(spellings.map((spelling) => spelling.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase()))),
+  ];
   const like = folded.map(() => `lower(' ' || m.subject) LIKE ? ESCAPE '\\'`).join(' OR ');
   return [`(${like})`, ...folded.map((spelling) => `% ${escapeLike(spelling)}%`)];
 }

@@ -53,9 +53,10 @@ async function cutContents(
   tx: Connection,
   messages: readonly Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>[],
 ): Promise<void> {
-  await tx.run(statement(({ among }) => `UPDATE messages SET content_id = '' WHERE id ${among('text')}`), [
-    JSON.stringify(messages.map(({ id }) => id)),
-  ]);
+  await tx.run(
+    statement(({ among }) => `UPDATE messages SET content_id = '' WHERE id ${among('text')}`),
+    [JSON.stringify(messages.map(({ id }) => id))],
+  );
   await removeContents(tx, messages);
 }
 
@@ -123,7 +124,10 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   );
   await eraseEvents(tx, held);
   // A bounce contains the mail, a complaint names the person.
-  await tx.run(statement(({ among }) => `DELETE FROM reports WHERE delivery_id ${among('text')}`), [ids]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM reports WHERE delivery_id ${among('text')}`),
+    [ids],
+  );
   await eraseMessages(tx, held, key);
   return held.length;
 }
@@ -167,7 +171,9 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
   const asTo = new Set(held.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
   const rows = await tx.all<Named>(
     statement(
-      ({ listed }) => `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
+      ({
+        listed,
+      }) => `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
        EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
      FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value`,
     ),

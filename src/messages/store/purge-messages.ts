@@ -135,7 +135,10 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
       statement((sql) => `DELETE FROM ${from(sql)}`),
       values,
     );
-  await tx.run(statement(({ among }) => `DELETE FROM messages WHERE id ${among('text')}`), [idsOf(rows)]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM messages WHERE id ${among('text')}`),
+    [idsOf(rows)],
+  );
   await removeContents(tx, rows);
   await removeBatches(tx, rows);
   await insertRows(tx, [{ counters: [...counters.values()] }]);
@@ -146,8 +149,10 @@ async function removeBatches(tx: Connection, rows: readonly Leaving[]): Promise<
   const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
   if (ids.size === 0) return;
   await tx.run(
-    statement(({ among }) => `DELETE FROM batches WHERE id ${among('text')}
-       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`),
+    statement(
+      ({ among }) => `DELETE FROM batches WHERE id ${among('text')}
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`,
+    ),
     [JSON.stringify([...ids])],
   );
 }

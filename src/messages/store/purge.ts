@@ -69,9 +69,10 @@ interface Numbered {
 }
 
 async function removeEvents(tx: Connection, rows: readonly Numbered[]): Promise<void> {
-  await tx.run(statement(({ among }) => `DELETE FROM events WHERE sequence ${among('integer')}`), [
-    JSON.stringify(rows.map(({ sequence }) => sequence)),
-  ]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM events WHERE sequence ${among('integer')}`),
+    [JSON.stringify(rows.map(({ sequence }) => sequence))],
+  );
 }
 
 /** Sequence numbers are never reused, so cursors stay valid. */
@@ -103,10 +104,14 @@ export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbere
     const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
     const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);
     for (const [place, { test, type }] of kinds.slice(begin).entries()) {
-      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(
-        nextOfType,
-        [accountId, test, type, place === 0 ? (after?.sequence ?? 0) : 0, end, most],
-      );
+      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(nextOfType, [
+        accountId,
+        test,
+        type,
+        place === 0 ? (after?.sequence ?? 0) : 0,
+        end,
+        most,
+      ]);
       if (rows.length > 0) return rows;
     }
     return [];
@@ -123,7 +128,10 @@ export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
       [after?.received_at ?? 0, after?.id ?? '', before, most],
     ),
   async remove(tx, rows) {
-    await tx.run(statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`), [idsOf(rows)]);
+    await tx.run(
+      statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`),
+      [idsOf(rows)],
+    );
   },
 };
 
@@ -135,7 +143,10 @@ export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
       most,
     ]),
   async remove(tx, rows) {
-    await tx.run(statement(({ among }) => `DELETE FROM audit WHERE id ${among('text')}`), [idsOf(rows)]);
+    await tx.run(
+      statement(({ among }) => `DELETE FROM audit WHERE id ${among('text')}`),
+      [idsOf(rows)],
+    );
   },
 };
 

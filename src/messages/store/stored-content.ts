@@ -160,8 +160,14 @@ type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
 /** Reads what removing the bodies of these messages will touch. */
 export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: readonly Owner[]): Promise<void> {
   const ids = JSON.stringify(messages.map(({ content_id }) => content_id));
-  await reader.all(statement(({ among }) => `SELECT COUNT(base_id) FROM contents WHERE id ${among('text')}`), [ids]);
-  await reader.all(statement(({ among }) => `SELECT COUNT(*) FROM attachments WHERE content_id ${among('text')}`), [ids]);
+  await reader.all(
+    statement(({ among }) => `SELECT COUNT(base_id) FROM contents WHERE id ${among('text')}`),
+    [ids],
+  );
+  await reader.all(
+    statement(({ among }) => `SELECT COUNT(*) FROM attachments WHERE content_id ${among('text')}`),
+    [ids],
+  );
 }
 
 /**
@@ -180,8 +186,14 @@ export async function removeContents(tx: Connection, messages: readonly Owner[],
   );
   if (unneeded.length === 0) return;
   const ids = JSON.stringify(unneeded.map(({ id }) => id));
-  await tx.run(statement(({ among }) => `DELETE FROM attachments WHERE content_id ${among('text')}`), [ids]);
-  await tx.run(statement(({ among }) => `DELETE FROM contents WHERE id ${among('text')}`), [ids]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM attachments WHERE content_id ${among('text')}`),
+    [ids],
+  );
+  await tx.run(
+    statement(({ among }) => `DELETE FROM contents WHERE id ${among('text')}`),
+    [ids],
+  );
   const bases = [...new Set(unneeded.flatMap(({ base_id }) => base_id ?? []))];
   if (bases.length === 0) return;
   await tx.run(

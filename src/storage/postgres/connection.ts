@@ -24,7 +24,10 @@ export class DatabaseInUse extends Error {}
 export class NoWritableServer extends Error {}
 
 /** Connects to the first of the hosts that takes writes. */
-export async function connectTo(address: PostgresAddress, { setUp, pipeline = true }: SessionSettings): Promise<pg.Client> {
+export async function connectTo(
+  address: PostgresAddress,
+  { setUp, pipeline = true }: SessionSettings,
+): Promise<pg.Client> {
   const refusals: string[] = [];
   for (const { host, port } of address.hosts) {
     try {
@@ -199,7 +202,8 @@ const LOST = /Connection terminated|connection error and is not queryable|Client
 
 /** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
 export function isConnectionLoss(error: unknown): boolean {
-  if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseInUse) return true;
+  if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseInUse)
+    return true;
   if (!(error instanceof Error)) return false;
   const code = 'code' in error ? String(error.code) : '';
   // 25006: the server has become a standby.

@@ -2,22 +2,15 @@
  * Opens a PostgreSQL database: one connection that writes (through the grouped commit), two with prepared statements for the hot path and
  * for housekeeping, a pool for queries that are built at run time.
  */
-import { readFileSync } from 'node:fs';
 import knexPackage, { type Knex } from 'knex';
 import pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { createCommitter } from '../commit.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState } from '../migrate.ts';
-import { readPostgresUrl, type PostgresAddress } from './address.ts';
+import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
-import {
-  configOf,
-  connectTo,
-  createPostgresConnection,
-  DatabaseInUse,
-  type PostgresConnection,
-} from './connection.ts';
+import { configOf, connectTo, createPostgresConnection, DatabaseInUse, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { createWriter, NODE_TABLES, registerNode } from './writer.ts';
 
@@ -46,13 +39,6 @@ const READ_ONLY = [
 ];
 /** Locks of a server that is paused or cut off inside a group are freed after this time. */
 const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];
-
-/** Returns the address with its password, from the URL or the file. */
-export function addressOf({ url, passwordFile = null }: StoreAddress): PostgresAddress {
-  const address = readPostgresUrl(url);
-  if (passwordFile === null) return address;
-  return { ...address, password: readFileSync(passwordFile, 'utf8').replace(/\r?\n$/, '') };
-}
 
 /** Opens and migrates the database. Throws `UnsuitableDatabase` and `DatabaseInUse`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
@@ -164,7 +150,9 @@ async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
   );
   const version = Math.floor(Number(row?.version) / 10_000);
   if (version < LEAST_VERSION)
-    throw new UnsuitableDatabase(`the database is PostgreSQL ${String(version)}; version ${String(LEAST_VERSION)} or later is needed`);
+    throw new UnsuitableDatabase(
+      `the database is PostgreSQL ${String(version)}; version ${String(LEAST_VERSION)} or later is needed`,
+    );
   if (row?.encoding !== 'UTF8')
     throw new UnsuitableDatabase(`the database has the encoding ${String(row?.encoding)}; UTF8 is needed`);
   if (row.durable === 'off' || row.durable === 'local' || row.durable === 'remote_write')

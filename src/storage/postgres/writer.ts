@@ -90,7 +90,8 @@ export function createWriter({ connection, clock, random, takenOver }: WriterDep
   const rollback = (): Promise<void> => connection.run('ROLLBACK').catch(() => undefined);
 
   async function afterError(error: unknown, tries: number): Promise<AfterError> {
-    const { code = '', constraint = '' } = error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
+    const { code = '', constraint = '' } =
+      error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
     if (code === UNIQUE_VIOLATION && constraint === 'commits_pkey') {
       n++;
       lostAt = null;

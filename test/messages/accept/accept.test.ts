@@ -198,7 +198,8 @@ describe('messages/accept', () => {
     });
   });
 
-  const all = <Row>(table: string): Promise<Row[]> => temp.db.prepared.all(`SELECT * FROM ${table} ORDER BY ${ROW_ORDER}`);
+  const all = <Row>(table: string): Promise<Row[]> =>
+    temp.db.prepared.all(`SELECT * FROM ${table} ORDER BY ${ROW_ORDER}`);
   const suppress = (email: string, stream: string | null = null) =>
     addSuppression(
       { db: temp.db, clock: deps.clock },

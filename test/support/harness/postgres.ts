@@ -17,13 +17,18 @@ const USER = 'posthorn';
 export function postgresPrograms(): string | null {
   if (!existsSync(ROOT)) return null;
   const versions = readdirSync(ROOT).sort((a, b) => Number(b) - Number(a));
-  return versions.map((version) => path.join(ROOT, version, 'bin')).find((bin) => existsSync(path.join(bin, 'initdb'))) ?? null;
+  return (
+    versions.map((version) => path.join(ROOT, version, 'bin')).find((bin) => existsSync(path.join(bin, 'initdb'))) ??
+    null
+  );
 }
 
 /** PostgreSQL refuses to run as root. */
 const isRoot = process.getuid?.() === 0;
 const asUser = (program: string, args: readonly string[]): [string, string[]] =>
-  isRoot ? ['setpriv', ['--reuid=postgres', '--regid=postgres', '--clear-groups', program, ...args]] : [program, [...args]];
+  isRoot
+    ? ['setpriv', ['--reuid=postgres', '--regid=postgres', '--clear-groups', program, ...args]]
+    : [program, [...args]];
 
 /** Runs with the least that is written to the disk: what a power cut leaves is no matter here. */
 const SETTINGS = [
@@ -121,7 +126,9 @@ const ofFolders = new Map<string, string>();
 /** Makes a database, from a template where one is given, and returns its name. */
 export async function makeDatabase(template?: string): Promise<string> {
   const name = `test_${String(++count)}`;
-  await administer(`CREATE DATABASE ${name}${template === undefined ? '' : ` TEMPLATE ${template} STRATEGY file_copy`}`);
+  await administer(
+    `CREATE DATABASE ${name}${template === undefined ? '' : ` TEMPLATE ${template} STRATEGY file_copy`}`,
+  );
   return name;
 }
 
