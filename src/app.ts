@@ -50,8 +50,8 @@ export interface App {
   migrated: readonly string[];
   db: Database;
   mta: Mta;
-  /** The ports that accept mail. */
-  ports: InboundPorts;
+  /** The ports that accept mail now. */
+  readonly ports: InboundPorts;
   /** Applies the settings that can change while running; returns the changes. Throws ConfigError for a bad certificate, and then changes nothing. */
   reload(config: Config): Changes;
   /** Returns the link that makes the first administrator, or null where there is one already. */
@@ -87,7 +87,6 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       { event: 'files_closed', files: closed },
       'other users of this machine could read the database: they no longer can',
     );
-  const mailPorts: MailPorts = { open: null };
   const accept = buildAccept(context);
   const delivery = await buildDeliveryEngine(context);
   const { mta, holds, tlsTally } = delivery;
@@ -102,7 +101,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     random,
     notice: disabledNotice(notices, config),
   });
-  const metrics = buildMetrics(context, mta);
+  const metrics = buildMetrics(context, mta, { listeners: () => inbound.doors() });
   const accountWindows = new RateWindows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
@@ -116,10 +115,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     held,
     newcomers,
     certificate,
-    isListening: () => mailPorts.open !== null,
+    doors: () => inbound.doors(),
   });
   const inbound = await buildInbound(context, accept, accountWindows);
-  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, () => mailPorts.open);
+  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, inbound);
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
@@ -155,12 +154,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
   try {
-    const { url, ports } = await startAll(context, running, {
+    const url = await startAll(context, running, {
       operator,
       metrics,
       newcomers,
       certificate,
-      mailPorts,
       isApart,
     });
     return {
@@ -168,7 +166,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       migrated: db.migrated,
       db,
       mta,
-      ports,
+      get ports() {
+        return inbound.ports();
+      },
       reload(next) {
         const changes = reload(context, running, next);
         void noteServerAct(context, 'server.reload', changes);
@@ -184,17 +184,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   }
 }
 
-/** The ports for mail; null until they are open. */
-interface MailPorts {
-  open: InboundPorts | null;
-}
-
 interface StartParts {
   operator: OperatorDeps;
   metrics: MetricsHandler | null;
   newcomers: Newcomers;
   certificate: Certificate | null;
-  mailPorts: MailPorts;
   /** The dashboard has its own port. */
   isApart: boolean;
 }
@@ -203,8 +197,8 @@ interface StartParts {
 async function startAll(
   context: AppContext,
   running: Running,
-  { operator, metrics, newcomers, certificate, mailPorts, isApart }: StartParts,
-): Promise<{ url: string; ports: InboundPorts }> {
+  { operator, metrics, newcomers, certificate, isApart }: StartParts,
+): Promise<string> {
   const { config, clock, log, db, epoch } = context;
   const url = await listen(running.api, config.http);
   if (isApart)
@@ -219,14 +213,13 @@ async function startAll(
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
   await running.mta.start();
-  const ports = await running.inbound.start();
-  mailPorts.open = ports;
+  await running.inbound.start();
   await running.webhooks.start();
   running.housekeeping.start();
   if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
   await noteServerAct(context, 'server.start', { version, epoch });
-  log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
-  return { url, ports };
+  log.info({ event: 'started', url, ...running.inbound.ports(), epoch, migrated: db.migrated }, 'Posthorn is running');
+  return url;
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

@@ -6,7 +6,7 @@
  * accepts all mail. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the
  * limit. An account without a quota costs nothing here.
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
@@ -29,7 +29,7 @@ const MOST_ACCOUNTS = 10_000;
 const noop = (): void => undefined;
 
 export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }) {
-  const counts = new LRUCache<string, Promise<Count>>({ max: MOST_ACCOUNTS });
+  const counts = createLru<string, Promise<Count>>(MOST_ACCOUNTS);
 
   function countOf(accountId: string, day: string): Promise<Count> {
     const loaded = counts.get(accountId);

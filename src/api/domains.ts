@@ -8,6 +8,8 @@ import { rotateDkim } from '../domains/dkim-rotation.ts';
 import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../domains/domain-store.ts';
 import { notesOn } from '../domains/lost-records.ts';
 import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
+import { formsOf } from '../domains/record-forms.ts';
+import { mistakes } from '../domains/record-mistakes.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
@@ -19,7 +21,7 @@ export interface DomainsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
-  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
+  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa' | 'cname'>;
   cursors: Cursors;
   /** Name of this mail server: the DNS records point to it. */
   hostname: string;
@@ -60,8 +62,32 @@ export const Domain = z
           host: z.string().describe('Name of the DNS record.'),
           value: z.string().describe('What the record must say.'),
           required: z.boolean().describe('Whether the domain can be verified without it.'),
+          forms: z
+            .object({
+              name: z
+                .string()
+                .describe(
+                  'The host without the registered domain, as many web forms want it; `@` for the domain itself.',
+                ),
+              quoted: z
+                .string()
+                .nullable()
+                .describe('The value of a TXT record as quoted strings of at most 255 bytes; null for other types.'),
+              zone_line: z.string().describe('The record as a line of a zone file.'),
+              priority: z.int().nullable().describe('The number of an MX record; null for other types.'),
+              target: z.string().nullable().describe('The host that an MX record or an alias leads to; null for TXT.'),
+            })
+            .describe('The record as the forms of DNS providers take it.'),
           status: z.enum(['ok', 'missing', 'wrong']).describe('What the last check found.'),
           found: z.string().nullable().describe('What DNS answered at the last check.'),
+          mistake: z
+            .enum(mistakes)
+            .nullable()
+            .describe('How the record went wrong, where that was recognised. There may be more values in the future.'),
+          cure: z
+            .string()
+            .nullable()
+            .describe('What to do about it, in whole sentences; null where it is right or was never looked up.'),
           checked_at: nullableTime().describe('When it was last looked up.'),
         }),
       )
@@ -77,6 +103,8 @@ export const Domain = z
           state: z
             .enum(['active', 'pending', 'retiring'])
             .describe('`pending` until DNS shows it; `retiring` after another has replaced it.'),
+          active_at: nullableTime().describe('Since when it signs, or when it began to.'),
+          removed_at: nullableTime().describe('When a retiring key is removed: its DNS record has to stay until then.'),
         }),
       )
       .describe('Keys that sign mail from it, the oldest first.'),
@@ -117,8 +145,11 @@ const sample: z.output<typeof Domain> = {
       host: 'rp.acme.example',
       value: '10 mail.posthorn.example',
       required: true,
+      forms: formsOf({ host: 'rp.acme.example', type: 'MX', value: '10 mail.posthorn.example' }),
       status: 'ok',
       found: '10 mail.posthorn.example',
+      mistake: null,
+      cure: null,
       checked_at: '2026-01-31T09:30:02.481Z',
     },
     {
@@ -127,13 +158,24 @@ const sample: z.output<typeof Domain> = {
       host: 'rp.acme.example',
       value: 'v=spf1 a:mail.posthorn.example ~all',
       required: true,
+      forms: formsOf({ host: 'rp.acme.example', type: 'TXT', value: 'v=spf1 a:mail.posthorn.example ~all' }),
       status: 'ok',
       found: 'v=spf1 a:mail.posthorn.example ~all',
+      mistake: null,
+      cure: null,
       checked_at: '2026-01-31T09:30:02.481Z',
     },
   ],
   trusted: false,
-  dkim: [{ selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' }],
+  dkim: [
+    {
+      selector: 'ph202601r',
+      algorithm: 'rsa-sha256',
+      state: 'active',
+      active_at: '2026-01-31T09:30:02.481Z',
+      removed_at: null,
+    },
+  ],
   return_path: 'rp.acme.example',
   track_opens: null,
   track_clicks: null,

@@ -4,8 +4,12 @@ import { openRoute, type Route } from './route.ts';
 import type { ApiDeps } from './request-state.ts';
 
 const Health = z.strictObject({
-  status: z.enum(['ok', 'unavailable']),
+  status: z.enum(['ok', 'degraded', 'unavailable']),
   checks: z.record(z.string(), z.boolean()).optional(),
+  degraded: z
+    .array(z.string())
+    .optional()
+    .describe('The listeners whose port another program has: mx, submission, submissions.'),
 });
 
 export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
@@ -29,16 +33,16 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         operationId: 'getReadiness',
         summary: 'Can it do its work?',
         description:
-          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. It answers at all only while the listener of the API is there.',
+          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
         responses: {
-          200: { description: 'Ready.', schema: Health },
+          200: { description: 'Ready, or degraded: a port for mail is in use by another program.', schema: Health },
           503: { description: 'Not ready: the failed checks are false.', schema: Health },
         },
       },
       async () => {
-        const { ok, checks } = await deps.ready();
-        if (ok) return { status: 200, body: { status: 'ok', checks } };
-        return { status: 503, body: { status: 'unavailable', checks }, headers: { 'Retry-After': '5' } };
+        const body = await deps.ready();
+        if (body.status !== 'unavailable') return { status: 200, body };
+        return { status: 503, body, headers: { 'Retry-After': '5' } };
       },
     ),
   ];

@@ -7,7 +7,7 @@ import type { Database } from '../storage/database.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
 import { messageRecord } from '../messages/store/message.ts';
-import type { MessageFilter } from '../messages/list/message-filter.ts';
+import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
 import { listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
@@ -229,8 +229,6 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
-/** A message is dated at most this long after its request arrived. */
-const LONGEST_REQUEST_MS = 60_000;
 /** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 

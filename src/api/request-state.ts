@@ -44,6 +44,15 @@ export interface ApiSettings {
   verifyAnswers?: boolean;
 }
 
+/** The answer of `/readyz`. */
+export interface Readiness {
+  /** `degraded`: it works, but another program has a port for mail. */
+  status: 'ok' | 'degraded' | 'unavailable';
+  checks: Record<string, boolean>;
+  /** The listeners whose port cannot be had. */
+  degraded?: string[];
+}
+
 export interface ApiDeps {
   clock: Clock;
   log: ApiLog;
@@ -71,7 +80,7 @@ export interface ApiDeps {
   /** Answers requests that are not for the API, such as the operator's metrics; returns whether it did. */
   beside?(request: IncomingMessage, response: ServerResponse): boolean;
   /** Returns whether the service can work, with the single checks by name. */
-  ready(): Promise<{ ok: boolean; checks: Readonly<Record<string, boolean>> }>;
+  ready(): Promise<Readiness>;
   settings: ApiSettings;
 }
 

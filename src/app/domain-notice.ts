@@ -2,7 +2,7 @@
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
-import { capital, lostOf, lostText, publishText } from '../domains/lost-records.ts';
+import { capital, lostOf, lostText } from '../domains/lost-records.ts';
 import type { DomainNotice } from '../housekeeping/domain-notices.ts';
 import { dashboardUrl } from '../operator/admin.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
@@ -40,9 +40,7 @@ function lostRecordText(
         ? `Mail from ${name} has been refused since ${at}, until the record is there again.`
         : `Mail from ${name} keeps going until ${at}. If the record is not there by then, mail is refused until it is.`,
       '',
-      'Publish:',
-      '',
-      ...lost.map((record) => `  ${publishText(record)}`),
+      ...lost.map(({ cure }) => cure ?? ''),
       '',
       'DNS is asked again every 30 minutes. You can have it asked at once:',
       '',

@@ -2,14 +2,12 @@
 import { createInside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
-import type { InboundPorts } from '../inbound/inbound.ts';
+import type { Inbound } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import { signingKey, type AppContext } from './context.ts';
-
-const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
 export interface OperatorParts {
   delivery: DeliveryEngine;
@@ -18,11 +16,10 @@ export interface OperatorParts {
   routes: readonly Route[];
 }
 
-/** `listening` returns the ports for mail, once they are open. */
 export function buildOperator(
   context: AppContext,
   { delivery, accept, routes }: OperatorParts,
-  listening: () => InboundPorts | null,
+  inbound: Pick<Inbound, 'doors' | 'ports'>,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
@@ -41,9 +38,9 @@ export function buildOperator(
     book,
     laneActs: createLaneActs(),
     inside: createInside({ clock, commit: db.commit }, routes),
-    listening: () => listening() ?? NOT_LISTENING,
+    listeners: () => inbound.doors(),
     selfTest() {
-      const port = listening()?.mx ?? null;
+      const port = inbound.ports().mx;
       return selfTest(
         { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
         {

@@ -8,12 +8,14 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
+import type { Readiness } from '../api/request-state.ts';
+import type { DoorState } from '../inbound/door.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
 import type { HeldMemory } from '../api/held-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
-import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
+import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics.ts';
 import { version } from '../version.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AppContext } from './context.ts';
@@ -30,8 +32,8 @@ export interface WebParts {
   held: HeldMemory;
   newcomers: Newcomers;
   certificate: Certificate | null;
-  /** Tells whether the ports for mail are open. */
-  isListening: () => boolean;
+  /** The state of the ports for mail. */
+  doors: () => readonly DoorState[];
 }
 
 export function buildApi(context: AppContext, parts: WebParts): Api {
@@ -52,7 +54,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk, parts.isListening()),
+      ready: () => readiness(db, disk, parts.doors()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
@@ -116,11 +118,12 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
 export function buildMetrics(
   { config, db, clock, log, meters, resolver }: AppContext,
   mta: Mta,
+  service: Pick<MetricsDeps, 'listeners'>,
 ): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;
   return metricsHandler(
-    { db, clock, log, mta, meters, resolver, version, url: storage.url, dataDir, backupDir: backup.dir },
+    { db, clock, log, mta, meters, resolver, version, url: storage.url, dataDir, backupDir: backup.dir, ...service },
     config.metrics.token,
   );
 }
@@ -131,15 +134,15 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
 
-async function readiness(
-  db: Database,
-  disk: DiskGuard,
-  listeners: boolean,
-): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+/** Ports for mail that another program has make the server degraded but not unready: the API takes mail and delivery goes on. */
+async function readiness(db: Database, disk: DiskGuard, doors: readonly DoorState[]): Promise<Readiness> {
   const database = await db.prepared.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const checks = { database, disk: disk.hasRoom(), listeners };
-  return { ok: Object.values(checks).every(Boolean), checks };
+  const hasStarted = doors.every(({ open, fault }) => open !== null || fault !== null);
+  const degraded = doors.filter(({ fault }) => fault !== null).map(({ name }) => name);
+  const checks = { database, disk: disk.hasRoom(), listeners: hasStarted && degraded.length === 0 };
+  if (!checks.database || !checks.disk || !hasStarted) return { status: 'unavailable', checks };
+  return degraded.length === 0 ? { status: 'ok', checks } : { status: 'degraded', checks, degraded };
 }

@@ -3,7 +3,7 @@
  * this process changes the rows that it came from, and is fetched once however many ask. The short time is for changes made by
  * another process, such as a command that works on the database itself.
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from './lru.ts';
 import type { Clock } from './clock.ts';
 
 export type LookUpCache<V> = ReturnType<typeof createLookUpCache<V>>;
@@ -34,7 +34,7 @@ export function createLookUpCache<V>(
   options: LookUpOptions<V>,
   load: (key: string, before: V | undefined) => Promise<V>,
 ) {
-  const entries = new LRUCache<string, Entry<V>>({ max: options.max });
+  const entries = createLru<string, Entry<V>>(options.max);
 
   function look(key: string, before: V | undefined, now: number): Promise<V> {
     const answer = load(key, before);

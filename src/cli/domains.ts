@@ -1,5 +1,6 @@
 /** `posthorn domains add|records|verify|show|dkim rotate|list`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Problem } from '../base/problem.ts';
 import type { Domain } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
@@ -15,12 +16,17 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     .command('records')
     .description('show the DNS records to publish')
     .argument('<name>')
+    .option('--form <form>', 'only this: zone (lines of a zone file), value (in one piece) or quoted (strings of 255)')
     .option('--json', 'as one JSON object')
-    .action(async (name, { json }) => {
+    .action(async (name, { form, json }) => {
+      if (form !== undefined && !isForm(form))
+        throw new Problem('invalid_parameter', `--form is zone, value or quoted, not ${form}`);
       const { records } = await context.operate((operator) =>
         operator.ask<Domain>('getDomain', { params: { id: name } }),
       );
-      context.print(json, { data: records }, () => recordLines(records));
+      context.print(json, { data: records }, () =>
+        form === undefined ? recordLines(records) : records.map((record) => inForm(record, form)),
+      );
     });
   domains
     .command('verify')
@@ -101,22 +107,50 @@ function addAdd(domains: CommandUnknownOpts, context: Context): void {
     });
 }
 
-/** Writes records for a zone file. A string in DNS has at most 255 bytes, so long values are split (RFC 1035 section 3.3.14). */
-function recordLines(records: Domain['records']): string[] {
-  return records.flatMap(({ purpose, type, host, value, required }) => [
-    `; ${purpose}${required ? '' : ' (optional)'}`,
-    `${host}. ${type} ${type === 'MX' ? `${value}.` : quoted(value)}`,
-  ]);
+const formNames = ['zone', 'value', 'quoted'] as const;
+type Form = (typeof formNames)[number];
+const isForm = (text: string): text is Form => formNames.some((form) => form === text);
+
+/** Returns one line; name and type come first, as a value alone does not say where it belongs. */
+function inForm({ host, type, value, forms }: Domain['records'][number], form: Form): string {
+  if (form === 'zone') return forms.zone_line;
+  return `${host}  ${type}  ${form === 'quoted' ? (forms.quoted ?? value) : value}`;
 }
 
-function quoted(value: string): string {
-  return (value.match(/.{1,250}/gs) ?? ['']).map((part) => `"${part.replaceAll(/["\\]/g, '\\$&')}"`).join(' ');
+/**
+ * Writes records as a zone file. Its comments have what web forms want: the name without the domain, and the value in one
+ * piece.
+ */
+function recordLines(records: Domain['records']): string[] {
+  return records.flatMap(({ purpose, host, type, value, required, forms }) => [
+    `; ${purpose}${required ? '' : ' (optional)'}`,
+    `;   name in a web form: ${forms.name}${forms.name === host ? '' : ` (or ${host})`}`,
+    forms.priority === null
+      ? `;   value in a web form: ${value}`
+      : `;   value in a web form: ${forms.target ?? ''} with priority ${String(forms.priority)}`,
+    `${host}. ${type} ${forms.quoted ?? `${value}.`}`,
+  ]);
 }
 
 /** Returns its status, its notes, and the results of the last check. */
 function stateLines(domain: Domain): string[] {
-  return [`${domain.name} is ${domain.status}`, ...domain.notes, '', ...checkLines(domain)];
+  const cures = domain.trusted ? [] : curesOf(domain);
+  return [
+    `${domain.name} is ${domain.status}`,
+    ...domain.notes,
+    '',
+    ...checkLines(domain),
+    ...(cures.length === 0 ? [] : ['', 'What to do:', ...cures]),
+  ];
 }
+
+/** Returns what to do about each record that is wrong, or required and missing. */
+const curesOf = ({ records }: Domain): string[] =>
+  records.flatMap(({ purpose, host, required, status, mistake, cure }) =>
+    cure === null || (status === 'missing' && mistake === null && !required && purpose !== 'dmarc')
+      ? []
+      : [`${purpose} at ${host}:`, `  ${printable(cure)}`],
+  );
 
 function checkLines({ records }: Domain): string[] {
   return table(

@@ -15,12 +15,17 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<string>)
     .option('--from <address>')
     .option('--to <address>', 'an address among the recipients')
+    .option('--request <id>', 'what this API request made: the `X-Request-Id` of its answer')
     .option('--limit <n>', 'at most so many', limitOption, 50)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async ({ account, status, from, to, limit, json }) => {
+    .action(async ({ account, status, from, to, request, limit, json }) => {
       const list = await context.operate((operator) =>
-        askList<Message>(operator, 'listMessages', { account, query: { status: status?.join(','), from, to }, limit }),
+        askList<Message>(operator, 'listMessages', {
+          account,
+          query: { status: status?.join(','), from, to, request_id: request },
+          limit,
+        }),
       );
       context.print(json, list, () =>
         table(
@@ -52,16 +57,21 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
   messages
     .command('trace')
     .description('show what happened to a message, in the order of time, with the SMTP replies')
-    .argument('<id>')
+    .argument('<id>', 'of a message, or of the API request that made it (req_...)')
     .option('--json', 'as one JSON object')
     .action((id, { json }) =>
-      context.show(json, 'messages.trace', { id }, (lines) =>
-        lines.data.map(({ at, what, recipient, text }) =>
-          [at, what.padEnd(8), ...(recipient === null ? [] : [printable(recipient)]), printable(text)].join('  '),
-        ),
-      ),
+      context.show(json, 'messages.trace', { id }, ({ data }) => traceLines(data, id.startsWith('req_'))),
     );
 }
+
+/** Writes the lines of each message; `isNamed`: under its id. */
+const traceLines = (lines: ResultOf<'messages.trace'>['data'], isNamed: boolean): string[] =>
+  lines.flatMap(({ message_id: id, at, what, recipient, text }, place) => {
+    const line = [at, what.padEnd(8), ...(recipient === null ? [] : [printable(recipient)]), printable(text)].join(
+      '  ',
+    );
+    return isNamed && lines[place - 1]?.message_id !== id ? [id, line] : [line];
+  });
 
 function addResend(messages: CommandUnknownOpts, context: Context): void {
   messages

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { valueAt } from '../base/schema-path.ts';
 import { nearest } from '../base/spelling.ts';
+import { portClashes } from './port-clash.ts';
 import { complete, decide, listSettings, settings } from './schema.ts';
 import type { Config, Surroundings } from './schema.ts';
 
@@ -24,10 +25,13 @@ export function readSettings(
 }
 
 /** Finds settings that are valid alone but not together. */
-function contradictions({ delivery }: Config): string[] {
+function contradictions(config: Config): string[] {
+  const { delivery } = config;
+  const clashes = portClashes(config);
   const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
-  if (delivery.dnssecResolver || dane.length === 0) return [];
+  if (delivery.dnssecResolver || dane.length === 0) return clashes;
   return [
+    ...clashes,
     `delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`,
   ];
 }

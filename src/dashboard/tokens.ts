@@ -1,18 +1,34 @@
 /**
  * Form tokens against requests forged by other sites (CSRF): a MAC over the session's cookie, so that nothing has to be stored
  * and a token of one session is not valid in another. Before the sign-in, the token is bound to a cookie for guests.
+ *
+ * Pages are compressed and repeat what the address says, such as a search, so a stable secret in them could be guessed from
+ * the lengths of answers (BREACH). Each page therefore has the MAC under a random mask, and no two pages share a token.
  */
-import { createHmac } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { equalInConstantTime } from '../base/secret.ts';
 
 export type FormTokens = ReturnType<typeof createFormTokens>;
 
+const MAC_BYTES = 32;
+
 /** Creates them. `secret` has at least 32 bytes. */
 export function createFormTokens(secret: Buffer) {
-  const tokenFor = (cookie: string): string => createHmac('sha256', secret).update(cookie).digest('base64url');
+  const macFor = (cookie: string): Buffer => createHmac('sha256', secret).update(cookie).digest();
   return {
-    /** Returns the token for forms shown to the holder of this cookie. */
-    for: tokenFor,
-    isRight: (cookie: string, token: string): boolean => cookie !== '' && equalInConstantTime(tokenFor(cookie), token),
+    /** Returns a token for the forms of one page, shown to the holder of this cookie. */
+    for(cookie: string): string {
+      const mask = randomBytes(MAC_BYTES);
+      return Buffer.concat([mask, masked(macFor(cookie), mask)]).toString('base64url');
+    },
+    isRight(cookie: string, token: string): boolean {
+      const bytes = Buffer.from(token, 'base64url');
+      if (cookie === '' || bytes.length !== 2 * MAC_BYTES) return false;
+      const mac = masked(bytes.subarray(MAC_BYTES), bytes.subarray(0, MAC_BYTES));
+      return equalInConstantTime(macFor(cookie).toString('base64url'), mac.toString('base64url'));
+    },
   };
 }
+
+/** Returns the bytes XOR the mask, which undoes itself. */
+const masked = (bytes: Buffer, mask: Buffer): Buffer => Buffer.from(bytes.map((byte, at) => byte ^ (mask[at] ?? 0)));

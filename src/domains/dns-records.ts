@@ -91,6 +91,15 @@ export function compareRecord(record: DnsRecord, answers: readonly string[]): Co
   }
 }
 
+const isSpf = (text: string): boolean => /^v=spf1(?: |$)/i.test(text);
+const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text);
+
+/** Returns the answers that are about the record's purpose: at most one of them is allowed. */
+export function relevantAnswers({ purpose }: DnsRecord, answers: readonly string[]): readonly string[] {
+  if (purpose === 'spf') return answers.filter(isSpf);
+  return purpose === 'dmarc' ? answers.filter(isDmarc) : answers;
+}
+
 /**
  * Only the RSA key is required, since every receiver knows RSA; an Ed25519 key signs once its record is there. A key that
  * follows an active one is not required either: mail is signed without it.
@@ -121,7 +130,7 @@ function isSameKey(wanted: string, found: string): boolean {
 
 /** RFC 7208 section 4.5: at most one record; our term must be one of those before `all` that pass. */
 function compareSpf(wanted: string, answers: readonly string[]): Comparison {
-  const records = answers.filter((text) => /^v=spf1(?: |$)/i.test(text));
+  const records = answers.filter(isSpf);
   const needed = spfTerms(wanted)[0] ?? '';
   return compared(
     records,
@@ -150,7 +159,7 @@ function spfTerms(record: string): string[] {
  * choice.
  */
 function compareDmarc(answers: readonly string[]): Comparison {
-  const records = answers.filter((text) => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text));
+  const records = answers.filter(isDmarc);
   return compared(
     records,
     () => records.length === 1 && /;\s*p\s*=\s*(?:none|quarantine|reject)\s*(?:;|$)/i.test(records[0] ?? ''),

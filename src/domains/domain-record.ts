@@ -1,7 +1,10 @@
 /** The domain record of the API: the records to publish with the results of the last check. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
-import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts';
+import { RETIRING_MS } from './dkim-key.ts';
+import { wantedRecords, type DnsRecord } from './dns-records.ts';
+import { formsOf } from './record-forms.ts';
+import { cureOf, type Checked } from './record-mistakes.ts';
 
 /** A domain with its DKIM keys, oldest first. */
 export interface DomainWithKeys {
@@ -12,7 +15,7 @@ export interface DomainWithKeys {
 }
 
 /** The result of a check for one record; stored as JSON in domains.records_json. */
-export interface RecordCheck extends Comparison {
+export interface RecordCheck extends Checked {
   purpose: DnsRecord['purpose'];
   host: string;
   /** Absent in checks that earlier versions stored. */
@@ -59,13 +62,23 @@ export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackin
       const check = checkOf(checks, record);
       return {
         ...record,
+        forms: formsOf(record),
         status: check?.status ?? ('missing' as const),
         found: check?.found ?? null,
+        mistake: check?.mistake ?? null,
+        cure: check === undefined ? null : cureOf(record, check),
         checked_at: rfc3339(check?.checkedAt ?? null),
       };
     }),
     trusted: row.trusted === 1,
-    dkim: keys.map(({ selector, algorithm, state }) => ({ selector, algorithm, state })),
+    dkim: keys.map(({ selector, algorithm, state, active_at, retired_at }) => ({
+      selector,
+      algorithm,
+      state,
+      active_at: rfc3339(active_at),
+      // Until then mail that it signed can still be on its way.
+      removed_at: rfc3339(retired_at === null ? null : retired_at + RETIRING_MS),
+    })),
     return_path: row.return_path,
     track_opens: flag(row.track_opens),
     track_clicks: flag(row.track_clicks),

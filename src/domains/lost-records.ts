@@ -45,18 +45,19 @@ export function lostText(lost: readonly Pick<Checked, 'purpose' | 'host' | 'stat
   return lost.map((one) => `the ${recordName(one)} is ${one.status === 'missing' ? 'missing' : 'wrong'}`).join(' and ');
 }
 
-/** Returns the record as a line of a zone file, for people: a long value is not split into strings. */
-export const publishText = ({ host, type, value }: Pick<DnsRecord, 'host' | 'type' | 'value'>): string =>
-  `${host}. ${type} ${value}`;
-
 type Shown = Pick<
   DomainRecord,
   'name' | 'trusted' | 'status' | 'taken' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
 >;
 
-/** Returns the records for which DNS did not answer at the last check; they change nothing. */
+/**
+ * Returns the records for which DNS did not answer at the last check; they change nothing. An optional record that never had an
+ * answer may be newer than the check, as those of the next DKIM keys are.
+ */
 export const unansweredOf = <R extends Checked>(domain: { checked_at: string | null; records: readonly R[] }): R[] =>
-  domain.checked_at === null ? [] : domain.records.filter(({ checked_at: at }) => at !== domain.checked_at);
+  domain.checked_at === null
+    ? []
+    : domain.records.filter(({ checked_at: at, required }) => at !== domain.checked_at && (required || at !== null));
 
 /** Returns notes on the domain in whole sentences; none if all is well. */
 export function notesOn(domain: Shown, now: number): string[] {

@@ -8,7 +8,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DomainRow } from '../storage/tables.ts';
-import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
+import { compareRecord, type DnsRecord } from './dns-records.ts';
 import {
   checkOf,
   lostChecks,
@@ -21,9 +21,11 @@ import { activateKeys } from './dkim-rotation.ts';
 import { endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
 import { lostText } from './lost-records.ts';
+import { zonesOf } from './record-forms.ts';
+import { checkRecord, type Checked, type Seen } from './record-mistakes.ts';
 
 export interface VerifyDeps extends DomainDeps {
-  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
+  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa' | 'cname'>;
   /** Setting `smtp.hostname`. */
   hostname: string;
   /** The host that domains' tracking hosts lead to; absent or null if they have none. */
@@ -34,8 +36,8 @@ export interface VerifyDeps extends DomainDeps {
   log?: Pick<Log, 'info' | 'warn'> | undefined;
 }
 
-/** The result of a look-up: all values, or trouble, which proves nothing. */
-type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble' };
+/** The result of a look-up: what DNS shows, or trouble, which proves nothing. */
+type Looked = ({ kind: 'answers' } & Seen) | { kind: 'trouble' };
 
 /** Checks all records now and returns the domain after that. Throws `not_found`. */
 export async function verifyDomain(
@@ -45,7 +47,7 @@ export async function verifyDomain(
 ): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
   const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
-  const looked = await Promise.all(wanted.map((record) => lookUp(deps, record)));
+  const looked = await Promise.all(wanted.map((record) => lookUpWhole(deps, record)));
   const now = deps.clock.now();
   const checks = checksOf(domain.row, wanted, looked, now);
   const required = requiredOf(wanted, looked, checks);
@@ -73,22 +75,47 @@ async function isTaken(tx: Connection, { name, id }: DomainRow): Promise<boolean
 }
 
 /** The comparison of a record with DNS; `unknown` if DNS does not answer. */
-export type Found = Comparison | { status: 'unknown' };
+export type Found = Checked | { status: 'unknown' };
 
 /** Looks up these records, in their order, and writes nothing. Never rejects because of DNS. */
 export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readonly DnsRecord[]): Promise<Found[]> {
   return Promise.all(
     wanted.map(async (record) => {
-      const looked = await lookUp(deps, record);
-      return looked.kind === 'answers' ? compareRecord(record, looked.values) : { status: 'unknown' };
+      const looked = await lookUpWhole(deps, record);
+      return looked.kind === 'answers' ? checkRecord(record, looked) : { status: 'unknown' };
     }),
   );
+}
+
+/** Looks up a record, and if it is not as wanted, also where a mistake would have put it. That proves nothing by itself. */
+async function lookUpWhole(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
+  const looked = await lookUp(deps, record);
+  if (looked.kind === 'trouble' || record.type === 'CNAME') return looked;
+  const { status } = compareRecord(record, looked.values);
+  if (status === 'ok') return looked;
+  const alias = record.type === 'TXT' ? await deps.resolver.cname(record.host, { fresh: true }) : null;
+  if (alias?.kind === 'found') return { ...looked, alias: alias.records[0] ?? null };
+  return status === 'missing' ? { ...looked, doubledAt: await doubledNameOf(deps, record) } : looked;
+}
+
+/** Returns the name with its domain added once more, if the right record is there. */
+async function doubledNameOf(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<string | null> {
+  for (const zone of zonesOf(record.host)) {
+    const host = `${record.host}.${zone}`;
+    const looked = await (record.type === 'MX' ? lookUpMx(deps, host) : lookUpText(deps, host));
+    if (looked.kind === 'answers' && compareRecord(record, looked.values).status === 'ok') return host;
+  }
+  return null;
+}
+
+async function lookUpText({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string): Promise<Looked> {
+  return values(await resolver.txt(host, { fresh: true }));
 }
 
 async function lookUp(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   if (record.type === 'MX') return lookUpMx(deps, record.host);
   if (record.type === 'CNAME') return lookUpAlias(deps, record);
-  const found = values(await deps.resolver.txt(record.host, { fresh: true }));
+  const found = await lookUpText(deps, record.host);
   if (record.purpose !== 'dmarc' || found.kind === 'trouble' || compareRecord(record, found.values).found !== null)
     return found;
   return lookUpDmarcAbove(deps, record.host);
@@ -145,7 +172,7 @@ function checksOf(row: DomainRow, wanted: readonly DnsRecord[], looked: readonly
     const found = looked[index];
     if (found?.kind === 'answers') {
       const { purpose, host, required } = record;
-      return [{ purpose, host, required, ...compareRecord(record, found.values), checkedAt: now }];
+      return [{ purpose, host, required, ...checkRecord(record, found), checkedAt: now }];
     }
     const old = checkOf(before, record);
     return old === undefined ? [] : [old];

@@ -6,6 +6,7 @@ import type { Log } from '../base/log.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
+import { Door, type DoorListener, type DoorOptions, type DoorState, type Place } from './door.ts';
 import { createKeptReports } from './kept-reports.ts';
 import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
@@ -44,14 +45,8 @@ export interface InboundSettings {
   diskBytes: number;
 }
 
-/** A port, and whether the settings chose it: a default port that is in use is left out. */
-export interface Place {
-  port: number;
-  isChosen: boolean;
-}
-
 export interface InboundPorts {
-  /** Null for a default port that is in use. */
+  /** Null while it cannot be had. */
   mx: number | null;
   submission: number | null;
   submissions: number | null;
@@ -117,12 +112,9 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     mxHandlers(deps, { budgets: mxBudgets, kept, receiver }),
   );
-  const doors = [
-    { listener: mx, place: settings.mx.place },
-    { listener: submitters(submission.start, false), place: submission.start },
-    { listener: submitters(submission.tls, true), place: submission.tls },
-  ] as const;
-  const [, ...submissionDoors] = doors;
+  const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
+  const listeners = [mx, ...submitting] as const;
+  const doors = doorsOf({ clock, log }, settings, listeners);
   let unlisten: (() => void) | null = null;
 
   /** Ends sessions of keys that were revoked or have expired. */
@@ -134,44 +126,68 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       const { revokedAt, expiresAt } = found.caller;
       return [revokedAt, expiresAt].some((at) => at !== null && at <= clock.now());
     };
-    for (const { listener } of submissionDoors)
+    for (const listener of submitting)
       void listener.endWhere(isOver).catch((error: unknown) => {
         log.error({ event: 'smtp_failed', err: error }, 'sessions of a revoked key could not be looked at');
       });
   }
 
   return {
-    /** Rejects where a port cannot be had. */
-    async start(): Promise<InboundPorts> {
-      const ports: (number | null)[] = [];
-      for (const { listener, place } of doors) ports.push(await listenAt(log, listener, place));
+    /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
+    async start(): Promise<void> {
+      for (const door of doors) await door.start();
       unlisten = deps.keyChanges.listen(endRevoked);
       await kept.trim();
       receiver.start();
-      const [reports = null, plain = null, secure = null] = ports;
+    },
+    /** Returns the state of each port, in the order mx, submission, submissions. */
+    doors: (): DoorState[] => doors.map(({ state }) => state),
+    ports(): InboundPorts {
+      const [reports = null, plain = null, secure = null] = doors.map(({ state }) => state.open);
       return { mx: reports, submission: plain, submissions: secure };
     },
     setCertificate(renewed: Certificate): void {
-      for (const { listener } of doors) listener.setCertificate(renewed);
+      for (const listener of listeners) listener.setCertificate(renewed);
     },
     async stop(): Promise<void> {
       unlisten?.();
-      await Promise.all(doors.map(({ listener }) => listener.close()));
+      await Promise.all(doors.map((door) => door.stop()));
+      await Promise.all(listeners.map((listener) => listener.close()));
       await Promise.all([receiver.stop(), reader.close()]);
     },
   };
 }
 
-async function listenAt(log: Log, listener: { listen(): Promise<number> }, place: Place): Promise<number | null> {
-  try {
-    return await listener.listen();
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (place.isChosen || (code !== 'EADDRINUSE' && code !== 'EACCES')) throw error;
-    log.warn(
-      { event: 'smtp_port_taken', port: place.port, err: error },
-      `port ${String(place.port)} cannot be had, so no mail is taken there; smtp.mx.port, smtp.submission.port and .tlsPort choose others`,
-    );
-    return null;
-  }
+function doorsOf(
+  deps: { clock: Clock; log: Log },
+  { mx, submission }: InboundSettings,
+  [reports, plain, secure]: readonly [DoorListener, DoorListener, DoorListener],
+): Door[] {
+  const takes = 'mail of applications';
+  return [
+    {
+      name: 'mx',
+      listener: reports,
+      host: mx.host,
+      place: mx.place,
+      takes: 'bounces and complaints',
+      setting: 'smtp.mx.port',
+    },
+    {
+      name: 'submission',
+      listener: plain,
+      host: submission.host,
+      place: submission.start,
+      takes,
+      setting: 'smtp.submission.port',
+    },
+    {
+      name: 'submissions',
+      listener: secure,
+      host: submission.host,
+      place: submission.tls,
+      takes,
+      setting: 'smtp.submission.tlsPort',
+    },
+  ].map((options) => new Door(deps, options as DoorOptions));
 }

@@ -316,15 +316,22 @@ export class Listener<User> {
     };
   }
 
-  /** Resolves with the port. Rejects where it is in use or not allowed. */
+  /** Resolves with the port. Rejects where it is in use or not allowed; then it may be called again. */
   listen(): Promise<number> {
     const { server, options } = this;
+    const inner = server.server;
     return new Promise((resolve, reject) => {
-      server.server.once('error', reject);
-      const inner = server.listen(options.port, options.host, () => {
-        server.server.off('error', reject);
+      const opened = (): void => {
+        inner.off('error', failed);
         resolve((inner.address() as AddressInfo).port);
-      });
+      };
+      const failed = (error: Error): void => {
+        inner.off('listening', opened);
+        reject(error);
+      };
+      inner.once('error', failed);
+      inner.once('listening', opened);
+      server.listen(options.port, options.host);
     });
   }
 

@@ -152,6 +152,7 @@ export function createReceiver(deps: ReceiveDeps) {
         kind: finding.kind,
         state,
         message_id: match?.owner.message_id ?? null,
+        request_id: match?.owner.request_id ?? null,
         delivery_id: match?.owner.id ?? null,
         proof: match?.proof ?? null,
         recorded: state === 'done' ? (change?.kind ?? null) : null,

@@ -21,6 +21,8 @@ import type { Finding } from './finding.ts';
 
 export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & {
   stream: string;
+  /** The API request that made the message, for the log. */
+  request_id: string | null;
 };
 
 /** The proof that the report is about the delivery; null without one. */
@@ -42,7 +44,7 @@ export interface MatchDeps {
   isOurHost(host: string): Promise<boolean>;
 }
 
-const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream FROM deliveries d JOIN messages m ON m.id = d.message_id`;
+const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream, m.request_id FROM deliveries d JOIN messages m ON m.id = d.message_id`;
 /** Addresses in the To field of a report that are looked at. */
 const MOST_ADDRESSEES = 10;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;

@@ -6,7 +6,7 @@
 import { getServers } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
 import { isAskable } from './dns-message.ts';
@@ -79,9 +79,9 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
-  const cache = new LRUCache<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>({ max: maxEntries });
+  const cache = createLru<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>(maxEntries);
   /** Names whose look-ups timed out, and until when they count as slow. */
-  const silent = new LRUCache<string, number>({ max: MOST_SILENT });
+  const silent = createLru<string, number>(MOST_SILENT);
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
   const slots = createDnsSlots<Kept<RecordOf[RecordType]>>(
     { clock },

@@ -1,8 +1,10 @@
 /** Operations that explain a message of any account: its past, and what it waits for. */
 import { z } from 'zod';
+import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { allEventTypes } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
+import { LONGEST_REQUEST_MS } from '../messages/list/message-filter.ts';
 import { messageRecord, type MessageRecord } from '../messages/store/message.ts';
 import {
   attemptsOf,
@@ -14,7 +16,7 @@ import {
 import { toEventRecord, type EventRecord } from './events.ts';
 import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
-import { trace } from './trace.ts';
+import { trace, type TraceLine } from './trace.ts';
 
 /** A mail is tried 24 times in its 72 hours; with fifty recipients this shows all of it. */
 const TRACED = 2000;
@@ -30,13 +32,18 @@ export interface WholeMessage extends MessageRecord {
 const idArgument = z.strictObject({ id: z.string().max(100) });
 
 export const messageOperations = {
-  /** Returns the events of its life in the order of time, in words. */
+  /** Returns the events of its life in the order of time, in words; for the id of a request those of its messages, one after the other. */
   'messages.trace': onStore({
     act: null,
     args: idArgument,
     async run(deps, { id }) {
-      const message = await wholeMessage(deps, id);
-      return { data: trace(message, isServer(deps) ? await whyOf(deps, id) : []) };
+      const ids = id.startsWith('req_') ? await messagesOfRequest(deps, id) : [id];
+      const data: (TraceLine & { message_id: string })[] = [];
+      for (const one of ids) {
+        const lines = trace(await wholeMessage(deps, one), isServer(deps) ? await whyOf(deps, one) : []);
+        data.push(...lines.map((line) => ({ ...line, message_id: one })));
+      }
+      return { data };
     },
   }),
   /** Returns what each recipient waits for, and until when. */
@@ -48,6 +55,23 @@ export const messageOperations = {
     },
   }),
 };
+
+/** Messages of a request that are traced; a bulk send has more, which `messages list --request` lists. */
+const MOST_TRACED = 20;
+
+/** Reads the messages that were accepted about when the request came, as its id says. Throws `not_found` if it made none. */
+async function messagesOfRequest({ db }: Pick<StoreDeps, 'db'>, requestId: string): Promise<string[]> {
+  const came = idTime(requestId);
+  const rows =
+    came === null
+      ? []
+      : await db.prepared.all<{ id: string }>(
+          'SELECT id FROM messages WHERE id >= ? AND id < ? AND request_id = ? ORDER BY id LIMIT ?',
+          [idFloor('msg', came - MOST_AHEAD_MS), idFloor('msg', came + LONGEST_REQUEST_MS), requestId, MOST_TRACED],
+        );
+  if (rows.length > 0) return rows.map(({ id }) => id);
+  throw new Problem('not_found', `there is no message of the request ${JSON.stringify(requestId)}`, { field: 'id' });
+}
 
 async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<WholeMessage> {
   const row = await findAnyMessage(db.reader, id);

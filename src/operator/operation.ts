@@ -60,8 +60,20 @@ export interface OperatorDeps extends StoreDeps {
   laneActs: LaneActs;
   /** Sends a bounce to ourselves and returns whether it was recognised. */
   selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
-  /** The ports that mail is taken at; null for one that could not be had. */
-  listening(): { mx: number | null; submission: number | null; submissions: number | null };
+  /** The ports for mail, in the order mx, submission, submissions. */
+  listeners(): readonly ListenerState[];
+}
+
+/** A port for mail, as the listeners know it. */
+export interface ListenerState {
+  name: 'mx' | 'submission' | 'submissions';
+  /** The address and port of the settings. */
+  host: string;
+  port: number;
+  /** The port that is listened on; null while it cannot be had. */
+  open: number | null;
+  /** The reason; `since` in milliseconds since the epoch, `holder` names the program that has the port, if that is known. */
+  fault: { code: string; since: number; holder: string | null } | null;
 }
 
 /** A source as the delivery engine shows it; times in milliseconds since the epoch. */

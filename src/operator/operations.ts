@@ -20,6 +20,7 @@ import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
 import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
+import { serverStateOperations } from './server-state.ts';
 import { sourceOperations } from './sources.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { notRunning, Unavailable } from './unavailable.ts';
@@ -39,6 +40,7 @@ const table = {
   ...eventOperations,
   ...bookOperations,
   ...backupOperations,
+  ...serverStateOperations,
   ...inboundOperations,
   ...reputationOperations,
   ...reputationMomentOperations,

@@ -105,7 +105,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         later: (row) => void audits.push({ ...row, waited: false }),
       },
       idempotency: { store: memoryStore(rows, clock), onMismatch: 'replay' },
-      ready: () => Promise.resolve({ ok: true, checks: { database: true } }),
+      ready: () => Promise.resolve({ status: 'ok', checks: { database: true } }),
       ...options.deps,
       settings: {
         publicUrl: 'http://api.test',

@@ -51,6 +51,20 @@ describe('browser: without scripts', function () {
     await page.locator('h1', { hasText: 'Overview' }).waitFor();
   });
 
+  it('folds the menu on a phone', async () => {
+    await page.setViewportSize({ width: 390, height: 740 });
+    const entry = page.locator('nav.menu').getByRole('link', { name: 'Settings' });
+    await page.goto('/');
+    assert.equal(await entry.isVisible(), false);
+    await button('Menu').click();
+    await entry.click();
+    await page.waitForURL('**/settings');
+    assert.equal(await entry.isVisible(), false);
+    await page.setViewportSize({ width: 1280, height: 900 });
+    assert.equal(await entry.isVisible(), true, 'beside the page where there is room');
+    assert.equal(await button('Menu').isVisible(), false);
+  });
+
   it('creates a key, and revokes it', async () => {
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name').fill('plain');

@@ -143,11 +143,19 @@ describe('the posthorn command beside a running server', () => {
 
   it('domains records are lines for a zone file, with strings that DNS can hold', async () => {
     const lines = (await good('domains', 'records', 'sender.test')).split('\n');
-    const key = lines.find((line) => line.includes('k=rsa')) ?? '';
+    const key = lines.find((line) => line.includes('k=rsa') && !line.startsWith(';')) ?? '';
     const strings = [...key.matchAll(/"([^"]*)"/g)].map(([, text]) => text ?? '');
     assert.ok(strings.length > 1 && strings.every((text) => text.length <= 255));
     const values = dataOf(await good('domains', 'records', 'sender.test', '--json')).map(({ value }) => value);
     assert.ok(values.includes(strings.join('')));
+    assert.ok(lines.includes(`;   value in a web form: ${strings.join('')}`), 'in one piece, too');
+    assert.ok(lines.includes(';   name in a web form: rp (or rp.sender.test)'));
+    const [zone, value, quoted] = await Promise.all(
+      ['zone', 'value', 'quoted'].map((form) => good('domains', 'records', 'sender.test', '--form', form)),
+    );
+    assert.match(zone ?? '', /^\S+\. 3600 IN TXT "v=DKIM1; k=rsa; [^"]*" "[^"]*"$/m);
+    assert.match(value ?? '', /^\S+  TXT  v=DKIM1; k=rsa; [^"]*$/m);
+    assert.match(quoted ?? '', /^rp\.sender\.test  MX  10 mail\.example\.com$/m);
   });
 
   it('send: a mail with its text from an option or from standard input', async () => {
@@ -197,6 +205,7 @@ describe('the posthorn command beside a running server', () => {
       'what',
       'recipient',
       'text',
+      'message_id',
     ]);
     assert.match(
       await good('messages', 'trace', id),
@@ -407,6 +416,12 @@ describe('the posthorn command beside a running server', () => {
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
     [['keys', 'list', '--account', 'nobody'], 66, /no account "nobody"/, 'no such account'],
     [['domains', 'records', 'nowhere.test'], 66, /no such domain/, 'no such domain'],
+    [
+      ['domains', 'records', 'x.test', '--form', 'csv'],
+      64,
+      /--form is zone, value or quoted, not csv/,
+      'an unknown form',
+    ],
     [['domains', 'add', 'sender.test'], 65, /already_exists/, 'added before'],
     [
       ['send', '--from', 'a@else.test', '--to', 'b@dest.test', '--subject', 's', '--text', 't'],

@@ -161,6 +161,35 @@ describe('domains/verify', () => {
     assert.deepEqual([spf?.status, spf?.found], ['wrong', 'v=spf1 -all']);
   });
 
+  it('names the mistake in the record, also one that only another name shows', async () => {
+    const whole = published(domain);
+    const name = Object.keys(whole).find((key) => key.includes('r._domainkey')) ?? '';
+    resolver.zones = {
+      ...whole,
+      [name]: [],
+      [name.replace(' TXT', '.acme.test TXT')]: whole[name] ?? [],
+      'rp.acme.test TXT': ['"v=spf1 a:mail.host.test ~all"'],
+    };
+    const record = toDomainRecord(await verifyDomain(deps(), ref), hostname);
+    assert.deepEqual(
+      record.records.filter(({ mistake }) => mistake !== null).map(({ status, mistake }) => [status, mistake]),
+      [
+        ['missing', 'doubled_name'],
+        ['wrong', 'quoted'],
+      ],
+    );
+    assert.match(record.records[0]?.cure ?? '', /domainkey\.acme\.test\.acme\.test/);
+  });
+
+  it('concludes nothing from trouble at a name where only a mistake would be', async () => {
+    const whole = published(domain);
+    const name = Object.keys(whole).find((key) => key.includes('r._domainkey')) ?? '';
+    resolver.zones = { ...whole, [name]: [], [name.replace(' TXT', '.acme.test TXT')]: 'SERVFAIL' };
+    const record = toDomainRecord(await verifyDomain(deps(), ref), hostname);
+    assert.deepEqual([record.records[0]?.status, record.records[0]?.mistake], ['missing', null]);
+    assert.match(record.records[0]?.cure ?? '', /^Publish: /);
+  });
+
   it('concludes nothing from DNS trouble', async () => {
     resolver.zones = published(domain);
     const before = await verifyDomain(deps(), ref);

@@ -10,6 +10,7 @@ const owner: Owner = {
   address: 'ana@example.net',
   address_key: 'ana@example.net',
   stream: 'transactional',
+  request_id: null,
 };
 
 /** Proof of a complaint that a feedback loop has signed over these fields. */

@@ -117,6 +117,50 @@ describe('dashboard: domains', () => {
     );
   });
 
+  it('names the mistake and its cure, and does not say "publish" where one of two has to go', async () => {
+    await begin();
+    await check();
+    app.resolver.zones = { ...whole, [SPF]: ['v=spf1 a:mail.posthorn.test ~all', 'v=spf1 -all'] };
+    const text = await check();
+    assert.match(text, /DNS has: v&#x3D;spf1 a:mail/);
+    assert.match(text, /may have only one of its 2 SPF records \(RFC 7208 section 4\.5\)\. Keep this one and delete/);
+    assert.doesNotMatch(text, /Publish at/);
+  });
+
+  it('offers each record in the forms of web forms and zone files', async () => {
+    await begin();
+    const text = await open(page);
+    assert.match(text, /without the domain: rp Copy/);
+    assert.match(
+      text,
+      /In quoted strings of at most 255 characters &quot;v&#x3D;DKIM1; k&#x3D;rsa; p&#x3D;[^"]*&quot; &quot;/,
+    );
+    assert.match(text, /Host, with priority 10 mail\.posthorn\.test/);
+    assert.match(text, /Line of a zone file rp\.shop\.test\. 3600 IN MX 10 mail\.posthorn\.test\./);
+  });
+
+  it('leads through a rotation of the keys, and never calls the next ones missing', async () => {
+    await begin();
+    await check();
+    assert.doesNotMatch(await open(page), /DKIM rotation/);
+    await browser.submit(`${page}/rotate`);
+    const waiting = await open(page);
+    assert.match(waiting, /DKIM rotation New keys done .* Publish their records Add these records/);
+    assert.doesNotMatch(waiting, /missing DKIM|did not answer|Create new keys/);
+    assert.match(await open('/domains'), /all 5 found/);
+    const { records } = (await app.get<DomainRecord>('/v1/domains/shop.test')).body;
+    app.resolver.zones = { ...whole };
+    for (const { host, type, value } of records) app.resolver.zones[`${host} ${type}`] = [value];
+    const signing = await check();
+    assert.match(signing, /Publish their records done Check DNS done The new keys sign\./);
+    assert.match(
+      signing,
+      /until 2026-02-07 09:30:00 \. Delete these records after that: ph202601e?r?\._domainkey\.shop\.test/,
+    );
+    app.clock.advance(8 * 24 * HOUR);
+    await app.settled();
+  });
+
   it('says that DNS did not answer, and that nothing follows from it', async () => {
     await begin();
     await check();

@@ -46,6 +46,7 @@ describe('mta/attempt/deliver: the other address family', () => {
     const mail: Ready = {
       kind: 'ready',
       messageId: 'msg_1',
+      requestId: null,
       envelopeFrom: 'b+x@rp.acme.test',
       recipient: 'ana@dest.test',
       data: [data],

@@ -391,6 +391,7 @@ class SimulatedSession {
 const ready = {
   kind: 'ready',
   messageId: 'msg_1',
+  requestId: null,
   envelopeFrom: 'b@rp.acme.test',
   recipient: 'ana@dest.test',
   data: [],

@@ -17,6 +17,7 @@ const EPOCH = 7;
 const ready: Prepared = {
   kind: 'ready',
   messageId: 'msg_1',
+  requestId: null,
   envelopeFrom: 'b+x@rp.acme.test',
   recipient: 'ana@dest.test',
   data: [],

@@ -89,7 +89,7 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
-      listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
+      listeners: () => [],
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),

@@ -49,8 +49,7 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
   const rows = domains.data.map((domain) => ({
     ...domain,
-    wrong: domain.records.filter(({ status }) => status !== 'ok').length,
-    all: domain.records.length,
+    ...countsOf(domain as DomainRecord),
     ...stateOnPage(domain as DomainRecord),
   }));
   return view('domains', 'Domains', {
@@ -59,6 +58,12 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     fault,
     entered: filledIn(visit.form),
   });
+}
+
+/** Counts the records that matter: an optional one that is not there is no fault, such as that of the next DKIM key. */
+function countsOf({ records }: DomainRecord): { wrong: number; all: number } {
+  const counted = records.filter(({ required, status, mistake }) => required || status === 'ok' || mistake !== null);
+  return { wrong: counted.filter(({ status }) => status !== 'ok').length, all: counted.length };
 }
 
 async function add(visit: Visit): Promise<Shown> {
@@ -73,7 +78,8 @@ async function add(visit: Visit): Promise<Shown> {
 async function details(visit: Visit, graceMs: number): Promise<Shown> {
   const domain = (await visit.ask('getDomain', { params: visit.params })) as DomainRecord;
   return view('domain', domain.name, {
-    domain: { ...domain, records: domain.records.map((one) => recordOnPage(one, domain.trusted)) },
+    domain,
+    ...recordsOnPage(domain),
     ...stateOnPage(domain),
     graceText: graceMs === 0 ? null : spanText(graceMs),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
@@ -96,11 +102,40 @@ export function stateOnPage(domain: DomainRecord) {
   };
 }
 
+type Part = 'current' | 'next' | 'old';
+
+/**
+ * Returns the records in use, those of the next DKIM keys, and those of the last ones. A key is a next one while another of its
+ * algorithm signs.
+ */
+function recordsOnPage(domain: DomainRecord): object {
+  const { dkim, records, trusted } = domain;
+  const isSigning = (algorithm: string): boolean =>
+    dkim.some((key) => key.algorithm === algorithm && key.state === 'active');
+  const partOf = ({ host, purpose }: DomainRecord['records'][number]): Part => {
+    const key =
+      purpose === 'dkim' ? dkim.find(({ selector }) => host.startsWith(`${selector}._domainkey.`)) : undefined;
+    if (key?.state === 'retiring') return 'old';
+    return key?.state === 'pending' && isSigning(key.algorithm) ? 'next' : 'current';
+  };
+  const of = (part: Part): object[] =>
+    records.filter((record) => partOf(record) === part).map((record) => recordOnPage(record, trusted, part));
+  const [next, old] = [of('next'), of('old')];
+  const oldUntil = dkim.map(({ removed_at: at }) => at ?? '').reduce((a, b) => (a > b ? a : b), '');
+  return { current: of('current'), next, old, oldUntil, rotation: next.length + old.length > 0 };
+}
+
 /** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
-function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean): object {
-  const { status, checked_at: checkedAt, purpose } = record;
+function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part): object {
+  const { status, checked_at: checkedAt, purpose, required, value } = record;
   const found = isTrusted && status !== 'ok' ? 'not_found' : status;
-  return { ...record, badge: checkedAt === null ? 'not_asked' : found, purposeText: purposes[purpose] };
+  return {
+    ...record,
+    badge: checkedAt === null ? 'not_asked' : found,
+    isWrong: status !== 'ok',
+    isOptional: part === 'next' ? value.includes('k=ed25519') : !required,
+    purposeText: purposes[purpose],
+  };
 }
 
 /** The usual names of the records. */
@@ -133,13 +168,12 @@ async function change(visit: Visit): Promise<Shown> {
   return move(placeOf(visit), 'Changed.');
 }
 
-/** Writes the records as a zone file (RFC 1035 section 5). A TXT string holds 255 bytes at most, so a long value becomes several. */
+/** Writes the records as a zone file (RFC 1035 section 5). */
 async function zone(visit: Visit): Promise<Shown> {
   const domain = (await visit.ask('getDomain', { params: visit.params })) as DomainRecord;
-  const lines = domain.records.map(({ host, type, value, required, purpose }) => {
-    const data = type === 'TXT' ? (value.match(/.{1,255}/gs) ?? ['']).map(quoted).join(' ') : `${value}.`;
-    return `; ${purpose}${required ? '' : ' (optional)'}\n${host}. 3600 IN ${type} ${data}`;
-  });
+  const lines = domain.records.map(
+    ({ required, purpose, forms }) => `; ${purpose}${required ? '' : ' (optional)'}\n${forms.zone_line}`,
+  );
   return {
     kind: 'file',
     body: `${lines.join('\n')}\n`,
@@ -147,5 +181,3 @@ async function zone(visit: Visit): Promise<Shown> {
     name: `${domain.name}.zone`,
   };
 }
-
-const quoted = (text: string): string => `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`;

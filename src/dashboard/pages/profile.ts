@@ -1,6 +1,5 @@
 /** The member's own login: password, second factor, recovery codes, open sessions, last sign-ins. */
 import { randomBytes } from 'node:crypto';
-import { renderSVG } from 'uqr';
 import { Problem } from '../../base/problem.ts';
 import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
@@ -79,9 +78,11 @@ async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return move(WHERE, 'Your password is changed, and all other sessions have ended.');
 }
 
-function offer(deps: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
+async function offer(deps: DashboardDeps, { member, form }: Visit, fault: Problem | null): Promise<Shown> {
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : offeredSecret(deps, member, form);
+  // Imported where it is used: few pages need it.
+  const { renderSVG } = await import('uqr');
   const link = otpauthUrl(secret, member.email, 'Posthorn');
   const data = {
     offer: deps.keyring.seal(OFFER_PURPOSE + member.id, secret),

@@ -1,5 +1,4 @@
 /** Templates: list, editor with preview, comparison of versions, test mail. */
-import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
 import type { Render, Template } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -143,6 +142,8 @@ async function versions(visit: Visit): Promise<Shown> {
     visit.query.get('to') ?? String(template.version),
   ];
   const [before, after] = await Promise.all([read(visit, from), read(visit, to)]);
+  // Imported where it is used: few pages need it.
+  const { compareLines } = await import('../compare-lines.ts');
   return view('template-versions', `Versions of ${template.name}`, {
     template,
     rows: data.map((row) => ({ ...row, isFrom: String(row.version) === from, isTo: String(row.version) === to })),
@@ -154,32 +155,6 @@ async function versions(visit: Visit): Promise<Shown> {
       .map((name) => ({ name, lines: compareLines(before[name] ?? '', after[name] ?? '') })),
   });
 }
-
-/** With more changed lines a comparison would take long: the two texts are then shown one after the other. */
-const MOST_CHANGES = 1000;
-
-interface ComparedLine {
-  mark: ' ' | '+' | '-';
-  kind: '' | 'plus' | 'minus';
-  text: string;
-}
-
-/** Compares two texts line by line. */
-export function compareLines(before: string, after: string): ComparedLine[] {
-  const [removed, added] = [splitLines(before), splitLines(after)];
-  const changes = diffArrays(removed, added, { maxEditLength: MOST_CHANGES }) ?? [
-    { value: removed, removed: true, added: false },
-    { value: added, removed: false, added: true },
-  ];
-  return changes.flatMap((change) =>
-    change.value.map((text): ComparedLine => {
-      if (change.added) return { mark: '+', kind: 'plus', text };
-      return change.removed ? { mark: '-', kind: 'minus', text } : { mark: ' ', kind: '', text };
-    }),
-  );
-}
-
-const splitLines = (text: string): string[] => (text === '' ? [] : text.split(/\r?\n/));
 
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);

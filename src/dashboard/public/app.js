@@ -43,6 +43,29 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
+// While a request runs the page says so, to the eye by a line that moves (style.css). An answer that does not come is said as well:
+// without this a click would seem to do nothing, and a live page to be up to date.
+const main = document.getElementById('main');
+const unreachable = document.getElementById('unreachable');
+let answeredAt = new Date();
+function sayUnreachable() {
+  const since = `${two(answeredAt.getHours())}:${two(answeredAt.getMinutes())}:${two(answeredAt.getSeconds())}`;
+  unreachable.textContent = `${navigator.onLine ? 'The server does not answer.' : 'You are offline.'} This page is of ${since}. Try again in a moment.`;
+  unreachable.hidden = false;
+}
+for (const name of ['htmx:sendError', 'htmx:timeout']) document.addEventListener(name, sayUnreachable);
+addEventListener('offline', sayUnreachable);
+addEventListener('online', () => (unreachable.hidden = true));
+document.addEventListener('htmx:beforeSend', ({ detail }) => {
+  if (!isPoll(detail.elt)) main.setAttribute('aria-busy', 'true');
+});
+document.addEventListener('htmx:afterRequest', ({ detail }) => {
+  if (!isPoll(detail.elt)) main.removeAttribute('aria-busy');
+  if (!(detail.xhr?.status > 0)) return;
+  answeredAt = new Date();
+  unreachable.hidden = true;
+});
+
 // A list that grows at its end is scrolled along, unless the reader has scrolled up.
 const NEAR_PX = 60;
 document.addEventListener('htmx:beforeSwap', ({ target }) => {
@@ -184,13 +207,6 @@ function tail(table) {
 }
 
 ready();
-
-// On a phone the menu is one line: scrolls the entry of this page into view.
-const entry = document.querySelector('.menu [aria-current]');
-if (entry !== null) {
-  const menu = entry.closest('.menu');
-  menu.scrollLeft = entry.offsetLeft - menu.offsetLeft - (menu.clientWidth - entry.offsetWidth) / 2;
-}
 
 // Keys: "/" to the search, "j" and "k" through rows.
 document.addEventListener('keydown', (event) => {

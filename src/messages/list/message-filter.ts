@@ -4,6 +4,9 @@ import type { DeliveryStatus } from '../../storage/tables.ts';
 import { type Dialect } from '../../storage/sql.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
+/** A message is dated at most this long after its request arrived. */
+export const LONGEST_REQUEST_MS = 60_000;
+
 export interface MessageFilter {
   accountId: string;
   status?: readonly DeliveryStatus[];

@@ -45,6 +45,7 @@ export class AttemptNotes {
       {
         event: 'attempt',
         message_id: mail.messageId,
+        request_id: mail.requestId,
         delivery_id: job.id,
         domain: job.domain,
         attempt: number,

@@ -2,7 +2,7 @@
  * Dials a host's addresses until a session is open. For servers with broken TLS it steps down (a reduced hello, a legacy one, then
  * plaintext) where no policy forbids that.
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../../base/lru.ts';
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
 import { openSession } from './open-session.ts';
@@ -27,7 +27,7 @@ export const HELLO_MS = 86_400_000;
 const MAX_HOSTS = 10_000;
 
 export function createTlsMemory(): TlsMemory {
-  const hosts = new LRUCache<string, { workaround: Workaround; until: number }>({ max: MAX_HOSTS });
+  const hosts = createLru<string, { workaround: Workaround; until: number }>(MAX_HOSTS);
   return {
     get(host, now) {
       const entry = hosts.peek(host);

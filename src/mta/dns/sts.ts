@@ -3,7 +3,7 @@
  * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
  * waits for its refresh; it holds when DNS or the web server fail, so that blocking them does not switch it off (section 5.1).
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Resolver } from '../../net/resolver.ts';
@@ -43,8 +43,8 @@ export function createStsPolicies(deps: {
 }): StsPolicies {
   const { db, clock, log } = deps;
   /** Policies by domain; null where the database has none. */
-  const known = new LRUCache<string, { row: Known | null }>({ max: MOST_DOMAINS });
-  const failed = new LRUCache<string, { at: number; fault: StsFault }>({ max: MOST_DOMAINS });
+  const known = createLru<string, { row: Known | null }>(MOST_DOMAINS);
+  const failed = createLru<string, { at: number; fault: StsFault }>(MOST_DOMAINS);
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
 
   async function stored(domain: string): Promise<Known | null> {

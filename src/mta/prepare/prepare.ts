@@ -1,8 +1,7 @@
 /**
  * Makes the bytes on the wire from a delivery's id: load, compose, sign. Deliveries that are loaded in the same turn of the event
- * loop share one query; a content that goes to many recipients is encoded and hashed once while it is in use.
+ * loop share one query.
  */
-import { LRUCache } from 'lru-cache';
 import type { DkimSigner } from '../../mail/dkim/sign.ts';
 import { signHeaders } from '../../mail/dkim/sign.ts';
 import { createBatchLoader } from '../../base/batch-loader.ts';
@@ -13,6 +12,7 @@ import type { Tracking } from '../../tracking/track.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
+import { EncodedContents } from './encoded-contents.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
 import type { TrackingKey } from '../../tracking/token.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
@@ -49,6 +49,8 @@ export interface PrepareDeps {
 export interface Ready {
   kind: 'ready';
   messageId: string;
+  /** The API request that made the message; null where none did, such as for a notice of failure. */
+  requestId: string | null;
   envelopeFrom: string;
   recipient: string;
   data: readonly Buffer[];
@@ -99,20 +101,7 @@ export function createPrepare(deps: PrepareDeps) {
   const composer = createComposer(deps);
   const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
   const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
-  const cache = new LRUCache<string, Promise<Composed>>({ maxSize: CACHE_BYTES });
-
-  function encodedOf(contentId: string): Promise<Composed> {
-    const before = cache.get(contentId);
-    if (before !== undefined) return before;
-    const encoded = encode(contentId);
-    // Its size is known when it is made.
-    cache.set(contentId, encoded, { size: 1 });
-    encoded.then(
-      ({ content }) => cache.set(contentId, encoded, { size: content.body.length + 500 }),
-      () => cache.delete(contentId),
-    );
-    return encoded;
-  }
+  const encodedContents = new EncodedContents(CACHE_BYTES, (contentId) => encode(contentId));
 
   async function rawOf(contentId: string): Promise<Buffer> {
     const raw = await loadRaw(deps.db.prepared, contentId);
@@ -146,7 +135,9 @@ export function createPrepare(deps: PrepareDeps) {
   async function prepareRow(row: StoredMail): Promise<Preparing> {
     try {
       const tracking = trackingOf(deps.trackingKey, row);
-      const composed = await (tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking));
+      const composed = await (tracking === null
+        ? encodedContents.get(row.content_id)
+        : encode(row.content_id, tracking));
       const signers = await signersOf(deps, row);
       // Without a signature it is not sent, so no host is dialled for it.
       if (signers.kind === 'unsigned') return { kind: 'preparing', wanted: null, mail: Promise.resolve(signers) };
@@ -220,6 +211,7 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
+    requestId: row.request_id,
     envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],

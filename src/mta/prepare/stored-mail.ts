@@ -38,6 +38,7 @@ const MESSAGE_COLUMNS = [
   'unsubscribe_json',
   'null_sender',
   'require_tls',
+  'request_id',
 ] as const satisfies readonly (keyof MessageRow)[];
 
 /** A delivery and its message. */

@@ -2,7 +2,7 @@
  * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
  * kept for their TTL; a domain is looked up once however much mail waits for it.
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
@@ -107,7 +107,7 @@ export class Sites {
   private routes: SitesDeps['routes'];
   /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
   private round = 0;
-  private readonly answers = new LRUCache<string, { destination: Destination; until: number }>({ max: MOST_DOMAINS });
+  private readonly answers = createLru<string, { destination: Destination; until: number }>(MOST_DOMAINS);
   private readonly asking = new Map<string, Promise<Destination>>();
 
   constructor(deps: SitesDeps) {

@@ -3,7 +3,7 @@
  * it stops offering it, or every handshake breaks, an attacker may be on the way: the log has a warning. That a host got
  * plaintext is not stored: after a restart TLS is tried first.
  */
-import { LRUCache } from 'lru-cache';
+import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Database } from '../../storage/database.ts';
@@ -20,8 +20,8 @@ const MOST_HOSTS = 10_000;
 export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }) {
   const { db, clock, log } = deps;
   const inner = createTlsMemory();
-  const offered = new LRUCache<string, number>({ max: MOST_HOSTS });
-  const warned = new LRUCache<string, number>({ max: MOST_HOSTS });
+  const offered = createLru<string, number>(MOST_HOSTS);
+  const warned = createLru<string, number>(MOST_HOSTS);
 
   /** Saves without waiting: losing it costs one handshake more. */
   function save(host: string, change: Partial<Omit<HostTlsRow, 'host'>>): void {

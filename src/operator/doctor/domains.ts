@@ -1,7 +1,8 @@
 /** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
-import { publishText, recordName } from '../../domains/lost-records.ts';
+import { recordName } from '../../domains/lost-records.ts';
+import { cureOf, type Mistake } from '../../domains/record-mistakes.ts';
 import type { DnsRecord } from '../../domains/dns-records.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
 import type { DomainRow } from '../../storage/tables.ts';
@@ -48,12 +49,26 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   const { name, status } = row;
   const what = `${name}: the ${recordName(record)}`;
   if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
-  const fault =
-    found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
+  const fault = `${what} ${faultText(found)}`;
   const why = record.required ? `${fault}${meaningOf(row)}` : fault;
-  const cure = `Publish: ${publishText(record)}   (all of them: posthorn domains records ${name})`;
+  const cure = `${cureOf(record, found) ?? ''}   (all of them: posthorn domains records ${name})`;
   return [record.required && status !== 'pending' ? failed(why, cure) : warning(why, cure)];
 }
+
+function faultText({ status, found, mistake }: Exclude<Found, { status: 'unknown' }>): string {
+  if (mistake === 'doubled_name') return 'is at a name with the domain twice';
+  if (mistake === 'alias') return 'cannot be there: the name is an alias (CNAME)';
+  if (status === 'missing') return 'is missing';
+  const how = mistake === undefined ? undefined : mistakeTexts[mistake];
+  return `${how ?? 'is not as it should be'}: ${short(found)}`;
+}
+
+const mistakeTexts: Readonly<Partial<Record<Mistake, string>>> = {
+  cut_off: 'is cut off',
+  quoted: 'has quotation marks in its value',
+  spaces: 'has spaces or line ends in its value',
+  several: 'is there more than once',
+};
 
 /** Returns the consequence of a lost record for the domain's mail. */
 function meaningOf({ status, refused_at: at }: DomainRow): string {

@@ -8,13 +8,14 @@ import { failed, warning, type Finding, type Verdict } from './finding.ts';
 import { holds } from './holds.ts';
 import { books, oneClick, webhooks } from './ledger.ts';
 import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
+import { listeners } from './listeners.ts';
 import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
 import type { Probes } from './probes.ts';
 import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
-import { bounce, listeners } from './service.ts';
+import { bounce } from './service.ts';
 
 type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 

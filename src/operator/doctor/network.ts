@@ -2,7 +2,6 @@
 import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
-import { createTransport } from 'nodemailer';
 import type { Greeting, SignIn, SmarthostAccess } from './probes.ts';
 
 const GREET_MS = 8_000;
@@ -62,6 +61,8 @@ function greet(clock: Clock, { ip, port }: { ip: string; port: number }): Promis
 
 /** Sends a password without TLS only if the route says so, as the delivery does. */
 async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<SignIn> {
+  // Only this check needs all of nodemailer.
+  const { createTransport } = await import('nodemailer');
   const transport = createTransport({
     host: ip,
     port,

@@ -10,7 +10,7 @@ import type { storeProbes } from './store.ts';
 export interface Probes {
   config: Config;
   clock: Clock;
-  resolver: Pick<Resolver, 'a' | 'aaaa' | 'mx' | 'txt' | 'ptr'>;
+  resolver: Pick<Resolver, 'a' | 'aaaa' | 'mx' | 'txt' | 'ptr' | 'cname'>;
   machine: ReturnType<typeof createMachine>;
   network: ReturnType<typeof createNetwork>;
   store: ReturnType<typeof storeProbes> | Missing;
@@ -66,8 +66,8 @@ export type SignIn =
 /** Facts that only the running server has. */
 interface Server {
   kind: 'server';
-  /** The ports that are listened on; null for one that could not be had. */
-  ports: OperatorDeps['listening'];
+  /** The state of the ports for mail. */
+  listeners: OperatorDeps['listeners'];
   /** Sends a bounce to itself through the listener, and tells whether it was recognised. */
   selfTest: OperatorDeps['selfTest'];
 }

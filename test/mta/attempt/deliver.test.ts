@@ -21,6 +21,7 @@ const body = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
 const mail: Ready = {
   kind: 'ready',
   messageId: 'msg_1',
+  requestId: null,
   envelopeFrom: 'b+x@rp.acme.test',
   recipient: 'ana@dest.test',
   data: [body],

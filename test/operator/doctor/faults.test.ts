@@ -237,7 +237,60 @@ const faults: Fault[] = [
     'domains',
     'failed',
     /SPF record at rp\.shop\.example is not as it should be: v=spf1 a:old/,
-    /v=spf1 a:mail\.posthorn\.example ~all/,
+    /before its "all": v=spf1 a:old\.example a:mail\.posthorn\.example -all/,
+  ],
+  [
+    'two SPF records',
+    (p) => {
+      p.zones['rp.shop.example TXT'] = ['v=spf1 a:mail.posthorn.example ~all', 'v=spf1 -all'];
+    },
+    'domains',
+    'failed',
+    /SPF record at rp\.shop\.example is there more than once: v=spf1 a:mail\.posthorn\.example ~all \| v=spf1 -all/,
+    /^rp\.shop\.example may have only one of its 2 SPF records .* Keep this one and delete the other/,
+  ],
+  [
+    'two DMARC records',
+    (p) => {
+      p.zones['_dmarc.shop.example TXT'] = ['v=DMARC1; p=none', 'v=DMARC1; p=reject'];
+    },
+    'domains',
+    'warning',
+    /DMARC record at _dmarc\.shop\.example is there more than once/,
+    /Keep this one and delete the other: v=DMARC1; p=none/,
+  ],
+  [
+    'a name with the domain twice',
+    (p) => {
+      p.zones['rp.shop.example.shop.example MX'] = p.zones['rp.shop.example MX'] ?? [];
+      without(p.zones, 'rp.shop.example MX');
+    },
+    'domains',
+    'failed',
+    /MX record of the return path at rp\.shop\.example is at a name with the domain twice/,
+    /is at rp\.shop\.example\.shop\.example, .* Rename it to rp there/,
+  ],
+  [
+    'a key that a web form has cut',
+    (p) => {
+      const name = Object.keys(p.zones).find((key) => key.endsWith('r._domainkey.shop.example TXT')) ?? '';
+      p.zones[name] = [String(p.zones[name]?.[0]).slice(0, 255)];
+    },
+    'domains',
+    'failed',
+    /DKIM key at .* is cut off: v=DKIM1/,
+    /two quoted strings/,
+  ],
+  [
+    'an alias where a TXT record is wanted',
+    (p) => {
+      without(p.zones, 'rp.shop.example TXT');
+      p.zones['rp.shop.example CNAME'] = ['parking.example'];
+    },
+    'domains',
+    'failed',
+    /SPF record at rp\.shop\.example cannot be there: the name is an alias/,
+    /is an alias \(CNAME\) of parking\.example.*Delete the CNAME, then publish/,
   ],
   [
     'a domain has lost a record and sends for now',
@@ -746,17 +799,18 @@ const faults: Fault[] = [
     },
     'listeners',
     'failed',
-    /port for submission, 587, could not be had/,
+    /port for submission, 587, is in use by another program/,
     /ss -ltnp/,
   ],
   [
     'the bounce port was taken',
     (p) => {
       p.ports = { ...p.ports, mx: null };
+      p.holder = 'exim4 (process 812, user Debian-exim)';
     },
     'listeners',
     'failed',
-    /port for bounces, 25/,
+    /port for bounces, 25, is in use by exim4 \(process 812, user Debian-exim\)/,
     /smtp\.mx\.port/,
     'bounce',
   ],

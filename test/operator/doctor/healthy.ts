@@ -7,6 +7,7 @@ import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
+import type { ListenerState } from '../../../src/operator/operation.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
@@ -45,6 +46,8 @@ export class Patient {
     submission: 587,
     submissions: 465,
   };
+  /** The program that has the ports that are null. */
+  holder: string | null = null;
   selfTest: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 12 };
   secure = ['signed.example'];
   readonly folder: string;
@@ -162,8 +165,16 @@ export class Patient {
           ),
       },
       store: storeProbes(deps.db),
-      server: { kind: 'server', ports: () => this.ports, selfTest: () => Promise.resolve(this.selfTest) },
+      server: { kind: 'server', listeners: () => this.listeners(), selfTest: () => Promise.resolve(this.selfTest) },
     };
+  }
+
+  private listeners(): ListenerState[] {
+    return (['mx', 'submission', 'submissions'] as const).map((name) => {
+      const { [name]: open } = this.ports;
+      const fault = open === null ? { code: 'EADDRINUSE', since: 0, holder: this.holder } : null;
+      return { name, host: '0.0.0.0', port: { mx: 25, submission: 587, submissions: 465 }[name], open, fault };
+    });
   }
 
   examine(): Promise<Finding[]> {

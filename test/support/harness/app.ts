@@ -199,7 +199,7 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
     smtp: {
       ...(settings['smtp'] as object | undefined),
       hostname: 'mail.posthorn.test',
-      mx: { host: '127.0.0.1', port: 0 },
+      mx: { host: '127.0.0.1', port: 0, ...((settings['smtp'] as { mx?: object } | undefined)?.mx ?? {}) },
       submission: {
         port: 0,
         tlsPort: 0,

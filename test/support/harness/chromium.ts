@@ -89,30 +89,27 @@ const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 interface Finding {
   id: string;
-  impact: string | null;
   nodes: { html: string; failureSummary?: string }[];
 }
 
-/** What axe finds serious or critical in the page as it is shown now, a line each. `rules`: only these. */
+/** What axe finds in the page as it is shown now, of any impact, a line each. `rules`: only these. */
 export async function axeFindings(page: Page, rules?: readonly string[]): Promise<string[]> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axeSource);
   const only =
     rules === undefined
-      ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }
+      ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }
       : { type: 'rule', values: rules };
   const found = await page.evaluate<{ violations: Finding[] }>(
     `axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`,
   );
-  return found.violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .flatMap(({ id, nodes }) =>
-      nodes
-        .slice(0, 3)
-        .map(
-          ({ html, failureSummary = '' }) =>
-            `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`,
-        ),
-    );
+  return found.violations.flatMap(({ id, nodes }) =>
+    nodes
+      .slice(0, 3)
+      .map(
+        ({ html, failureSummary = '' }) =>
+          `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`,
+      ),
+  );
 }
 
 /** What of a page is wider than the window: nothing should have to be pushed sideways but tables in their own frame. */
@@ -128,23 +125,31 @@ export async function tooWide(page: Page): Promise<string[]> {
 }
 
 /** As a phone shows it. The browser tells the page of its new size with a frame to come, and only then the page has done its part. */
-export async function narrowTo360(page: Page): Promise<void> {
-  await page.setViewportSize({ width: 360, height: 740 });
+export async function narrowTo(page: Page, width: number): Promise<void> {
+  await page.setViewportSize({ width, height: 740 });
   await page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))');
 }
 
-/** What is wrong with the page that is open, which asking for it anew would not show again: light, dark, and at 360 px. */
+/**
+ * What is wrong with the page that is open: for axe at 1440 and 390 px, light and dark, and in width at 360 px. In the dark only
+ * colours differ.
+ */
 export async function findingsHere(page: Page): Promise<string[]> {
-  const light = await axeFindings(page);
-  await page.emulateMedia({ colorScheme: 'dark' });
-  const dark = await axeFindings(page, ['color-contrast']);
+  const findings: string[] = [];
+  const note = (name: string, found: readonly string[]): void => {
+    findings.push(...found.map((one) => `${name} ${one}`));
+  };
+  for (const width of [1440, 390]) {
+    if (width === 390) await narrowTo(page, width);
+    else await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme: 'light' });
+    note(`light ${String(width)}`, await axeFindings(page));
+    await page.emulateMedia({ colorScheme: 'dark' });
+    note(`dark ${String(width)}`, await axeFindings(page, ['color-contrast']));
+  }
   await page.emulateMedia({ colorScheme: 'light' });
-  await narrowTo360(page);
-  const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
+  await narrowTo(page, 360);
+  note('too wide', await tooWide(page));
   await page.setViewportSize({ width: 1280, height: 900 });
-  return [
-    ...light.map((one) => `light ${one}`),
-    ...dark.map((one) => `dark ${one}`),
-    ...narrow.map((one) => `narrow ${one}`),
-  ];
+  return findings;
 }

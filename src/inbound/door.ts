@@ -1,0 +1,135 @@
+/**
+ * A port for mail that is opened at the start or, where another program has it, as soon as that program lets it go. A port in use is a
+ * state and not an error: the API, delivery and the other ports work without it, and a Postfix that was started first must not keep
+ * them down. Each door is tried again every minute.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import { portHolder } from '../net/port-holder.ts';
+
+export type DoorName = 'mx' | 'submission' | 'submissions';
+
+/** A port, and whether the settings chose it: the right to listen on a default port may be missing, and then it is left out. */
+export interface Place {
+  port: number;
+  isChosen: boolean;
+}
+
+/** The state of a port for mail. */
+export interface DoorState {
+  name: DoorName;
+  /** The address and port of the settings. */
+  host: string;
+  port: number;
+  /** The port that is listened on; null while it cannot be had. */
+  open: number | null;
+  /** The reason why it cannot be had; null while it is open or was not tried yet. */
+  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
+}
+
+export interface DoorListener {
+  listen(): Promise<number>;
+}
+
+export interface DoorOptions {
+  name: DoorName;
+  listener: DoorListener;
+  host: string;
+  place: Place;
+  /** The mail that cannot arrive while the door is shut, for the log. */
+  takes: string;
+  /** The setting that chooses another port. */
+  setting: string;
+}
+
+const RETRY_MS = 60_000;
+
+export class Door {
+  private readonly clock: Clock;
+  private readonly log: Log;
+  private readonly options: DoorOptions;
+  private open: number | null = null;
+  private fault: DoorState['fault'] = null;
+  private timer: Timer | null = null;
+  private trying: Promise<void> | null = null;
+  private isStopped = false;
+
+  constructor({ clock, log }: { clock: Clock; log: Log }, options: DoorOptions) {
+    this.clock = clock;
+    this.log = log;
+    this.options = options;
+  }
+
+  get state(): DoorState {
+    const { name, host, place } = this.options;
+    return { name, host, port: place.port, open: this.open, fault: this.fault };
+  }
+
+  /** Rejects if the port cannot be had for a reason that will not pass, such as an address that this machine does not have. */
+  async start(): Promise<void> {
+    const code = await this.tryOnce();
+    if (code === null) return;
+    const { takes, setting, place, host, name } = this.options;
+    const holder = code === 'EADDRINUSE' ? await portHolder(place.port) : null;
+    this.fault = { code, since: this.clock.now(), holder };
+    const cause =
+      code === 'EADDRINUSE'
+        ? `port ${String(place.port)} is in use by ${holder ?? 'another program'}`
+        : `this user may not listen on port ${String(place.port)}`;
+    this.log.warn(
+      { event: 'smtp_port_taken', listener: name, host, port: place.port, code, holder },
+      `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
+    );
+    this.tryLater();
+  }
+
+  /** Resolves with the error's code if the port cannot be had now, null if it is open. */
+  private async tryOnce(): Promise<'EADDRINUSE' | 'EACCES' | null> {
+    try {
+      this.open = await this.options.listener.listen();
+      return null;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'EADDRINUSE' || (code === 'EACCES' && !this.options.place.isChosen)) return code;
+      throw error;
+    }
+  }
+
+  private tryLater(): void {
+    if (this.isStopped) return;
+    this.timer = this.clock.after(
+      RETRY_MS,
+      () => {
+        this.trying = this.tryAgain();
+      },
+      { background: true },
+    );
+  }
+
+  private async tryAgain(): Promise<void> {
+    const { name, host, place } = this.options;
+    try {
+      if ((await this.tryOnce()) === null) {
+        this.fault = null;
+        this.log.info(
+          { event: 'smtp_port_opened', listener: name, host, port: this.open },
+          'a port for mail that another program had is open now',
+        );
+        return;
+      }
+    } catch (err) {
+      this.log.error(
+        { event: 'smtp_port_failed', listener: name, host, port: place.port, err },
+        'a port for mail could not be opened',
+      );
+    }
+    this.tryLater();
+  }
+
+  /** Ends the tries, and waits for one that runs. The listener is closed by its owner, afterwards. */
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    this.timer?.cancel();
+    await this.trying;
+  }
+}

@@ -1,0 +1,57 @@
+/** A click says that it works, and that no answer came, instead of seeming to do nothing. */
+import assert from 'node:assert/strict';
+import type { BrowserContext, Page } from 'playwright-core';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+
+describe('browser: a server that does not answer', function () {
+  this.timeout(60_000);
+  let app: TestApp;
+  let page: Page;
+  let context: BrowserContext | null = null;
+
+  before(async function () {
+    needsChromium(this);
+    app = await startTestApp();
+    const window = await openWindow(app.url);
+    ({ page, context } = window);
+    await setUp(page, (await app.operator.call('admin.reset', {})).url);
+  });
+  after(async () => {
+    await context?.close();
+    await app.stop();
+  });
+
+  const chip = (name: string) => page.locator('.chips').getByRole('link', { name, exact: true });
+
+  it('is said, with the time of the page, until an answer comes', async () => {
+    await page.goto('/messages');
+    await context?.setOffline(true);
+    await chip('queued').click();
+    const said = page.locator('#unreachable');
+    await said.waitFor();
+    assert.match(
+      await said.innerText(),
+      /^You are offline\. This page is of \d\d:\d\d:\d\d\. Try again in a moment\.$/,
+    );
+    await context?.setOffline(false);
+    await chip('queued').click();
+    await page.waitForURL('**/messages?status=queued');
+    await said.waitFor({ state: 'hidden' });
+  });
+
+  it('shows that a request runs', async () => {
+    await page.goto('/messages');
+    let release = (): void => undefined;
+    const held = new Promise<void>((done) => (release = done));
+    await page.route('**/messages?status=bounced', async (route) => {
+      await held;
+      await route.continue();
+    });
+    await chip('bounced').click();
+    await page.locator('main[aria-busy=true]').waitFor();
+    release();
+    await page.locator('main:not([aria-busy])').waitFor();
+    await page.waitForURL('**/messages?status=bounced');
+  });
+});

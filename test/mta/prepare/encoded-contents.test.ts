@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { EncodedContents } from '../../../src/mta/prepare/encoded-contents.ts';
+import type { Composed } from '../../../src/mta/prepare/compose.ts';
+
+const composed = (bytes: number): Composed => ({
+  content: { headers: '', body: Buffer.alloc(bytes) },
+  bodyHash: '',
+});
+
+describe('encoded contents', () => {
+  it('encodes a content once for callers that ask while it is being encoded, and after that', async () => {
+    const asked: string[] = [];
+    const contents = new EncodedContents(10_000, (id) => {
+      asked.push(id);
+      return Promise.resolve(composed(100));
+    });
+    const [one, other] = await Promise.all([contents.get('a'), contents.get('a')]);
+    assert.equal(one, other);
+    assert.equal(await contents.get('a'), one);
+    assert.deepEqual(asked, ['a']);
+  });
+
+  it('counts the bytes of each body, so that its memory is bounded', async () => {
+    const asked: string[] = [];
+    const contents = new EncodedContents(10_000, (id) => {
+      asked.push(id);
+      return Promise.resolve(composed(3000));
+    });
+    for (let n = 0; n < 100; n++) {
+      await contents.get(String(n));
+      assert.ok(contents.bytes <= 10_000, `${String(contents.bytes)} bytes`);
+    }
+    assert.ok(contents.bytes >= 6000);
+    asked.length = 0;
+    await contents.get('99');
+    assert.deepEqual(asked, [], 'the last ones are kept');
+    await contents.get('0');
+    assert.deepEqual(asked, ['0'], 'the first ones are not');
+  });
+
+  it('does not keep a content that alone is larger than the limit', async () => {
+    const contents = new EncodedContents(1000, () => Promise.resolve(composed(5000)));
+    assert.equal((await contents.get('a')).content.body.length, 5000);
+    assert.equal(contents.bytes, 0);
+  });
+
+  it('tries again after a failure', async () => {
+    let isBroken = true;
+    const contents = new EncodedContents(1000, () =>
+      isBroken ? Promise.reject(new Error('the disk')) : Promise.resolve(composed(10)),
+    );
+    await assert.rejects(contents.get('a'), /the disk/);
+    isBroken = false;
+    assert.equal((await contents.get('a')).content.body.length, 10);
+  });
+});
