@@ -28,7 +28,7 @@ export async function makeSetUpLink({ db, clock }: SessionDeps, memberId: string
     expires_at: now + LIFE_MS,
   };
   await db.commit.transact(async (tx) => {
-    await tx.run('DELETE FROM setup_links WHERE member_id IS ?', [memberId]);
+    await tx.run('DELETE FROM setup_links WHERE member_id IS NOT DISTINCT FROM ?', [memberId]);
     await insertRows(tx, [{ setup_links: [row] }]);
   });
   return { token, expiresAt: row.expires_at };
