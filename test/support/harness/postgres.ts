@@ -120,8 +120,8 @@ async function administer(sql: string): Promise<void> {
 }
 
 let count = 0;
-/** The names of the databases that were made for data folders of tests. */
-const ofFolders = new Map<string, string>();
+/** The databases that were made for data folders of tests. */
+const ofFolders = new Map<string, { name: string; url: string }>();
 
 /** Makes a database, from a template where one is given, and returns its name. */
 export async function makeDatabase(template?: string): Promise<string> {
@@ -132,18 +132,26 @@ export async function makeDatabase(template?: string): Promise<string> {
   return name;
 }
 
-/** Returns the URL of the database of a data folder; a new one is copied from the template. */
-export async function urlOfFolder(folder: string, template?: string): Promise<string> {
+/** Makes the database of a data folder, unless it has one; that of another folder is its template. */
+export async function databaseForFolder(folder: string, template?: string): Promise<void> {
   const { folder: sockets } = await startedCluster();
-  const name = ofFolders.get(folder) ?? (await makeDatabase(template));
-  ofFolders.set(folder, name);
-  return urlOf(sockets, name);
+  if (ofFolders.has(folder)) return;
+  const name = await makeDatabase(template === undefined ? undefined : ofFolders.get(template)?.name);
+  ofFolders.set(folder, { name, url: urlOf(sockets, name) });
 }
 
-/** Returns the name of the database of a data folder that has one. */
-export const databaseOf = (folder: string): string | undefined => ofFolders.get(folder);
+/** Returns the URL of the database of a data folder. */
+export function urlOfFolder(folder: string): string {
+  const known = ofFolders.get(folder);
+  if (known === undefined) throw new Error(`no database was made for ${folder}`);
+  return known.url;
+}
 
-export const dropDatabase = (name: string): Promise<void> => administer(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+export async function dropDatabaseOf(folder: string): Promise<void> {
+  const known = ofFolders.get(folder);
+  ofFolders.delete(folder);
+  if (known !== undefined) await administer(`DROP DATABASE IF EXISTS ${known.name} WITH (FORCE)`);
+}
 
 let empty: Promise<string> | null = null;
 
