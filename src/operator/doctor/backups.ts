@@ -1,4 +1,5 @@
 /** Checks that there is a recent backup. */
+import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -10,7 +11,13 @@ const FAR_TOO_OLD_MS = 8 * 24 * HOUR_MS;
 const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
 
-export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
+export async function backups({
+  machine,
+  clock,
+  config,
+}: Pick<Probes, 'machine' | 'clock' | 'config'>): Promise<Verdict> {
+  if (isPostgresUrl(config.storage.url))
+    return ok('backups of PostgreSQL are made with its own tools; keep a copy of secret.key with them');
   const state = await machine.backups();
   const { dir } = state;
   if (state.kind === 'unreadable')

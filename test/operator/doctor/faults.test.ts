@@ -892,7 +892,7 @@ describe('the doctor', () => {
       [],
     );
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
-    assert.equal(new Set(findings.map(({ check }) => check)).size, 21);
+    assert.equal(new Set(findings.map(({ check }) => check)).size, 22);
   });
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {
