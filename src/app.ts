@@ -4,7 +4,8 @@
  */
 import type { AddressInfo } from 'node:net';
 import { RateWindows } from './scheduling/rate-windows.ts';
-import { readCertificate, type Certificate } from './config/certificate.ts';
+import { certificateFiles, presentCertificate, type Certificate } from './config/certificate.ts';
+import { systemClock } from './base/clock.ts';
 import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
@@ -16,7 +17,7 @@ import { Newcomers } from './api/newcomers.ts';
 import { bodyLimits } from './api/body.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
-import { createWebhooks } from './webhooks/dispatcher.ts';
+import { Webhooks } from './webhooks/dispatcher.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
@@ -75,7 +76,8 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 }
 
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
-  const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
+  const present = presentCertificate(config, (overrides.clock ?? systemClock).now());
+  const certificate = config.http.tls ? present.certificate : null;
   const file = databaseFile(config.storage.url);
   const closed = file === null ? [] : closeToOthers(file);
   const context = await openAppContext(config, overrides, (deliveryId) => {
@@ -91,7 +93,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const delivery = await buildDeliveryEngine(context);
   const { mta, holds, tlsTally } = delivery;
   const notices = accountNotices(context);
-  const webhooks = createWebhooks({
+  const webhooks = new Webhooks({
     db,
     clock,
     keyring,
@@ -101,7 +103,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     random,
     notice: disabledNotice(notices, config),
   });
-  const metrics = buildMetrics(context, mta, { listeners: () => inbound.doors() });
+  const metrics = buildMetrics(context, mta, {
+    listeners: () => inbound.doors(),
+    certificate: () => certificateWatch.state(),
+  });
   const accountWindows = new RateWindows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
@@ -117,8 +122,26 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     certificate,
     doors: () => inbound.doors(),
   });
-  const inbound = await buildInbound(context, accept, accountWindows);
-  const operator = buildOperator(context, { delivery, accept, routes: api.routes }, inbound);
+  const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
+  const certificateWatch = watchCertificate({
+    clock,
+    log,
+    present,
+    files: () => certificateFiles(live.config),
+    changed: (renewed) => {
+      if (config.http.tls) {
+        api.setCertificate(renewed);
+        running.apart?.setCertificate(renewed);
+      }
+      inbound.setCertificate(renewed);
+      void noteServerAct(context, 'server.certificate');
+    },
+  });
+  const operator = buildOperator(
+    context,
+    { delivery, accept, routes: api.routes },
+    { inbound, certificate: certificateWatch },
+  );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
@@ -135,16 +158,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     inbound,
     webhooks,
     housekeeping,
-    certificateWatch: watchCertificate({
-      clock,
-      log,
-      files: () => live.config.tls,
-      changed: (renewed) => {
-        if (config.http.tls) api.setCertificate(renewed);
-        inbound.setCertificate(renewed);
-        void noteServerAct(context, 'server.certificate');
-      },
-    }),
+    certificateWatch,
   };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {

@@ -117,11 +117,12 @@ systemd-tmpfiles ${root:+"--root=$root"} --create posthorn.conf
 owner=$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):\([0-9]*\):.*/\1:\2/p' "$root/etc/passwd")
 [ -n "$owner" ] || fail 'the user posthorn could not be made'
 
-# The command for everybody's shell. Root becomes the server's user, so that no file of it ends up with another owner.
+# The command for everybody's shell. Root becomes the server's user, so that no file of it ends up with another owner; but
+# `tls install` has to read keys as root first, and becomes that user itself.
 put /usr/local/bin/posthorn 755 <<SCRIPT
 #!/bin/sh
 program='$there $program/src/bin/posthorn.cjs'
-[ "\$(id -u)" != 0 ] || exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@"
+[ "\$(id -u)" != 0 ] || [ "\${1:-}" = tls ] || exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@"
 exec \$program "\$@"
 SCRIPT
 

@@ -18,7 +18,7 @@ import {
   type EventFilter,
   type EventPage,
 } from '../events/event-log.ts';
-import { createEventTail, type EventTail, type Follower } from '../events/tail.ts';
+import { EventTail, type Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
@@ -79,7 +79,7 @@ const EventsQuery = z.strictObject({
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoutes(deps: EventsDeps): Route[] {
-  const tail = createEventTail(deps);
+  const tail = new EventTail(deps);
   const slots = new StreamSlots();
   return [
     route(

@@ -100,6 +100,7 @@ const Why = z
           status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
           reason: z.enum(waitReasons).describe('What the recipient waits for.'),
           message: z.string().describe('The same for people.'),
+          summary: z.string().describe('The message without the last answer, which the attempts have.'),
           since: z.iso.datetime().nullable().describe('Since when it has waited for that; null where unknown.'),
           until: z.iso
             .datetime()
@@ -126,6 +127,7 @@ const whySample: z.output<typeof Why> = {
       status: 'deferred',
       reason: 'waiting_for_retry',
       message: 'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
+      summary: 'It waits for attempt 2.',
       since: null,
       until: '2026-01-31T09:35:02.481Z',
       set_by: 'receiver',

@@ -17,6 +17,7 @@ import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
 import { messageActionRoutes, type MessageActionsDeps } from './message-actions.ts';
 import { messageReportRoutes } from './message-reports.ts';
+import { messageWebhookRoutes } from './message-webhooks.ts';
 import { messageReadRoutes, sendRoutes } from './messages.ts';
 import type { Route } from './route.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
@@ -89,6 +90,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...storeRoutes({ ...deps, cursors, findStream: accept.findStream }),
     ...messageActionRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
+    ...messageWebhookRoutes(deps),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, findStream: accept.findStream }),

@@ -2,6 +2,8 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { beginOfDay, wallClock, zoneNamed } from '../base/zones.ts';
+import { faults } from '../base/check.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { providerNames, statTypes, type StatType } from '../events/stats.ts';
 import {
@@ -79,7 +81,7 @@ const Stats = z
     data: z
       .array(
         z.object({
-          at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
+          at: z.iso.datetime().describe('Begin of the hour or day; of the range where the bucket is `total`.'),
           key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
           counts: StatCounts,
         }),
@@ -100,6 +102,14 @@ const query = z.strictObject({
     .optional()
     .describe(
       '`day` where not given, with `by` it is `total`. Hours are kept for 31 days; with `by`, a range of hours has at most 7 days.',
+    ),
+  time_zone: z
+    .string()
+    .refine((name) => zoneNamed(name) !== null)
+    .register(faults, { says: 'must be a time zone such as Europe/Berlin' })
+    .optional()
+    .describe(
+      'Days are those of this time zone instead of UTC, such as `Europe/Berlin`, with each hour of UTC in the day that it begins in. Reaches back 31 days, as hours do. With `by` only for the total.',
     ),
   by: z
     .enum(statKeys)
@@ -161,14 +171,22 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
       async ({ query: asked, caller, now }) => {
         const wanted = wantedStats(caller, asked, now);
         const whole = wanted.by === null ? null : readStats(db.reader, { ...wanted, bucket: 'total', by: null });
-        const [lines, total] = await Promise.all([readStats(db.reader, wanted), whole]);
-        return { status: 200, body: await statsRecord(wanted, lines, total ?? lines) };
+        const { zone } = wanted;
+        const isSummed = zone !== null && wanted.bucket === 'day';
+        const stored: StatsQuery = isSummed ? { ...wanted, bucket: 'hour' } : wanted;
+        const [found, total] = await Promise.all([readStats(db.reader, stored), whole]);
+        const lines = wanted.by === null ? filled(stored, found) : found;
+        const days = isSummed ? await daysOf(lines, zone) : lines;
+        return { status: 200, body: await statsRecord(wanted, days, total ?? found) };
       },
     ),
   ];
 }
 
-function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number): StatsQuery {
+/** The range and the filters of a request. `zone`: days have to be summed for it; null for UTC. */
+type WantedStats = StatsQuery & { zone: string | null };
+
+function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number): WantedStats {
   const {
     by = null,
     bucket = by === null ? 'day' : 'total',
@@ -185,11 +203,38 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
       'Tags and templates are not counted together: leave one of them out.',
       { field: template === undefined ? 'by' : 'template_id' },
     );
-  const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
+  const named = bucket === 'hour' ? null : zoneNamed(asked.time_zone ?? null);
+  const zone = named === 'UTC' ? null : named;
+  if (zone !== null && by !== null && bucket !== 'total')
+    throw new Problem('mutually_exclusive_fields', 'With `time_zone` and `by` the bucket can only be `total`.', {
+      field: 'time_zone',
+    });
+  const { since, until } = wantedRange(asked, { bucket, by, zone, now });
+  const only = Object.fromEntries(
+    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
+      ([, value]) => value !== undefined,
+    ),
+  );
+  return { accountId: caller.accountId, since, until, bucket, by, only, test, zone };
+}
+
+/** Rounds the range to the hours or days asked for. Throws where it is empty, or longer than what is kept. */
+function wantedRange(
+  asked: z.output<typeof query>,
+  { bucket, by, zone, now }: Pick<WantedStats, 'bucket' | 'by' | 'zone'> & { now: number },
+): { since: number; until: number } {
+  const step = bucket === 'hour' || zone !== null ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
-  const since = Math.floor((asked.since ?? until - usual) / step) * step;
+  const first = asked.since ?? until - usual;
+  const since = Math.floor((zone === null ? first : beginOfDay(first, zone)) / step) * step;
   if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`.', { field: 'since' });
+  if (zone !== null && since < now - HOURS_KEPT_MS)
+    throw new Problem(
+      'invalid_parameter',
+      `Days of another time zone than UTC reach back ${String(HOURS_KEPT_MS / DAY_MS - 1)} days.`,
+      { field: 'since' },
+    );
   const hours = by === null ? HOURS_KEPT_MS : MOST_DAYS_OF_HOURS_APART * DAY_MS;
   const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
   const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
@@ -199,12 +244,19 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
       `A range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days.`,
       { field: 'since' },
     );
-  const only = Object.fromEntries(
-    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
-      ([, value]) => value !== undefined,
-    ),
-  );
-  return { accountId: caller.accountId, since, until, bucket, by, only, test };
+  return { since, until };
+}
+
+/** Returns the days of the zone in order, each with the sums of its hours. */
+async function daysOf(hours: readonly StatLine[], zone: string): Promise<StatLine[]> {
+  const days = new Map<string, StatLine>();
+  const dated = await mapInSlices(hours, (hour) => ({ hour, date: wallClock(hour.at, zone).slice(0, 10) }));
+  for (const { hour, date } of dated) {
+    const day = days.get(date) ?? { at: beginOfDay(hour.at, zone), key: null, counts: { ...zeros } };
+    for (const type of statTypes) day.counts[type] += hour.counts[type];
+    days.set(date, day);
+  }
+  return [...days.values()];
 }
 
 async function statsRecord(
@@ -215,7 +267,6 @@ async function statsRecord(
   const { bucket, by, since, until } = wanted;
   const total = { ...zeros };
   for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
-  const data = by === null ? filled(wanted, lines) : lines;
   const part = (some: number, of: number): number | null =>
     of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;
   return {
@@ -232,7 +283,7 @@ async function statsRecord(
       opened: part(total.unique_opened, total.delivered),
       clicked: part(total.unique_clicked, total.delivered),
     },
-    data: await mapInSlices(data, ({ at, key, counts: found }) => ({ at: rfc3339(at), key, counts: found })),
+    data: await mapInSlices(lines, ({ at, key, counts: found }) => ({ at: rfc3339(at), key, counts: found })),
   };
 }
 

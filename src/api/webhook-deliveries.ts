@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
-import { eventsNumbered } from '../events/event-log.ts';
+import { eventsNumbered, sequenceOf } from '../events/event-log.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
@@ -51,8 +51,9 @@ const endpointOf = (
 
 type DeliveryRecord = z.output<typeof WebhookDelivery>;
 
-async function deliveryRecords(
-  { db }: Pick<WebhookDeliveriesDeps, 'db'>,
+/** Makes the records of calls to one endpoint. */
+export async function deliveryRecords(
+  { db }: { db: Pick<Database, 'prepared'> },
   caller: Caller,
   endpoint: WebhookRow,
   lines: readonly WebhookDeliveryRow[],
@@ -115,20 +116,32 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       query: z.strictObject({
         ...pageParameters(),
         status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
+        event_id: z.string().max(64).optional().describe('Only attempts for this event.'),
       }),
       responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed', samples.delivery),
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
-      const { status } = call.query;
+      const { status, event_id: eventId } = call.query;
+      const { accountId } = call.caller;
+      // An unknown event has no attempts: no event has the number 0.
+      const sequence =
+        eventId === undefined ? null : ((await sequenceOf(deps.db.reader, accountId, eventId)) ?? NO_EVENT);
       return answerPage(deps.cursors, `${PATH}/${endpoint.id}/deliveries`, call, async (wanted) => {
-        const filter = { webhookId: endpoint.id, ...(status === undefined ? {} : { status }), ...wanted };
+        const filter = {
+          webhookId: endpoint.id,
+          ...(status === undefined ? {} : { status }),
+          ...(sequence === null ? {} : { sequence }),
+          ...wanted,
+        };
         const { rows, hasMore } = await pageOfDeliveries(deps, filter);
         return { data: await deliveryRecords(deps, call.caller, endpoint, rows), hasMore };
       });
     },
   );
 }
+
+const NO_EVENT = 0;
 
 function resendRoute(deps: WebhookDeliveriesDeps): Route {
   return route(

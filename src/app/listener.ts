@@ -1,7 +1,6 @@
 /** Builds the ports for mail: port 25 for reports, and submission. */
 import { secondsLeft, type RateWindows } from '../scheduling/rate-windows.ts';
-import { readCertificate } from '../config/certificate.ts';
-import { ownCertificate } from '../config/own-certificate.ts';
+import type { Certificate } from '../config/certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
@@ -12,9 +11,10 @@ export async function buildInbound(
   context: AppContext,
   accept: AcceptDeps,
   accountWindows: RateWindows,
+  certificate: Certificate,
 ): Promise<Inbound> {
   const size = await diskBytes(context.config.dataDir);
-  return createInbound(listenerDeps(context, accept, accountWindows), listenerSettings(context, size));
+  return createInbound(listenerDeps(context, accept, accountWindows), listenerSettings(context, size, certificate));
 }
 
 function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
@@ -51,11 +51,10 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
   };
 }
 
-function listenerSettings({ config, clock }: AppContext, disk: number): InboundSettings {
+function listenerSettings({ config }: AppContext, disk: number, certificate: Certificate): InboundSettings {
   const { submission, mx, hostname } = config.smtp;
   return {
-    certificate:
-      config.tls === null ? ownCertificate(config.dataDir, hostname, clock.now()) : readCertificate(config.tls),
+    certificate,
     diskBytes: disk,
     mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
     submission: {

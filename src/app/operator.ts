@@ -2,6 +2,7 @@
 import { createInside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
+import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
@@ -16,10 +17,16 @@ export interface OperatorParts {
   routes: readonly Route[];
 }
 
+/** The parts of the service whose state operators see. */
+export interface ServiceParts {
+  inbound: Pick<Inbound, 'doors' | 'ports'>;
+  certificate: Pick<CertificateWatch, 'look' | 'state'>;
+}
+
 export function buildOperator(
   context: AppContext,
   { delivery, accept, routes }: OperatorParts,
-  inbound: Pick<Inbound, 'doors' | 'ports'>,
+  { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
@@ -39,6 +46,7 @@ export function buildOperator(
     laneActs: createLaneActs(),
     inside: createInside({ clock, commit: db.commit }, routes),
     listeners: () => inbound.doors(),
+    certificate,
     selfTest() {
       const port = inbound.ports().mx;
       return selfTest(

@@ -1,28 +1,24 @@
 /** Applies changed settings on SIGHUP, and returns those that need a restart. */
-import type { Api } from '../api/server.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
-import { readCertificate } from '../config/certificate.ts';
+import { certificateFiles, readCertificate } from '../config/certificate.ts';
+import type { CertificateWatch } from '../config/certificate-watch.ts';
 import { changesBetween, type Changes } from '../config/changes.ts';
 import type { Config } from '../config/schema.ts';
-import type { Inbound } from '../inbound/inbound.ts';
 import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { AppContext } from './context.ts';
 
 /** Throws ConfigError for a bad certificate or bad bounce rules, and then changes nothing. */
 export function reload(
-  { config, live, log }: AppContext,
-  { api, inbound, mta }: { api: Api; inbound: Inbound; mta: Mta },
+  { live, log }: AppContext,
+  { mta, certificateWatch }: { mta: Mta; certificateWatch: CertificateWatch },
   next: Config,
 ): Changes {
-  const certificate = next.tls === null ? null : readCertificate(next.tls);
+  const files = certificateFiles(next);
+  if (files !== null) readCertificate(files);
   const rules = readBounceRules(next.delivery.bounceRules);
   const changes = changesBetween(live.config, next);
   live.judge = createJudge(rules);
-  if (certificate !== null) {
-    if (config.http.tls) api.setCertificate(certificate);
-    inbound.setCertificate(certificate);
-  }
   if ('level' in log) log.level = next.log.level;
   mta.reroute(next.delivery.routes);
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
@@ -33,6 +29,7 @@ export function reload(
     delivery: { ...live.config.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
     tls: next.tls,
   };
+  certificateWatch.look();
   log.info(
     { event: 'reloaded', ...changes },
     changes.needRestart.length === 0

@@ -118,7 +118,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
 export function buildMetrics(
   { config, db, clock, log, meters, resolver }: AppContext,
   mta: Mta,
-  service: Pick<MetricsDeps, 'listeners'>,
+  service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;

@@ -41,6 +41,7 @@ import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { json, printable } from './table.ts';
+import { addTls } from './tls.ts';
 import { addWebhooks } from './webhooks.ts';
 
 /** The dependencies of a command. */
@@ -206,6 +207,7 @@ export async function run(
   addWebhooks(program, context);
   addBooks(program, context);
   addDoctor(program, context);
+  addTls(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
   addBench(program, context, startApp);

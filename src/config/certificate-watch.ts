@@ -4,59 +4,83 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { readCertificate, type Certificate } from './certificate.ts';
+import { readCertificate, type Certificate, type CertificateFiles } from './certificate.ts';
+
+/** The certificate in force. */
+export interface CertificateState {
+  file: string;
+  /** PEM, the chain. */
+  cert: string;
+  /** The reason why the present files cannot be used; the certificate in force is an older one then. */
+  fault: string | null;
+}
 
 export interface CertificateWatch {
+  /** Looks at the files now, and takes over what has changed. */
+  look(): void;
+  state(): CertificateState;
   stop(): void;
 }
 
 export interface WatchDeps {
   clock: Clock;
   log: Log;
-  /** The certificate in force, or null where none is named. */
-  files: () => { readonly certFile: string; readonly keyFile: string } | null;
+  /** The certificate to begin with, and its file. */
+  present: { file: string; certificate: Certificate };
+  /** The files of the certificate that should be in force, or null where there are none. */
+  files: () => CertificateFiles | null;
   changed: (certificate: Certificate) => void;
 }
 
 const EVERY_MS = 60_000;
 
-/** Takes the present files as known. A pair that cannot be used is logged once and left until it changes. */
-export function watchCertificate({ clock, log, files, changed }: WatchDeps): CertificateWatch {
-  let timer: Timer;
-  let known = look();
+/** A pair that cannot be used is logged once and left until it changes. */
+export function watchCertificate({ clock, log, present, files, changed }: WatchDeps): CertificateWatch {
+  let timer: Timer = wait();
+  let known = textOf(present.certificate);
+  let state: CertificateState = { file: present.file, cert: present.certificate.cert, fault: null };
 
-  /** Returns the pair, and a text of it or of the error by which two looks are compared. */
-  function look(): { text: string; certificate: Certificate | null } {
+  function wait(): Timer {
+    return clock.after(
+      EVERY_MS,
+      () => {
+        look();
+        timer = wait();
+      },
+      { background: true },
+    );
+  }
+
+  function look(): void {
     const named = files();
-    if (named === null) return { text: '', certificate: null };
+    if (named === null) return;
+    let certificate: Certificate;
     try {
-      const certificate = readCertificate(named);
-      return { text: certificate.cert + certificate.key, certificate };
+      certificate = readCertificate(named);
     } catch (error) {
-      return { text: error instanceof Error ? error.message : String(error), certificate: null };
+      const fault = error instanceof Error ? error.message : String(error);
+      if (fault === state.fault) return;
+      state = { ...state, fault };
+      log.warn(
+        { event: 'certificate_unusable', reason: fault },
+        'the certificate has changed and cannot be used; the one before stays in force',
+      );
+      return;
     }
+    state = { file: named.certFile, cert: certificate.cert, fault: null };
+    if (textOf(certificate) === known) return;
+    known = textOf(certificate);
+    changed(certificate);
+    log.info({ event: 'certificate_renewed' }, 'the certificate was read again');
   }
 
-  function turn(): void {
-    const seen = look();
-    if (seen.text !== known.text) {
-      known = seen;
-      if (seen.certificate !== null) {
-        changed(seen.certificate);
-        log.info({ event: 'certificate_renewed' }, 'the certificate was read again');
-      } else if (seen.text !== '')
-        log.warn(
-          { event: 'certificate_unusable', reason: seen.text },
-          'the certificate has changed and cannot be used; the one before stays in force',
-        );
-    }
-    timer = clock.after(EVERY_MS, turn, { background: true });
-  }
-
-  timer = clock.after(EVERY_MS, turn, { background: true });
   return {
+    look,
+    state: () => state,
     stop() {
       timer.cancel();
     },
   };
 }
+
+const textOf = ({ cert, key }: Certificate): string => cert + key;

@@ -1,7 +1,14 @@
-/** The certificate that `tls.certFile` and `tls.keyFile` name, read at start and again at a reload. */
-import { readFileSync } from 'node:fs';
+/**
+ * The certificate in use: that of `tls.certFile` and `tls.keyFile`, else the one that was installed, else one signed by itself. It is
+ * read at the start and again whenever its files change.
+ */
+import { existsSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import { ConfigError } from './load.ts';
+import { installedFile } from './installed-certificate.ts';
+import { ConfigError, readText } from './load.ts';
+import { OWN_CERT_FILE, ownCertificate } from './own-certificate.ts';
+import path from 'node:path';
+import type { Config } from './schema.ts';
 
 export interface Certificate {
   /** PEM, the chain. */
@@ -10,23 +17,56 @@ export interface Certificate {
   key: string;
 }
 
+export interface CertificateFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+}
+
+/** Returns the files of the settings, or that of the installed certificate, or null if there is neither. */
+export function certificateFiles({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>): CertificateFiles | null {
+  if (tls !== null) return tls;
+  const installed = installedFile(dataDir);
+  return existsSync(installed) ? { certFile: installed, keyFile: installed } : null;
+}
+
+/** Returns the certificate to begin with, and its file. Makes one if there is none. Throws ConfigError if it cannot be used. */
+export function presentCertificate(
+  config: Pick<Config, 'tls' | 'dataDir' | 'smtp'>,
+  now: number,
+): { file: string; certificate: Certificate } {
+  const files = certificateFiles(config);
+  if (files !== null) return { file: files.certFile, certificate: readCertificate(files) };
+  const { dataDir, smtp } = config;
+  return { file: path.join(dataDir, OWN_CERT_FILE), certificate: ownCertificate(dataDir, smtp.hostname, now) };
+}
+
+/** Returns the names that clients expect: that of SMTP, and that of the API if HTTPS ends here. */
+export function certificateNames({ smtp, http }: Pick<Config, 'smtp' | 'http'>): string[] {
+  const web = http.tls ? [new URL(http.publicUrl).hostname] : [];
+  return [...new Set([smtp.hostname, ...web.filter((host) => /[a-z]/i.test(host) && !host.startsWith('['))])];
+}
+
 /** Throws ConfigError if a file cannot be read, or if the two do not belong together. */
-export function readCertificate(files: { readonly certFile: string; readonly keyFile: string }): Certificate {
+export function readCertificate(files: CertificateFiles): Certificate {
   const certificate = { cert: readPem('tls.certFile', files.certFile), key: readPem('tls.keyFile', files.keyFile) };
   try {
     createSecureContext(certificate);
   } catch (error) {
-    throw new ConfigError([`tls.keyFile: expected the key of the certificate in tls.certFile: ${messageOf(error)}`]);
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError([`tls.keyFile: expected the key of the certificate in tls.certFile: ${why}`]);
   }
   return certificate;
 }
 
 function readPem(setting: string, file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    throw new ConfigError([`${setting}: expected a readable file: ${messageOf(error)}`]);
-  }
+  const reading = readText(file);
+  if (reading.kind === 'ok') return reading.text;
+  const why = reading.kind === 'absent' ? 'ENOENT' : reading.why;
+  throw new ConfigError([`${setting}: expected a readable file: ${why} ${file}${cureOf(why)}`]);
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+/** Certificates of certbot and others are readable for root only, and the service is not root. */
+const cureOf = (why: string): string =>
+  why === 'EACCES'
+    ? ' (the service is not root; remove tls.certFile and tls.keyFile, and run as root: posthorn tls install --cert FILE --key FILE)'
+    : '';

@@ -117,7 +117,9 @@ function isPrintable(written: string): boolean {
   return !/[\u0000-\u001f\u007f]/.test(written);
 }
 
-export const filePath = (): Kind<string> => text('a file path', (written) => written);
+/** The contents of a file in the place of its name must not be taken for one: messages would quote a key. */
+export const filePath = (): Kind<string> =>
+  text('a file path', (written) => (written.includes('-----BEGIN') || written.includes('\n') ? null : written));
 
 export const hostName = (): Kind<string> =>
   text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));

@@ -1,15 +1,17 @@
 /** Checks the files that settings name, such as the certificate, before a start. */
 import { readBounceRules } from './bounce-rules.ts';
-import { readCertificate } from './certificate.ts';
+import { certificateFiles, readCertificate } from './certificate.ts';
 import { ConfigError } from './load.ts';
 import { readOperators } from './operators.ts';
 import { readScanners } from './scanners.ts';
 import type { Config } from './schema.ts';
 
 /** Reads all files. Throws ConfigError with the mistakes of all of them; the start itself would stop at the first. */
-export function checkNamedFiles({ tls, delivery, tracking }: Config): void {
+export function checkNamedFiles(config: Config): void {
+  const { delivery, tracking } = config;
+  const files = certificateFiles(config);
   const mistakes = [
-    () => (tls === null ? null : readCertificate(tls)),
+    () => (files === null ? null : readCertificate(files)),
     () => readBounceRules(delivery.bounceRules),
     () => readOperators(delivery.operatorsFile),
     () => readScanners(tracking.scannersFile),

@@ -91,6 +91,7 @@ function spell(place: readonly PropertyKey[]): string {
 function show(value: unknown): string {
   // An API key given in place of its id must not appear in a log.
   if (typeof value === 'string' && /\bak_(?:live|test)_/.test(value)) return 'an API key';
+  if (typeof value === 'string' && value.includes('-----BEGIN')) return 'the contents of a PEM file';
   const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }

@@ -1,6 +1,7 @@
 /** Charts as SVG with their numbers as a table: they need no script, can be printed and can be read aloud. Pure. */
 import { escapeHtml } from '../base/html.ts';
-import { numberText, utcText } from './words.ts';
+import { wallClock } from '../base/zones.ts';
+import { numberText } from './words.ts';
 
 export interface Chart {
   /** A sentence for people who do not see the drawing. */
@@ -12,6 +13,8 @@ export interface Chart {
   /** Unit after each number: `ms`. */
   unit?: string;
   step: 'minute' | 'hour' | 'day';
+  /** Time zone of the labels; UTC where not given. */
+  zone?: string;
   /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
   series: readonly Series[];
@@ -34,21 +37,21 @@ export interface Mark {
 
 /** Returns the chart with its table as HTML. */
 export function chartHtml(chart: Chart): string {
-  const { label, yAxis, step, series } = chart;
+  const { label, yAxis, step, series, zone = 'UTC' } = chart;
   const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
-  const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? '' : ', times in UTC'}`;
+  const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}`;
   const drawing = `<div class="drawn">${svg(chart)}<p class="legend">${legend}</p></div>`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}</figcaption>${drawing}${table(chart)}</figure>`;
 }
 
 /** Returns the numbers as a table, the newest step first. */
-function table({ step, times, series, unit = '' }: Chart): string {
+function table({ step, times, series, unit = '', zone = 'UTC' }: Chart): string {
   const rows = times.map((at, place) => {
     const cells = series.map(({ values }) => `<td class="n">${valueText(values[place])}`);
-    return `<tr><td>${utcText(at).slice(0, step === 'day' ? 10 : 16)}${cells.join('')}</tr>`;
+    return `<tr><td>${wallClock(at, zone).slice(0, step === 'day' ? 10 : 16)}${cells.join('')}</tr>`;
   });
   const head = series.map(({ name }) => `<th class="n">${name}${unit === '' ? '' : ` (${unit})`}`).join('');
-  return `<details><summary>As a table</summary><div class="scroll"><table><thead><tr><th>Time (UTC)${head}</tr></thead><tbody>${rows.reverse().join('')}</tbody></table></div></details>`;
+  return `<details><summary>As a table</summary><div class="scroll"><table><thead><tr><th>Time (${escapeHtml(zone)})${head}</tr></thead><tbody>${rows.reverse().join('')}</tbody></table></div></details>`;
 }
 
 const valueText = (value: number | null | undefined): string => (value == null ? '–' : numberText(value));
@@ -124,22 +127,22 @@ function lines({ series }: Chart, { x, y, columnWidth }: Scales): string[] {
 }
 
 /** The whole column of a step shows its numbers to the pointer, so that a small bar is as easy to hit as a tall one. */
-function columns({ step, times, series, unit = '' }: Chart, { x, columnWidth }: Scales): string[] {
+function columns({ step, times, series, unit = '', zone }: Chart, { x, columnWidth }: Scales): string[] {
   return times.map((at, place) => {
     const numbers = series.map(({ name, values }) => `${name} ${valueText(values[place])}${unit && ` ${unit}`}`);
-    const title = escapeHtml(`${stepText(at, step)}: ${numbers.join(', ')}`);
+    const title = escapeHtml(`${stepText(at, step, zone)}: ${numbers.join(', ')}`);
     return `<rect class="column" x="${fixed(x(place))}" y="${String(TOP)}" width="${fixed(columnWidth)}" height="${String(HEIGHT - TOP - BOTTOM)}"><title>${title}</title></rect>`;
   });
 }
 
 /** Draws each moment in the column of its step, at its place within the step. */
-function marks({ times, step, marks: moments = [] }: Chart, { x }: Scales): string[] {
+function marks({ times, step, zone = 'UTC', marks: moments = [] }: Chart, { x }: Scales): string[] {
   return moments.flatMap(({ at, text }) => {
     const place = times.findLastIndex((begin) => begin <= at);
     const begin = times[place];
     if (begin === undefined || at >= begin + STEP_MS[step]) return [];
     const left = fixed(x(place + (at - begin) / STEP_MS[step]));
-    const title = escapeHtml(`${utcText(at)} UTC: ${text}`);
+    const title = escapeHtml(`${wallClock(at, zone)} ${zone}: ${text}`);
     return `<g><title>${title}</title><line class="mark" x1="${left}" x2="${left}" y1="${String(TOP)}" y2="${String(HEIGHT - BOTTOM)}"/></g>`;
   });
 }
@@ -156,15 +159,15 @@ function grid({ top, y }: Scales): string[] {
 
 const MOST_LABELS = 8;
 
-function axis({ step, times }: Chart, { x }: Scales): string[] {
+function axis({ step, times, zone }: Chart, { x }: Scales): string[] {
   const every = Math.max(1, Math.ceil(times.length / MOST_LABELS));
   return times
-    .map((at, place) => `<text x="${fixed(x(place))}" y="${String(HEIGHT - 8)}">${stepText(at, step)}</text>`)
+    .map((at, place) => `<text x="${fixed(x(place))}" y="${String(HEIGHT - 8)}">${stepText(at, step, zone)}</text>`)
     .filter((_, place) => place % every === 0);
 }
 
-const stepText = (at: number, step: Chart['step']): string =>
-  step === 'day' ? utcText(at).slice(5, 10) : utcText(at).slice(11, 16);
+const stepText = (at: number, step: Chart['step'], zone = 'UTC'): string =>
+  step === 'day' ? wallClock(at, zone).slice(5, 10) : wallClock(at, zone).slice(11, 16);
 
 const fixed = (n: number): string => n.toFixed(1);
 

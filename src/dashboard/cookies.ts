@@ -1,7 +1,10 @@
-/** The cookies of the dashboard, by Koa's own `ctx.cookies`: one set of names and attributes for all of them. */
+/**
+ * The cookies of the dashboard, by Koa's own `ctx.cookies`: one set of names and attributes for all of them. Only `zone`, the time zone
+ * of the browser, is set by a script (app.js).
+ */
 import type { Context } from './context.ts';
 
-export type CookieName = 'session' | 'guest' | 'theme' | 'device' | 'say';
+export type CookieName = 'session' | 'guest' | 'theme' | 'device' | 'say' | 'zone';
 
 /** The theme and the known device are kept for a year; the other cookies end with the browser. */
 const YEAR_MS = 365 * 86_400_000;

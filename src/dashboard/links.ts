@@ -70,32 +70,3 @@ export function chipsOf(
 export function placeWithin(wanted: string | null): string {
   return wanted !== null && /^\/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,2000}$/.test(wanted) ? wanted : '/';
 }
-
-export interface Span {
-  /** Beginning, for the API; null for no limit. */
-  since: string | null;
-  /** The chosen range, and its name as a sentence begins. */
-  value: string;
-  label: string;
-  choices: { value: string; label: string; on: boolean }[];
-}
-
-const spans = [
-  ['1h', 'last hour', 3_600_000],
-  ['24h', 'last 24 hours', 86_400_000],
-  ['7d', 'last 7 days', 7 * 86_400_000],
-  ['30d', 'last 30 days', 30 * 86_400_000],
-  ['all', 'all', null],
-] as const;
-
-/** Returns the time range that `?range=` names, as it was when its first page was shown. */
-export function spanOf(query: URLSearchParams, usual: string, now: number): Span {
-  const asked = query.get('range') ?? usual;
-  const [value, label, ms] = spans.find(([name]) => name === asked) ?? spans[3];
-  return {
-    value,
-    label: label.replace(/^./, (first) => first.toUpperCase()),
-    since: ms === null ? null : (query.get('since') ?? new Date(now - ms).toISOString()),
-    choices: spans.map(([name, label]) => ({ value: name, label, on: name === value })),
-  };
-}

@@ -8,6 +8,8 @@ import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
 
 export interface OwnPort {
+  /** Takes a renewed certificate into use for new connections; nothing where the port speaks plain HTTP. */
+  setCertificate(renewed: { cert: string; key: string }): void;
   /** Closes the server and all its connections at once: no answer of the dashboard is worth waiting for. */
   close(): Promise<void>;
 }
@@ -39,6 +41,9 @@ export async function listenApart(
     });
   });
   return {
+    setCertificate(renewed) {
+      if (server instanceof https.Server) server.setSecureContext({ ...renewed, minVersion: 'TLSv1.2' });
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => {

@@ -34,6 +34,8 @@ export interface Guest {
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   now: number;
+  /** Time zone of the browser; UTC where it runs no scripts. */
+  zone: string;
   /** Value of the session cookie, '' where there is none. */
   sessionToken: string;
   /** The cookie of a browser that has signed in before, '' where there is none (members/known-device.ts). */

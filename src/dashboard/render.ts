@@ -4,6 +4,7 @@ import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
 import type { Shown } from './page.ts';
+import { zoneNamed } from '../base/zones.ts';
 
 const LONGEST_SAID = 500;
 
@@ -48,6 +49,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
   return {
     title,
     now: deps.clock.now(),
+    zone: zoneNamed(new URLSearchParams(ctx.querystring).get('tz')) ?? zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     said,
     theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
     token: tokens.for(boundToOrNew(ctx)),

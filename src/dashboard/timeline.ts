@@ -1,103 +1,263 @@
-/** The history of a message in order of time: acceptance, attempts with the replies of mail hosts, events, reports. Pure. */
-import type { Attempt, EventRecord, MessageDetails, Report } from '../client/types.ts';
+/**
+ * The history of a message as one list in the order of time: acceptance, attempts, events, mails that came back, suppressions, and last
+ * what it waits for. Each fact stands once: an event that only repeats an attempt or a mail that came back is joined with it. Pure.
+ */
+import type {
+  Attempt,
+  AuditEntry,
+  EventRecord,
+  MessageDetails,
+  Report,
+  Suppression,
+  WebhookDelivery,
+  Why,
+} from '../client/types.ts';
+import {
+  attemptFacts,
+  calledBy,
+  dialogueOf,
+  eventFacts,
+  eventTitle,
+  acceptedTitle,
+  type Step,
+} from './timeline-facts.ts';
+import { answerText } from './words.ts';
 
 export interface Moment {
-  at: string;
-  /** Event type or outcome, shown as the badge. */
+  /** Null for what holds now. */
+  at: string | null;
+  /** Event type, outcome or status, shown as the badge. */
   what: string;
   title: string;
   /** Reply of the mail host. */
   reply?: string | null;
   /** Further facts, one a line. */
-  facts?: string[];
+  facts: string[];
+  links: { href: string; text: string }[];
+  /** The steps of the SMTP dialogue, shown on request. */
+  dialogue?: { id: string; steps: readonly Step[]; tls: string | null };
+  /** Calls to webhook endpoints about it. */
+  calls: Call[];
   /** Caused by a scanner or proxy, not by a person. */
   isMachine?: boolean;
-  /** Time of the next try. */
-  next?: string | null;
-  /** Address of the report's source. */
-  href?: string;
+  /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
+  wait?: { since: string | null; until: string | null; by: string | null };
+  /** The path of a mail that came back. */
+  report?: string;
   /** The report is not verified and can be confirmed by hand. */
   isUnverified?: boolean;
 }
 
-/** The types of events that only repeat an attempt. */
-const repeatsAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
+/** The last call to an endpoint about one event. */
+export interface Call {
+  href: string;
+  endpoint: string;
+  type: string;
+  status: WebhookDelivery['status'];
+  code: number | null;
+  error: string | null;
+  attempt: number;
+  ms: number;
+  next: string | null;
+}
 
-/** Returns the moments in order of time. `here` is the path of the message's page. */
-export function timelineOf(message: MessageDetails, reports: readonly Report[], here: string): Moment[] {
-  const accepted: Moment = {
+/** Everything that is known about a message. */
+export interface History {
+  message: MessageDetails;
+  reports: readonly Report[];
+  suppressions: readonly Suppression[];
+  calls: readonly WebhookDelivery[];
+  /** The address of each webhook endpoint, by its id. */
+  endpoints: ReadonlyMap<string, string>;
+  /** The request that it came with, as long as the audit log has it. */
+  request: AuditEntry | null;
+  waits: Why['recipients'];
+  /** The path of the message's page. */
+  here: string;
+  now: number;
+}
+
+/** Returns the moments in the order of time; what it waits for comes last. */
+export function timelineOf(history: History): Moment[] {
+  const { message, reports, here } = history;
+  const isOne = message.recipients.length === 1;
+  const attempts = message.attempts.map((attempt) => ({ attempt, moment: attemptMoment(attempt, isOne) }));
+  const unmatched = new Set(reports);
+  const events = message.events.map((event) => {
+    const attempt = attempts.findLast((one) => isSame(one.attempt, event));
+    const report = [...unmatched].find((one) => isCause(one, event));
+    if (report !== undefined) unmatched.delete(report);
+    return {
+      event,
+      moment: attempt === undefined ? eventMoment(event, isOne, history, report) : joined(attempt.moment, event),
+    };
+  });
+  for (const { event, moment } of events) moment.calls.push(...callsOf(history, event.id));
+  const suppressions = history.suppressions.flatMap((one) => suppressionMoment(one, events));
+  const past = [
+    acceptedMoment(history),
+    ...attempts.map(({ moment }) => moment),
+    ...new Set(events.map(({ moment }) => moment).filter((moment) => !attempts.some((one) => one.moment === moment))),
+    ...[...unmatched].map((report) => reportMoment(report, here, isOne)),
+    ...suppressions,
+  ].sort((a, b) => timeOf(a) - timeOf(b));
+  return [...past, ...waitMoments(history)];
+}
+
+const timeOf = ({ at }: Moment): number => (at === null ? Infinity : Date.parse(at));
+
+const bare = (): Pick<Moment, 'facts' | 'links' | 'calls'> => ({ facts: [], links: [], calls: [] });
+
+function acceptedMoment({ message, request, here }: History): Moment {
+  const { request_id: id } = message;
+  return {
+    ...bare(),
     at: message.created_at,
     what: 'accepted',
-    title: 'by Posthorn',
+    title: acceptedTitle(request),
+    facts: request?.ip == null ? [] : [`from ${request.ip}`],
+    links: id === null ? [] : [{ href: `${here}/request`, text: id }],
   };
-  const attempts = message.attempts.map(attemptMoment);
-  const hasAttempts = attempts.length > 0;
-  const events = message.events
-    .filter(({ type }) => type !== 'sent' && !(hasAttempts && repeatsAttempt.has(type)))
-    .map(eventMoment);
-  const returned = reports.map((report) => reportMoment(report, here));
-  return [accepted, ...attempts, ...events, ...returned].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
-function reportMoment({ id, kind, received_at: at, recipient, sender, verified }: Report, here: string): Moment {
-  const facts = [
-    sender === '' ? 'from the null sender' : `from ${sender}`,
-    ...(verified ? [] : ['unverified: nothing proves that it is true, so nothing was changed']),
-  ];
-  const title = `A mail came back for ${recipient}`;
+function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
+  const { id, number, recipient, outcome, smtp_code: code, smtp_reply: reply, ended_at: at } = attempt;
   return {
+    ...bare(),
     at,
-    what: kind?.replace('_', ' ') ?? 'not read yet',
-    title,
-    facts,
-    href: `${here}/reports/${id}`,
-    isUnverified: !verified,
+    what: outcome === 'accepted' ? 'delivered' : outcome,
+    title: `Attempt ${String(number)}${isOne ? '' : ` for ${recipient}`}`,
+    reply: reply === null ? null : answerText(code, reply),
+    facts: attemptFacts(attempt),
+    dialogue: { id: `dialogue-${id}`, ...dialogueOf(attempt) },
   };
 }
 
-function attemptMoment(attempt: Attempt): Moment {
-  const { mx, ip, tls, reason, class: kind, next_attempt_at: next } = attempt;
-  const ms = Object.entries(attempt.timings_ms).filter(([, n]) => n > 0);
-  const facts = [
-    ...(mx === null ? [] : [`${mx}${ip === null ? '' : ` (${ip})`}, ${tls === null ? 'without TLS' : tlsText(tls)}`]),
-    ...(reason === null ? [] : [`${kind === null ? '' : `${kind}: `}${reason.replaceAll('_', ' ')}`]),
-    ...(ms.length === 0 ? [] : [ms.map(([phase, n]) => `${phase} ${n.toFixed(0)} ms`).join(', ')]),
-  ];
-  const title = `Attempt ${String(attempt.number)} for ${attempt.recipient}`;
+/** Returns whether the event only says how the attempt ended. */
+function isSame(attempt: Attempt, { type, timestamp, data }: EventRecord): boolean {
+  if (attempt.recipient !== data.recipient) return false;
+  const number = data.sent?.attempt ?? data.delivered?.attempt ?? data.deferred?.attempt;
+  if (number !== undefined) return attempt.number === number;
+  const isImmediate = type === 'bounced' && data.bounced?.async === false;
+  return isImmediate && attempt.outcome === 'refused' && Date.parse(attempt.ended_at) <= Date.parse(timestamp);
+}
+
+/** Adds to the moment of an attempt what its event says beyond it. */
+function joined(moment: Moment, { type, data }: EventRecord): Moment {
+  if (type === 'bounced') moment.what = 'bounced';
+  if (data.delivered?.via_relay === true) moment.facts.push('a smarthost took it, which delivers it further');
+  return moment;
+}
+
+const causes: Readonly<Record<string, Report['kind']>> = {
+  bounced: 'bounce',
+  complained: 'complaint',
+  unsubscribed: 'unsubscribe',
+};
+
+/** Returns whether the event was recorded because of this mail. */
+const isCause = (
+  { kind, recipient, verified, received_at: at }: Report,
+  { type, timestamp, data }: EventRecord,
+): boolean =>
+  verified &&
+  kind !== null &&
+  causes[type] === kind &&
+  recipient === data.recipient &&
+  Date.parse(at) <= Date.parse(timestamp);
+
+function eventMoment(event: EventRecord, isOne: boolean, { message, here }: History, report?: Report): Moment {
+  const { type, timestamp: at, data } = event;
+  const detail = detailOf(event);
+  const isRepeated = message.attempts.some(({ smtp_reply: reply }) => reply !== null && reply === detail['smtp_reply']);
+  const reply = isRepeated ? null : answerText(detail['smtp_code'], detail['smtp_reply']);
+  const facts = [...eventFacts(detail), ...(report === undefined ? [] : [`by a mail ${fromWhom(report.sender)}`])];
   return {
-    at: attempt.ended_at,
-    what: attempt.outcome,
-    title,
-    reply: attempt.smtp_reply,
+    ...bare(),
+    at,
+    what: type,
+    title: eventTitle(type, isOne ? null : data.recipient, detail),
+    reply,
     facts,
-    next,
+    isMachine: detail['is_bot'] === true,
+    ...(report === undefined ? {} : { report: `${here}/reports/${report.id}` }),
   };
 }
-
-const tlsText = ({ protocol, verified }: { protocol: string; verified: boolean }): string =>
-  `${protocol}${verified ? ', verified' : ''}`;
 
 /** Returns the member of an event that has the name of its type. */
 export const detailOf = ({ type, data }: Pick<EventRecord, 'type' | 'data'>): Readonly<Record<string, unknown>> =>
   ((data as unknown as Record<string, unknown>)[type] ?? {}) as Record<string, unknown>;
 
-function eventMoment({ type, timestamp, data }: EventRecord): Moment {
-  const detail = detailOf({ type, data });
-  const text = (name: string): string | null => {
-    const value = detail[name];
-    return typeof value === 'string' && value !== '' ? value : null;
+const fromWhom = (sender: string): string => (sender === '' ? 'from the null sender' : `from ${sender}`);
+
+function reportMoment(report: Report, here: string, isOne: boolean): Moment {
+  const { id, kind, received_at: at, recipient, sender, verified } = report;
+  return {
+    ...bare(),
+    at,
+    what: kind?.replace('_', ' ') ?? 'not read yet',
+    title: `A mail came back${isOne ? '' : ` for ${recipient}`}`,
+    facts: [
+      fromWhom(sender),
+      ...(verified ? [] : ['unverified: nothing proves that it is true, so nothing was changed']),
+    ],
+    report: `${here}/reports/${id}`,
+    isUnverified: !verified,
   };
-  const isMachine = detail['is_bot'] === true;
-  const facts = [
-    text('url'),
-    text('reason')?.replaceAll('_', ' '),
-    text('message'),
-    [text('client'), text('os'), text('device')].filter((one) => one !== null).join(', ') || null,
-    text('ip'),
-    text('user_agent'),
-    isMachine ? `by a machine (${text('bot') ?? 'unknown'}), not counted` : null,
-    detail['suppression_added'] === true ? 'the address was put on the suppression list' : null,
-  ].filter((one) => one != null);
-  const title = `${type.replace(/^./, (first) => first.toUpperCase())}: ${data.recipient}`;
-  return { at: timestamp, what: type, title, reply: text('smtp_reply'), facts, isMachine };
+}
+
+function callsOf({ calls, endpoints, now }: History, eventId: string): Call[] {
+  const last = new Map(calls.filter((call) => call.event_id === eventId).map((call) => [call.webhook_id, call]));
+  return [...last.values()].map((call) => calledBy(call, endpoints, now));
+}
+
+/** Events that put an address on the suppression list. */
+const suppressing: ReadonlySet<string> = new Set(['suppressed', 'bounced', 'complained', 'unsubscribed']);
+/** An entry is written in the commit of the event that caused it. */
+const SAME_TIME_MS = 5000;
+
+/** Adds the entry to the event that caused it, or that it caused; an entry of another time is a moment of its own. */
+function suppressionMoment(entry: Suppression, events: readonly { event: EventRecord; moment: Moment }[]): Moment[] {
+  const { email, reason, scope, created_at: at, note } = entry;
+  const where = scope === 'account' ? '' : ` of the stream ${scope.replace('stream:', '')}`;
+  const link = { href: `/suppressions?q=${encodeURIComponent(email)}`, text: `the suppression list${where}` };
+  const isOwn = ({ event: { type, timestamp, data } }: { event: EventRecord }): boolean =>
+    data.recipient === email &&
+    suppressing.has(type) &&
+    (type === 'suppressed' || Math.abs(Date.parse(timestamp) - Date.parse(at)) < SAME_TIME_MS);
+  const cause = events.findLast(isOwn);
+  if (cause !== undefined) {
+    const { moment } = cause;
+    const why = cause.event.type === 'suppressed' ? 'is on' : 'was put on';
+    moment.links.push({ ...link, text: `${email} ${why} ${link.text}` });
+    return [];
+  }
+  const facts = note === null || note === '' ? [] : [`“${note}”`];
+  const title = `${email} was put on the suppression list${where}: ${reason.replaceAll('_', ' ')}`;
+  return [{ ...bare(), at, what: 'suppressed', title, facts, links: [{ ...link, text: 'Look at the entry' }] }];
+}
+
+const MOST_NAMED = 3;
+
+/** Returns what it waits for now; recipients that wait for the same share one moment. */
+function waitMoments({ message, waits }: History): Moment[] {
+  const isOne = message.recipients.length === 1;
+  const groups = new Map<string, { first: Why['recipients'][number]; emails: string[] }>();
+  for (const one of waits) {
+    if (one.reason === 'finished') continue;
+    const key = `${one.summary} ${String(one.until)}`;
+    const { first, emails } = groups.get(key) ?? { first: one, emails: [] };
+    groups.set(key, { first, emails: [...emails, one.email] });
+  }
+  return [...groups.values()].map(({ first: { summary, reason, since, until, set_by: by }, emails }): Moment => {
+    const more = emails.length > MOST_NAMED ? ` and ${String(emails.length - MOST_NAMED)} more` : '';
+    return {
+      ...bare(),
+      at: null,
+      what: reason === 'being_sent' ? 'sent' : 'waiting',
+      title: summary,
+      facts: isOne ? [] : [`for ${emails.slice(0, MOST_NAMED).join(', ')}${more}`],
+      wait: { since, until, by },
+    };
+  });
 }

@@ -9,6 +9,7 @@ import { readCookie } from './cookies.ts';
 import { noSuchPage, type Context, type DashboardContext } from './context.ts';
 import { jsonOf, memberCaller, rawOf, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
+import { zoneNamed } from '../base/zones.ts';
 
 export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Guest {
   const { params, form: fields, session, sessionToken } = ctx.state;
@@ -21,6 +22,7 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
     userAgent: ctx.get('user-agent').slice(0, 512) || null,
     header: (name) => ctx.get(name) || undefined,
     now: deps.clock.now(),
+    zone: zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     sessionToken,
     device: readCookie(ctx, 'device'),
     halfway: session?.row.stage === 'code' ? session : null,

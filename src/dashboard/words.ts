@@ -1,5 +1,7 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { counted } from '../operator/doctor/finding.ts';
+import { wallClock } from '../base/zones.ts';
 
 const { SafeString, escapeExpression } = Handlebars;
 
@@ -55,6 +57,21 @@ export function bytesText(n: number): string {
 /** Turns `snake_case`, `kebab-case` and `stream:name` into words. */
 export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
+/** Names of mailbox providers that are not their words in capitals. */
+const providerNames: Readonly<Record<string, string>> = {
+  gmx: 'GMX',
+  mailru: 'Mail.ru',
+  qq: 'QQ',
+  netease: 'NetEase',
+  telekom: 'T-Online',
+  yahoo_japan: 'Yahoo Japan',
+  other: 'all others',
+};
+
+/** Returns a mailbox provider as people write it: `Yahoo Japan` for `yahoo_japan`. */
+export const providerText = (name: string): string =>
+  providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
+
 const millis = (value: unknown): number | null => {
   if (typeof value === 'number') return value;
   const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
@@ -62,7 +79,7 @@ const millis = (value: unknown): number | null => {
 };
 
 /** Returns the reply of a mail host, with its code once. */
-function answerText(code: unknown, reply: unknown): string {
+export function answerText(code: unknown, reply: unknown): string {
   const text = typeof reply === 'string' ? reply : '';
   return typeof code === 'number' && !text.startsWith(String(code)) ? `${String(code)} ${text}` : text;
 }
@@ -71,16 +88,24 @@ function answerText(code: unknown, reply: unknown): string {
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
+/** Returns the message of a refused form, with the line or the field that it is about where the message does not name it. */
+export function faultText(message: string, field: string | null): string {
+  const [, line] = /^\w+\[(\d+)\]$/.exec(field ?? '') ?? [];
+  if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${message}`;
+  if (field === null || field === '' || message.includes(field)) return message;
+  return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${message}`;
+}
+
 interface Options {
-  data: { root: { now?: number } };
+  data: { root: { now?: number; zone?: string } };
   hash: Record<string, unknown>;
 }
 
-/** Shows a time in UTC; app.js replaces it by the viewer's zone and keeps UTC in the title. */
-function time(value: unknown): unknown {
+/** Shows a time in the zone of the page, with UTC in the title. On the first page app.js puts the viewer's zone in the place of UTC. */
+function time(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
-  return timeHtml(ms, utcText(ms));
+  return timeHtml(ms, wallClock(ms, data.root.zone ?? 'UTC'));
 }
 
 const timeHtml = (ms: number, text: string, attribute = ''): unknown =>
@@ -125,6 +150,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   due,
   badge,
   setBy: (value: unknown) => setters[String(value)] ?? String(value),
+  /** `1 mail`, `2 mails`. */
+  count: (value: unknown, noun: unknown) => counted(typeof value === 'number' ? value : 0, String(noun)),
   number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
   percent: (value: unknown, { hash }: Options) =>
     percentText(
@@ -138,10 +165,14 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
+  faultText: (message: unknown, field: unknown) =>
+    faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
   prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
+  /** Joins segments to a path: the parameters of a partial take no mixed text. The last argument is Handlebars' own. */
+  path: (...segments: unknown[]) => segments.slice(0, -1).map(String).join('/'),
   /** Inserts HTML made by chart.ts or markdown-it, which escape all input. */
   markup: (value: unknown) => new SafeString(String(value)),
 };

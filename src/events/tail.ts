@@ -47,147 +47,179 @@ const BUFFERED = 1000;
 /** Followers that may read the log at the same time: the other readers are for other requests. */
 const LOOKS = 1;
 
-interface Listener {
-  accountId: string;
-  wake(): void;
-}
-
-export function createEventTail({ db, clock, notifiers }: TailDeps) {
-  const listeners = new Set<Listener>();
-  const gate = createGate({ most: LOOKS, waiting: Infinity });
+export class EventTail {
+  private readonly db: TailDeps['db'];
+  private readonly clock: Clock;
+  private readonly events: Notifier;
+  private readonly followers = new Set<TailFollower>();
+  private readonly gate = createGate({ most: LOOKS, waiting: Infinity });
   /** For each account, `buffered` has everything in (its floor, head] that is after `dropped`. */
-  const floors = new Map<string, number>();
-  let buffered: LoggedEvent[] = [];
-  let dropped = 0;
-  let head = 0;
-  let rung = false;
-  let reading = false;
-  let unlisten: (() => void) | null = null;
+  private readonly floors = new Map<string, number>();
+  private buffered: LoggedEvent[] = [];
+  private dropped = 0;
+  private head = 0;
+  /** True where the log may have events after `head`. */
+  private notified = false;
+  private reading = false;
+  private unlisten: (() => void) | null = null;
 
-  function ring(): void {
-    rung = true;
-    if (!reading) void readOn();
+  constructor({ db, clock, notifiers }: TailDeps) {
+    this.db = db;
+    this.clock = clock;
+    this.events = notifiers.events;
   }
 
-  async function readOn(): Promise<void> {
-    reading = true;
+  /** Adds a follower of what becomes visible for this account from now on. */
+  follow(accountId: string): Follower {
+    const follower = new TailFollower(this, this.clock, accountId);
+    this.followers.add(follower);
+    this.unlisten ??= this.events.listen(() => this.notify());
+    // Wakes the new follower soon, with memory as new as its arrival.
+    this.notify();
+    return follower;
+  }
+
+  /** Removes a follower. */
+  remove(follower: TailFollower): void {
+    this.followers.delete(follower);
+    if (this.followers.size > 0) return;
+    this.unlisten?.();
+    this.unlisten = null;
+    this.forget();
+  }
+
+  /** Returns the events of a follower from the log. */
+  async look(follower: TailFollower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+    const leave = await this.gate.enter();
     try {
-      while (rung && listeners.size > 0) {
-        rung = false;
-        await readPage();
-        wakeAll();
-      }
-    } catch {
-      // Each follower then reads the log itself and gets the error.
-      floors.clear();
-      wakeAll();
+      // A follower that has left meanwhile needs no answer.
+      if (follower.over()) return { events: [], start: null, position: after, hasMore: false };
+      return await eventsAfter(this.db.reader, filter, after, limit);
     } finally {
-      reading = false;
-      if (listeners.size === 0) forget();
+      leave?.();
     }
   }
 
-  function forget(): void {
-    floors.clear();
-    buffered = [];
-  }
-
-  async function readPage(): Promise<void> {
-    const accounts = new Set([...listeners].map(({ accountId }) => accountId));
-    for (const account of floors.keys()) if (!accounts.has(account)) floors.delete(account);
-    // Memory begins where the log ends now.
-    if (floors.size === 0) {
-      buffered = [];
-      head = await newestSequence(db.prepared);
-    }
-    for (const account of accounts) if (!floors.has(account)) floors.set(account, head);
-    const page = await followEvents(db.prepared, [...accounts], head, PAGE);
-    head = Math.max(head, page.position);
-    buffered.push(...page.events);
-    const out = buffered.splice(0, Math.max(0, buffered.length - BUFFERED));
-    dropped = out.at(-1)?.sequence ?? dropped;
-    rung ||= page.hasMore;
-  }
-
-  function wakeAll(): void {
-    for (const listener of listeners) listener.wake();
-  }
-
-  function inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
-    const floor = floors.get(filter.accountId);
-    if (floor === undefined || after < Math.max(floor, dropped)) return null;
-    const events = buffered.slice(firstAfter(buffered, after)).filter((event) => suits(event, filter));
+  /** Returns the events after a position from memory; null where memory does not reach so far back. */
+  inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
+    const floor = this.floors.get(filter.accountId);
+    if (floor === undefined || after < Math.max(floor, this.dropped)) return null;
+    const events = this.buffered.slice(firstAfter(this.buffered, after)).filter((event) => suits(event, filter));
     const hasMore = events.length > limit;
     if (hasMore) events.length = limit;
-    const position = hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(head, after);
+    const position = hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(this.head, after);
     return { events, start: events[0]?.sequence ?? null, position, hasMore };
   }
 
-  return {
-    /** Adds a follower of what becomes visible for this account from now on. */
-    follow(accountId: string): Follower {
-      let isRung = false;
-      let isOver = false;
-      let stir = (): void => undefined;
-      const listener: Listener = {
-        accountId,
-        wake() {
-          isRung = true;
-          stir();
-        },
-      };
-      listeners.add(listener);
-      unlisten ??= notifiers.events.listen(ring);
-      // Wakes the new follower soon, with memory as new as its arrival.
-      ring();
+  private notify(): void {
+    this.notified = true;
+    if (!this.reading) void this.readOn();
+  }
 
-      async function look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
-        const leave = await gate.enter();
-        try {
-          // A follower that has left meanwhile needs no answer.
-          if (isOver) return { events: [], start: null, position: after, hasMore: false };
-          return await eventsAfter(db.reader, filter, after, limit);
-        } finally {
-          leave?.();
-        }
+  private async readOn(): Promise<void> {
+    this.reading = true;
+    try {
+      while (this.notified && this.followers.size > 0) {
+        this.notified = false;
+        await this.readPage();
+        this.wakeAll();
       }
+    } catch {
+      // Each follower then reads the log itself and gets the error.
+      this.floors.clear();
+      this.wakeAll();
+    } finally {
+      this.reading = false;
+      if (this.followers.size === 0) this.forget();
+    }
+  }
 
-      return {
-        look,
-        async hear(filter, after, limit) {
-          return inMemory(filter, after, limit) ?? (await look(filter, after, limit));
-        },
-        async next(ms) {
-          if (!isRung && !isOver)
-            await new Promise<void>((resolve) => {
-              const timer = clock.after(ms, resolve);
-              stir = () => {
-                timer.cancel();
-                resolve();
-              };
-            });
-          const wasRung = isRung;
-          isRung = false;
-          return wasRung;
-        },
-        end() {
-          isOver = true;
-          stir();
-        },
-        over: () => isOver,
-        leave() {
-          listeners.delete(listener);
-          if (listeners.size > 0) return;
-          unlisten?.();
-          unlisten = null;
-          forget();
-        },
-      };
-    },
-  };
+  private async readPage(): Promise<void> {
+    const { floors, db } = this;
+    const accounts = new Set([...this.followers].map(({ accountId }) => accountId));
+    for (const account of floors.keys()) if (!accounts.has(account)) floors.delete(account);
+    // Memory begins where the log ends now.
+    if (floors.size === 0) {
+      this.buffered = [];
+      this.head = await newestSequence(db.prepared);
+    }
+    for (const account of accounts) if (!floors.has(account)) floors.set(account, this.head);
+    const page = await followEvents(db.prepared, [...accounts], this.head, PAGE);
+    this.head = Math.max(this.head, page.position);
+    this.buffered.push(...page.events);
+    const out = this.buffered.splice(0, Math.max(0, this.buffered.length - BUFFERED));
+    this.dropped = out.at(-1)?.sequence ?? this.dropped;
+    this.notified ||= page.hasMore;
+  }
+
+  private wakeAll(): void {
+    for (const follower of this.followers) follower.wake();
+  }
+
+  private forget(): void {
+    this.floors.clear();
+    this.buffered = [];
+  }
 }
 
-export type EventTail = ReturnType<typeof createEventTail>;
+class TailFollower implements Follower {
+  readonly accountId: string;
+  private readonly tail: EventTail;
+  private readonly clock: Clock;
+  private isWoken = false;
+  private isOver = false;
+  /** Ends the wait that is under way. */
+  private endWait: () => void = () => undefined;
+
+  constructor(tail: EventTail, clock: Clock, accountId: string) {
+    this.tail = tail;
+    this.clock = clock;
+    this.accountId = accountId;
+  }
+
+  wake(): void {
+    this.isWoken = true;
+    this.endWait();
+  }
+
+  look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+    return this.tail.look(this, filter, after, limit);
+  }
+
+  async hear(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+    return this.tail.inMemory(filter, after, limit) ?? (await this.look(filter, after, limit));
+  }
+
+  async next(ms: number): Promise<boolean> {
+    if (!this.isWoken && !this.isOver) await this.wait(ms);
+    const wasWoken = this.isWoken;
+    this.isWoken = false;
+    return wasWoken;
+  }
+
+  private wait(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.clock.after(ms, resolve);
+      this.endWait = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
+  }
+
+  end(): void {
+    this.isOver = true;
+    this.endWait();
+  }
+
+  over(): boolean {
+    return this.isOver;
+  }
+
+  leave(): void {
+    this.tail.remove(this);
+  }
+}
 
 /** Returns the index of the first event after this position; events are in the order of their numbers. */
 function firstAfter(events: readonly LoggedEvent[], position: number): number {

@@ -13,7 +13,7 @@ import type { ListenerLimits } from './listener-limits.ts';
 import { HeldMail } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
-import { createReceiver, type ReceiveDeps } from './receive.ts';
+import { Receiver, type ReceiveDeps } from './receive.ts';
 import { createReportReader } from './report-reader.ts';
 import { submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
@@ -92,7 +92,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     );
   const mxBudgets = createMxBudgets(deps);
   const kept = createKeptReports(deps, settings.diskBytes);
-  const receiver = createReceiver({
+  const receiver = new Receiver({
     ...deps,
     budgets: mxBudgets,
     trim: () => kept.trimIfFull(),

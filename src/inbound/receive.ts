@@ -54,9 +54,14 @@ const READING = 2;
 /** Reports that are written at the same time, so that they share their commits. */
 const WRITING = 32;
 /** Rows that need not be loaded again, since they are still here. */
-const HELD_BYTES = 8 * 1024 * 1024;
+const BUFFERED_BYTES = 8 * 1024 * 1024;
 /** Wait after a failure of storage. */
 const FAULT_DELAY_MS = 1000;
+
+interface ReadReport {
+  row: NewReport;
+  result: Awaited<ReturnType<ReportReader['read']>>;
+}
 
 interface Waiting extends Stranger {
   id: string;
@@ -72,95 +77,154 @@ interface End {
   keepsAll: boolean;
 }
 
-export function createReceiver(deps: ReceiveDeps) {
-  const { clock, log, db, keys } = deps;
-  const unread = new Unread<Waiting>();
-  const aggregates = createAggregateStore(deps);
-  const forwarded = new Allowance(budgets.forwarded_bytes);
-  const working = new Set<Promise<void>>();
-  const perDelivery = new InTurn();
-  let reading = 0;
-  let held = 0;
-  let stopping = false;
+export class Receiver {
+  private readonly deps: ReceiveDeps;
+  private readonly unread = new Unread<Waiting>();
+  private readonly aggregates: ReturnType<typeof createAggregateStore>;
+  private readonly forwarded = new Allowance(budgets.forwarded_bytes);
+  private readonly working = new Set<Promise<void>>();
+  private readonly perDelivery = new InTurn();
+  private reading = 0;
+  /** Bytes of the unread mails that are in memory. */
+  private bufferedBytes = 0;
+  private stopping = false;
 
-  function wait(row: NewReport, isHeld: boolean): void {
-    const stranger = strangerOf(keys, row.client_ip, JSON.parse(row.recipients_json) as string[]);
-    if (isHeld) held += row.raw.length;
-    unread.add({ ...stranger, id: row.id, row: isHeld ? row : null });
+  constructor(deps: ReceiveDeps) {
+    this.deps = deps;
+    this.aggregates = createAggregateStore(deps);
   }
 
-  function work(): void {
-    while (!stopping && reading < READING && working.size < WRITING) {
-      const next = unread.take({ withTokenOnly: reading > 0 });
-      if (next === null) return;
-      const done = receive(next).finally(() => {
-        working.delete(done);
-        work();
-      });
-      working.add(done);
-    }
+  start(): void {
+    const loaded = this.loadUnread().then(() => this.work());
+    this.working.add(loaded);
+    void loaded.finally(() => this.working.delete(loaded));
   }
 
-  async function receive(next: Waiting): Promise<void> {
-    reading += 1;
-    let isReading = true;
-    const read = (): void => {
-      if (isReading) reading -= 1;
-      isReading = false;
-    };
-    if (next.row !== null) held -= next.row.raw.length;
+  /** Takes a mail that was written and waits to be read. */
+  take(row: NewReport): void {
+    this.add(row, this.bufferedBytes + row.raw.length <= BUFFERED_BYTES);
+    this.work();
+  }
+
+  /** Returns the budget that one more mail of this network would break, or null. */
+  isFull(network: string): BudgetName | null {
+    return this.unread.full(network);
+  }
+
+  /** Resolves when the reports that are being read are done. */
+  async stop(): Promise<void> {
+    this.stopping = true;
+    while (this.working.size > 0) await Promise.all(this.working);
+    await this.deps.reader.close();
+  }
+
+  /** Reads the mails that an earlier run left unread. */
+  private async loadUnread(): Promise<void> {
     try {
-      const row = next.row ?? (await load(db.prepared, next.id));
-      const result = row === null ? null : await deps.reader.read(row.raw, JSON.parse(row.recipients_json) as string[]);
-      read();
-      work();
-      if (row === null || result === null) return;
-      deps.budgets.noteReading(next, result.ms);
-      if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
-      const kept =
-        result.kind === 'read'
-          ? await (next.deliveryId === null
-              ? finish(row, result.finding)
-              : perDelivery.run(next.deliveryId, () => finish(row, result.finding)))
-          : await closeUnreadable(row, result.why);
-      deps.budgets.giveBack(next, row.raw.length - kept, row.received_at);
+      const rows = await this.deps.db.prepared.all<Omit<NewReport, 'raw'>>(
+        'SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id',
+      );
+      for (const row of rows) this.add({ ...row, raw: Buffer.alloc(0) }, false);
     } catch (error) {
-      log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
-      await clock.sleep(FAULT_DELAY_MS);
-      if (!stopping) unread.add({ ...next, row: null });
-    } finally {
-      read();
+      await this.pauseAfter(error);
+      if (!this.stopping) await this.loadUnread();
     }
   }
 
-  async function closeUnreadable(row: NewReport, why: string): Promise<number> {
-    log.warn({ event: 'report_unreadable', report_id: row.id, reason: why }, 'a mail to us could not be read');
-    return close(row, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
+  private add(row: NewReport, isBuffered: boolean): void {
+    const stranger = strangerOf(this.deps.keys, row.client_ip, JSON.parse(row.recipients_json) as string[]);
+    if (isBuffered) this.bufferedBytes += row.raw.length;
+    this.unread.add({ ...stranger, id: row.id, row: isBuffered ? row : null });
+  }
+
+  private work(): void {
+    while (!this.stopping && this.reading < READING && this.working.size < WRITING) {
+      const next = this.unread.take({ withTokenOnly: this.reading > 0 });
+      if (next === null) return;
+      const done = this.receive(next).finally(() => {
+        this.working.delete(done);
+        this.work();
+      });
+      this.working.add(done);
+    }
+  }
+
+  private async receive(next: Waiting): Promise<void> {
+    if (next.row !== null) this.bufferedBytes -= next.row.raw.length;
+    const read = await this.read(next);
+    this.work();
+    if (read === null) return;
+    try {
+      await this.conclude(next, read);
+    } catch (error) {
+      await this.tryAgain(next, error);
+    }
+  }
+
+  /** Loads the row where it is not in memory, and reads the mail in a thread. Returns null where there is nothing to conclude. */
+  private async read(next: Waiting): Promise<ReadReport | null> {
+    this.reading += 1;
+    try {
+      const row = next.row ?? (await load(this.deps.db.prepared, next.id));
+      if (row === null) return null;
+      return { row, result: await this.deps.reader.read(row.raw, JSON.parse(row.recipients_json) as string[]) };
+    } catch (error) {
+      await this.tryAgain(next, error);
+      return null;
+    } finally {
+      this.reading -= 1;
+    }
+  }
+
+  private async conclude(next: Waiting, { row, result }: ReadReport): Promise<void> {
+    this.deps.budgets.noteReading(next, result.ms);
+    if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
+    const bytesKept =
+      result.kind === 'read'
+        ? await (next.deliveryId === null
+            ? this.finish(row, result.finding)
+            : this.perDelivery.run(next.deliveryId, () => this.finish(row, result.finding)))
+        : await this.closeUnreadable(row, result.why);
+    this.deps.budgets.giveBack(next, row.raw.length - bytesKept, row.received_at);
+  }
+
+  private async tryAgain(next: Waiting, error: unknown): Promise<void> {
+    await this.pauseAfter(error);
+    if (!this.stopping) this.unread.add({ ...next, row: null });
+  }
+
+  /** Logs a failure of storage and waits, before the work is tried again. */
+  private async pauseAfter(error: unknown): Promise<void> {
+    this.deps.log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
+    await this.deps.clock.sleep(FAULT_DELAY_MS);
+  }
+
+  private async closeUnreadable(row: NewReport, why: string): Promise<number> {
+    this.deps.log.warn(
+      { event: 'report_unreadable', report_id: row.id, reason: why },
+      'a mail to us could not be read',
+    );
+    return this.close(row, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
   }
 
   /** Resolves with the number of bytes that are kept. */
-  async function finish(row: NewReport, finding: Finding): Promise<number> {
-    if (finding.aggregate !== undefined) return keep(row, finding, finding.aggregate);
-    if (isForOperator(row, finding)) return forward(row, finding);
+  private async finish(row: NewReport, finding: Finding): Promise<number> {
+    if (finding.aggregate !== undefined) return this.count(row, finding, finding.aggregate);
+    if (isForOperator(row, finding)) return this.forward(row, finding);
+    const { deps } = this;
     const match = await matched(deps, finding);
     const { change, state } = await meaningOf(deps.db.prepared, row, finding, match);
     if (match?.proof != null && change !== null) await deps.recorder.record([{ deliveryId: match.owner.id, change }]);
-    log.info(
-      {
-        event: 'report',
-        report_id: row.id,
-        kind: finding.kind,
-        state,
-        message_id: match?.owner.message_id ?? null,
-        request_id: match?.owner.request_id ?? null,
-        delivery_id: match?.owner.id ?? null,
-        proof: match?.proof ?? null,
-        recorded: state === 'done' ? (change?.kind ?? null) : null,
-      },
-      'a mail to one of our addresses',
-    );
+    this.note(row, finding, {
+      state,
+      message_id: match?.owner.message_id ?? null,
+      request_id: match?.owner.request_id ?? null,
+      delivery_id: match?.owner.id ?? null,
+      proof: match?.proof ?? null,
+      recorded: state === 'done' ? (change?.kind ?? null) : null,
+    });
     const detail = { ...findingRecord(finding), proof: match?.proof ?? null, feedback_loop: match?.loop ?? null };
-    return close(row, {
+    return this.close(row, {
       state,
       kind: finding.kind,
       match,
@@ -169,13 +233,18 @@ export function createReceiver(deps: ReceiveDeps) {
     });
   }
 
+  private note(row: NewReport, { kind }: Finding, fields: object): void {
+    this.deps.log.info({ event: 'report', report_id: row.id, kind, ...fields }, 'a mail to one of our addresses');
+  }
+
   /** Writes the forwarded mail in one transaction with its row, so that it is sent once. */
-  async function forward(row: NewReport, finding: Finding): Promise<number> {
+  private async forward(row: NewReport, finding: Finding): Promise<number> {
+    const { clock, db, forward, ownAccount, notifiers } = this.deps;
     const now = clock.now();
-    const mail = forwardOf(deps.forward, { ...row, raw: attachedOf(row, now) }, now);
-    if (mail !== null) await deps.ownAccount.ensure();
+    const mail = forwardOf(forward, { ...row, raw: this.attachedOf(row, now) }, now);
+    if (mail !== null) await ownAccount.ensure();
     const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
-      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, deps.forward.retry);
+      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
       await write(tx, row.id, {
         state: rows === null ? 'kept' : 'forwarded',
         kind: finding.kind,
@@ -186,89 +255,41 @@ export function createReceiver(deps: ReceiveDeps) {
       if (rows !== null) await insertRows(tx, [rows]);
       return rows;
     });
-    log.info(
-      { event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' },
-      'a mail to one of our addresses',
-    );
-    if (sent !== null) deps.notifiers.deliveries.notify(hintsOf(sent));
-    await deps.trim();
+    this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
+    if (sent !== null) notifiers.deliveries.notify(hintsOf(sent));
+    await this.deps.trim();
     return beginningOf(row);
   }
 
   /** Keeps the mail whole while the day's budget lasts; then only its beginning. */
-  function attachedOf({ raw }: NewReport, now: number): Buffer {
-    const isWhole = forwarded.has('', raw.length, now);
-    if (isWhole) forwarded.spend('', raw.length, now);
-    else deps.usedUp('forwarded_bytes');
+  private attachedOf({ raw }: NewReport, now: number): Buffer {
+    const isWhole = this.forwarded.has('', raw.length, now);
+    if (isWhole) this.forwarded.spend('', raw.length, now);
+    else this.deps.usedUp('forwarded_bytes');
     return isWhole ? raw : raw.subarray(0, budgets.kept_of_mail.most);
   }
 
   /** Counts an aggregate report, and deletes it then; one about a domain that is not ours is kept as mail without an owner. */
-  async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
+  private async count(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
     const summary = aggregateSummary(aggregate);
     let bytes = beginningOf(row);
-    const kept = await aggregates.keep(row.id, aggregate, async (tx, { isOurs, alreadyCounted, refused }) => {
+    const counted = await this.aggregates.keep(row.id, aggregate, async (tx, { isOurs, alreadyCounted, refused }) => {
       const detail = { ...findingRecord(finding), aggregate: { ...summary, already_counted: alreadyCounted, refused } };
       const state = isOurs && refused === null ? 'done' : 'unmatched';
       await write(tx, row.id, { state, kind: finding.kind, match: null, detail, keepsAll: false });
       if (state === 'done') await tx.run('UPDATE reports SET raw = ? WHERE id = ?', [Buffer.alloc(0), row.id]);
       bytes = state === 'done' ? 0 : beginningOf(row);
     });
-    log.info(
-      {
-        event: 'report',
-        report_id: row.id,
-        kind: finding.kind,
-        ...summary,
-        already_counted: kept.alreadyCounted,
-        refused: kept.refused,
-        rows: kept.rows,
-      },
-      'a mail to one of our addresses',
-    );
-    await deps.trim();
+    const { alreadyCounted, refused, rows } = counted;
+    this.note(row, finding, { ...summary, already_counted: alreadyCounted, refused, rows });
+    await this.deps.trim();
     return bytes;
   }
 
-  async function close(row: NewReport, end: End): Promise<number> {
-    await db.commit.transact((tx) => write(tx, row.id, end));
-    await deps.trim();
+  private async close(row: NewReport, end: End): Promise<number> {
+    await this.deps.db.commit.transact((tx) => write(tx, row.id, end));
+    await this.deps.trim();
     return end.keepsAll ? row.raw.length : beginningOf(row);
-  }
-
-  return {
-    start(): void {
-      const loaded = loadUnread().then(work);
-      working.add(loaded);
-      void loaded.finally(() => working.delete(loaded));
-    },
-    /** Takes a mail that was written and waits to be read. */
-    take(row: NewReport): void {
-      wait(row, held + row.raw.length <= HELD_BYTES);
-      work();
-    },
-    /** Returns the budget that one more mail of this network would break, or null. */
-    isFull: (network: string): BudgetName | null => unread.full(network),
-    /** Resolves when the reports that are being read are done. */
-    async stop(): Promise<void> {
-      stopping = true;
-      while (working.size > 0) await Promise.all(working);
-      await deps.reader.close();
-    },
-  };
-
-  /** Reads the mails that an earlier run left unread. */
-  async function loadUnread(): Promise<void> {
-    try {
-      const rows = await db.prepared.all<Omit<NewReport, 'raw'>>(
-        'SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id',
-      );
-      for (const row of rows) wait({ ...row, raw: Buffer.alloc(0) }, false);
-    } catch (error) {
-      log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
-      await clock.sleep(FAULT_DELAY_MS);
-      if (!stopping) await loadUnread();
-    }
   }
 }
 

@@ -49,7 +49,7 @@ function canonicalEntry(entry: string, field: string): string {
   const bits = slash < 0 ? null : entry.slice(slash + 1);
   const canonical = entry.length > LONGEST_ENTRY ? null : canonicalRange(address, bits);
   if (canonical === null)
-    throw new Problem('invalid_field', 'Expected an IPv4 or IPv6 address or a CIDR range.', { field });
+    throw new Problem('invalid_field', `${entry.slice(0, LONGEST_ENTRY)} is not an IP address or range.`, { field });
   if (canonical.endsWith('/0')) {
     throw new Problem('invalid_field', 'A range of all addresses is no restriction; leave the list empty.', { field });
   }

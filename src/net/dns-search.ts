@@ -48,130 +48,140 @@ interface Turn {
   folded: boolean;
 }
 
-export interface Search<T> {
-  result: Promise<Found<T>>;
-  /** Ends the search with this answer. */
-  abort(trouble: Trouble): void;
+interface SearchDeps {
+  clock: Clock;
+  servers: readonly Server[];
+  /** True where a SERVFAIL is the answer, whatever other servers say. */
+  validating: boolean;
 }
 
-/**
- * Starts asking. `validating`: a SERVFAIL is the answer, whatever other servers say. `deadline` is on `clock.monotonic()`. The
- * promise never rejects and nothing stays open after it settles.
- */
-export function search<T extends RecordType>(
-  deps: { clock: Clock; servers: readonly Server[]; validating: boolean },
-  question: { name: string; type: T },
-  deadline: number,
-): Search<RecordOf[T]> {
-  const { clock } = deps;
-  const order = preferred(deps.servers, clock.monotonic());
-  const turns: Turn[] = [];
-  let lastTrouble: Trouble = { kind: 'trouble', why: 'network', text: 'no DNS server is configured' };
-  let repeatTimer: Timer | null = null;
-  let rounds = 0;
-  let settle: (found: Found<RecordOf[T]>) => void = () => undefined;
-  const result = new Promise<Found<RecordOf[T]>>((resolve) => (settle = resolve));
-  let done = false;
+/** One question that is being asked. It begins with its creation; nothing stays open after `result` settles, which never rejects. */
+export class Search<T extends RecordType> {
+  readonly result: Promise<Found<RecordOf[T]>>;
+  private readonly clock: Clock;
+  private readonly validating: boolean;
+  private readonly question: { name: string; type: T };
+  private readonly order: readonly Server[];
+  private readonly turns: Turn[] = [];
+  private lastTrouble: Trouble = { kind: 'trouble', why: 'network', text: 'no DNS server is configured' };
+  private rounds = 0;
+  private repeatTimer: Timer | null = null;
+  private readonly deadlineTimer: Timer;
+  private settle: (found: Found<RecordOf[T]>) => void = () => undefined;
+  private done = false;
 
-  const deadlineTimer = clock.after(Math.max(0, deadline - clock.monotonic()), () => {
-    const silent = turns.every((turn) => !turn.heard);
-    finish(silent ? { kind: 'trouble', why: 'timeout', text: 'no DNS server answered in time' } : lateTrouble());
-  });
-
-  function lateTrouble(): Trouble {
-    return turns.some((turn) => !turn.failed)
-      ? { kind: 'trouble', why: 'timeout', text: 'the DNS servers did not answer in time' }
-      : lastTrouble;
+  /** `deadline` is on `clock.monotonic()`. */
+  constructor({ clock, servers, validating }: SearchDeps, question: { name: string; type: T }, deadline: number) {
+    this.clock = clock;
+    this.validating = validating;
+    this.question = question;
+    this.order = preferred(servers, clock.monotonic());
+    this.result = new Promise((resolve) => (this.settle = resolve));
+    this.deadlineTimer = clock.after(Math.max(0, deadline - clock.monotonic()), () => this.finish(this.lateTrouble()));
+    this.next();
   }
 
-  function finish(found: Found<RecordOf[T]>): void {
-    if (done) return;
-    done = true;
-    deadlineTimer.cancel();
-    repeatTimer?.cancel();
-    for (const turn of turns) {
+  /** Ends the search with this answer. */
+  abort(trouble: Trouble): void {
+    this.finish(trouble);
+  }
+
+  /** Returns the answer where the deadline has passed. */
+  private lateTrouble(): Trouble {
+    if (this.turns.every(({ heard }) => !heard))
+      return { kind: 'trouble', why: 'timeout', text: 'no DNS server answered in time' };
+    return this.turns.some(({ failed }) => !failed)
+      ? { kind: 'trouble', why: 'timeout', text: 'the DNS servers did not answer in time' }
+      : this.lastTrouble;
+  }
+
+  private finish(found: Found<RecordOf[T]>): void {
+    if (this.done) return;
+    this.done = true;
+    this.deadlineTimer.cancel();
+    this.repeatTimer?.cancel();
+    for (const turn of this.turns) {
       turn.asked.close();
-      judge(turn, clock.monotonic());
+      judge(turn, this.clock.monotonic());
     }
-    settle(found);
+    this.settle(found);
   }
 
   /** Asks the next server that was not asked yet; when all were, repeats the query to those that are silent. */
-  function next(): void {
-    repeatTimer?.cancel();
-    const server = order[turns.length];
-    if (server !== undefined) ask(server);
+  private next(): void {
+    this.repeatTimer?.cancel();
+    const server = this.order[this.turns.length];
+    if (server !== undefined) this.begin(server);
     else {
-      const silent = turns.filter((turn) => !turn.failed);
+      const silent = this.turns.filter((turn) => !turn.failed);
       if (silent.length === 0) {
-        finish(lastTrouble);
+        this.finish(this.lastTrouble);
         return;
       }
-      rounds++;
+      this.rounds++;
       for (const turn of silent) turn.asked.repeat();
     }
-    if (!done) repeatTimer = clock.after(FIRST_REPEAT_MS * 1.5 ** rounds, next);
+    if (!this.done) this.repeatTimer = this.clock.after(FIRST_REPEAT_MS * 1.5 ** this.rounds, () => this.next());
   }
 
-  function ask(server: Server, over: typeof askOverUdp = askOverUdp, previous?: Turn): void {
-    previous?.asked.close();
-    const turn: Turn = previous ?? {
-      server,
-      asked: nothing,
-      since: clock.monotonic(),
-      heard: false,
-      failed: false,
-      folded: false,
-    };
-    const query: Query<T> = { ...question, id: randomInt(65_536), edns: server.edns };
+  private begin(server: Server): void {
+    const since = this.clock.monotonic();
+    const turn: Turn = { server, asked: nothing, since, heard: false, failed: false, folded: false };
+    this.turns.push(turn);
+    this.ask(turn, askOverUdp);
+  }
+
+  /** Sends the query to the server of this turn; one that was sent before is not listened to any more. */
+  private ask(turn: Turn, over: Transport): void {
+    const { server } = turn;
+    turn.asked.close();
+    const query: Query<T> = { ...this.question, id: randomInt(65_536), edns: server.edns };
     // Over TCP a reply cannot be forged without seeing the connection.
     if (over === askOverUdp && !turn.folded && server.folded < FOLDED_UNTIL_KNOWN)
-      query.written = withRandomCase(question.name);
-    if (previous === undefined) turns.push(turn);
+      query.written = withRandomCase(query.name);
     turn.asked = over(server, writeQuery(query), {
-      message(bytes) {
-        if (done || turn.failed) return;
+      message: (bytes) => {
+        if (this.done || turn.failed) return;
         const reply = readReply(bytes, query);
         if (query.written !== undefined && reply.kind !== 'foreign' && reply.kind !== 'folded') server.folded = 0;
-        receive(turn, over, reply);
+        this.receive(turn, over, reply);
       },
-      error(text) {
-        if (!done && !turn.failed) fail(turn, { kind: 'trouble', why: 'network', text });
+      error: (text) => {
+        if (!this.done && !turn.failed) this.fail(turn, { kind: 'trouble', why: 'network', text });
       },
     });
   }
 
-  function receive(turn: Turn, over: typeof askOverUdp, reply: Reply<RecordOf[T]>): void {
+  private receive(turn: Turn, over: Transport, reply: Reply<RecordOf[T]>): void {
     if (reply.kind === 'foreign') return;
     turn.heard = true;
     if (reply.kind === 'folded') {
       // It is asked again with another id and port and without a random case: a forger would have to guess both once more.
       turn.folded = true;
       turn.server.folded++;
-      ask(turn.server, askOverUdp, turn);
+      this.ask(turn, askOverUdp);
     } else if (reply.kind === 'truncated') {
       if (over === askOverTcp)
-        fail(turn, { kind: 'trouble', why: 'malformed', text: 'the answer is cut even over TCP' });
-      else ask(turn.server, askOverTcp, turn);
-    } else if (reply.kind !== 'failure') finish(reply);
+        this.fail(turn, { kind: 'trouble', why: 'malformed', text: 'the answer is cut even over TCP' });
+      else this.ask(turn, askOverTcp);
+    } else if (reply.kind !== 'failure') this.finish(reply);
     else if (reply.why === 'no_edns') {
       turn.server.edns = false;
-      ask(turn.server, over, turn);
-    } else if (reply.why === 'servfail' && deps.validating)
-      finish({ kind: 'trouble', why: 'servfail', text: reply.text });
-    else fail(turn, { kind: 'trouble', why: reply.why, text: reply.text });
+      this.ask(turn, over);
+    } else if (reply.why === 'servfail' && this.validating)
+      this.finish({ kind: 'trouble', why: 'servfail', text: reply.text });
+    else this.fail(turn, { kind: 'trouble', why: reply.why, text: reply.text });
   }
 
-  function fail(turn: Turn, trouble: Trouble): void {
+  private fail(turn: Turn, trouble: Trouble): void {
     turn.failed = true;
     turn.asked.close();
-    lastTrouble = trouble;
-    next();
+    this.lastTrouble = trouble;
+    this.next();
   }
-
-  next();
-  return { result, abort: finish };
 }
+
+type Transport = typeof askOverUdp;
 
 const nothing: Asked = { repeat: () => undefined, close: () => undefined };
 

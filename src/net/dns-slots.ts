@@ -24,8 +24,6 @@ export interface DnsSlotsOptions {
   slowMs: number;
 }
 
-export type DnsSlots<T> = ReturnType<typeof createDnsSlots<T>>;
-
 interface Entry<T> {
   ask: () => Asking<T>;
   asking: Asking<T> | null;
@@ -34,137 +32,148 @@ interface Entry<T> {
   fail(error: unknown): void;
 }
 
-export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptions) {
-  const { clock } = deps;
-  const { max, maxWaiting, slowMs } = options;
-  const half = Math.max(1, Math.floor(max / 2));
+export class DnsSlots<T> {
+  private readonly clock: Clock;
+  private readonly options: DnsSlotsOptions;
+  private readonly half: number;
   /** In the order in which they began. */
-  const prompt: Entry<T>[] = [];
+  private readonly prompt: Entry<T>[] = [];
   /** In the order in which they came into this class. One that begins here has a place below `half`, so it never gives way. */
-  const slow: Entry<T>[] = [];
-  const promptLines = new Map<string, Line<Entry<T>>>();
-  const slowLine = createLine<Entry<T>>();
-  let promptWaiting = 0;
-  let isSlowTurn = false;
-  let timer: Timer | null = null;
+  private readonly slow: Entry<T>[] = [];
+  private readonly promptLines = new Map<string, Line<Entry<T>>>();
+  private readonly slowLine = createLine<Entry<T>>();
+  private promptWaiting = 0;
+  private isSlowTurn = false;
+  private timer: Timer | null = null;
 
-  function begin(entry: Entry<T>, running: Entry<T>[]): void {
-    running.push(entry);
-    entry.since = clock.monotonic();
-    const asking = entry.ask();
-    entry.asking = asking;
-    asking.result.then(
-      (result) => {
-        if (entry.asking === asking) end(entry, () => entry.settle(result));
-      },
-      (error: unknown) => {
-        if (entry.asking === asking) end(entry, () => entry.fail(error));
-      },
-    );
+  constructor({ clock }: { clock: Clock }, options: DnsSlotsOptions) {
+    this.clock = clock;
+    this.options = options;
+    this.half = Math.max(1, Math.floor(options.max / 2));
   }
 
-  function end(entry: Entry<T>, settle: () => void): void {
-    if (!removed(prompt, entry)) removed(slow, entry);
-    settle();
-    pump();
+  /**
+   * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
+   * silent before. `ask` is called once more if the look-up had to give its slot back. Returns null if too many wait.
+   */
+  run(ask: () => Asking<T>, { kind, isSlow }: { kind: string; isSlow: boolean }): Promise<T> | null {
+    if (this.promptWaiting + this.slowLine.length >= this.options.maxWaiting) return null;
+    return new Promise((resolve, reject) => {
+      const entry: Entry<T> = { ask, asking: null, since: 0, settle: resolve, fail: reject };
+      if (isSlow) this.slowLine.push(entry);
+      else {
+        const line = this.promptLines.get(kind) ?? createLine<Entry<T>>();
+        this.promptLines.set(kind, line);
+        line.push(entry);
+        this.promptWaiting++;
+      }
+      this.pump();
+    });
   }
 
-  function suspend(entry: Entry<T>): void {
-    entry.asking?.abandon();
-    entry.asking = null;
-    slowLine.push(entry);
+  load(): { inFlight: number; waiting: number } {
+    return { inFlight: this.prompt.length + this.slow.length, waiting: this.promptWaiting + this.slowLine.length };
+  }
+
+  /** Ends all look-ups with this result. */
+  close(result: T): void {
+    this.timer?.cancel();
+    this.timer = null;
+    const all = [...this.prompt.splice(0), ...this.slow.splice(0), ...this.slowLine.drain()];
+    for (const line of this.promptLines.values()) all.push(...line.drain());
+    this.promptLines.clear();
+    this.promptWaiting = 0;
+    for (const entry of all) {
+      entry.asking?.abandon();
+      entry.asking = null;
+      entry.settle(result);
+    }
+  }
+
+  /** Fills the free slots, and sets the timer for the time when the oldest look-up becomes slow. */
+  private pump(): void {
+    const { max, slowMs } = this.options;
+    this.timer?.cancel();
+    this.timer = null;
+    this.moveSlow();
+    while (this.prompt.length + this.slow.length < max) if (!this.beginNext()) break;
+    const first = this.prompt[0];
+    if (this.promptWaiting > 0 && first !== undefined)
+      this.timer = this.clock.after(Math.max(1, first.since + slowMs - this.clock.monotonic()), () => this.pump());
   }
 
   /** Moves look-ups that have become slow to the slow class; those for which it has no room give their slot back. */
-  function moveSlow(): void {
-    const now = clock.monotonic();
-    for (let first = prompt[0]; first !== undefined && now - first.since >= slowMs; first = prompt[0]) {
+  private moveSlow(): void {
+    const { prompt, slow, options } = this;
+    const now = this.clock.monotonic();
+    for (let first = prompt[0]; first !== undefined && now - first.since >= options.slowMs; first = prompt[0]) {
       prompt.shift();
       slow.push(first);
     }
-    for (let excess = excessNow(); excess > 0; excess--) {
+    for (let excess = this.excessNow(); excess > 0; excess--) {
       const last = slow.pop();
-      if (last !== undefined) suspend(last);
+      if (last !== undefined) this.suspend(last);
     }
   }
 
   /** Counts the slow look-ups that have to make room for waiting ones. */
-  function excessNow(): number {
-    const wanted = promptWaiting - (max - prompt.length - slow.length);
-    return Math.max(0, Math.min(slow.length - half, wanted));
+  private excessNow(): number {
+    const free = this.options.max - this.prompt.length - this.slow.length;
+    return Math.max(0, Math.min(this.slow.length - this.half, this.promptWaiting - free));
   }
 
-  function pump(): void {
-    timer?.cancel();
-    timer = null;
-    moveSlow();
-    while (prompt.length + slow.length < max) if (!beginNext()) break;
-    const first = prompt[0];
-    if (promptWaiting > 0 && first !== undefined)
-      timer = clock.after(Math.max(1, first.since + slowMs - clock.monotonic()), pump);
+  private suspend(entry: Entry<T>): void {
+    entry.asking?.abandon();
+    entry.asking = null;
+    this.slowLine.push(entry);
   }
 
   /** Begins the next look-up; the two classes take turns for free slots. */
-  function beginNext(): boolean {
-    isSlowTurn = !isSlowTurn;
-    return (isSlowTurn && beginSlow()) || beginPrompt() || beginSlow();
+  private beginNext(): boolean {
+    this.isSlowTurn = !this.isSlowTurn;
+    return (this.isSlowTurn && this.beginSlow()) || this.beginPrompt() || this.beginSlow();
   }
 
-  function beginSlow(): boolean {
-    const entry = slow.length < half ? slowLine.shift() : undefined;
-    if (entry !== undefined) begin(entry, slow);
+  private beginSlow(): boolean {
+    const entry = this.slow.length < this.half ? this.slowLine.shift() : undefined;
+    if (entry !== undefined) this.begin(entry, this.slow);
     return entry !== undefined;
   }
 
-  function beginPrompt(): boolean {
-    for (const [kind, line] of promptLines) {
+  private beginPrompt(): boolean {
+    for (const [kind, line] of this.promptLines) {
       // The kind goes to the end of the turns, or out of them.
-      promptLines.delete(kind);
+      this.promptLines.delete(kind);
       const entry = line.shift();
-      if (line.length > 0) promptLines.set(kind, line);
+      if (line.length > 0) this.promptLines.set(kind, line);
       if (entry === undefined) continue;
-      promptWaiting--;
-      begin(entry, prompt);
+      this.promptWaiting--;
+      this.begin(entry, this.prompt);
       return true;
     }
     return false;
   }
 
-  return {
-    /**
-     * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
-     * silent before. `ask` is called once more if the look-up had to give its slot back. Returns null if too many wait.
-     */
-    run(ask: () => Asking<T>, { kind, isSlow }: { kind: string; isSlow: boolean }): Promise<T> | null {
-      if (promptWaiting + slowLine.length >= maxWaiting) return null;
-      return new Promise((resolve, reject) => {
-        const entry: Entry<T> = { ask, asking: null, since: 0, settle: resolve, fail: reject };
-        if (isSlow) slowLine.push(entry);
-        else {
-          const line = promptLines.get(kind) ?? createLine<Entry<T>>();
-          promptLines.set(kind, line);
-          line.push(entry);
-          promptWaiting++;
-        }
-        pump();
-      });
-    },
-    load: () => ({ inFlight: prompt.length + slow.length, waiting: promptWaiting + slowLine.length }),
-    /** Ends all look-ups with this result. */
-    close(result: T): void {
-      timer?.cancel();
-      timer = null;
-      const all = [...prompt.splice(0), ...slow.splice(0), ...slowLine.drain()];
-      for (const line of promptLines.values()) all.push(...line.drain());
-      promptLines.clear();
-      promptWaiting = 0;
-      for (const entry of all) {
-        entry.asking?.abandon();
-        entry.asking = null;
-        entry.settle(result);
-      }
-    },
-  };
+  private begin(entry: Entry<T>, running: Entry<T>[]): void {
+    running.push(entry);
+    entry.since = this.clock.monotonic();
+    const asking = entry.ask();
+    entry.asking = asking;
+    asking.result.then(
+      (result) => {
+        if (entry.asking === asking) this.end(entry, () => entry.settle(result));
+      },
+      (error: unknown) => {
+        if (entry.asking === asking) this.end(entry, () => entry.fail(error));
+      },
+    );
+  }
+
+  private end(entry: Entry<T>, settle: () => void): void {
+    if (!removed(this.prompt, entry)) removed(this.slow, entry);
+    settle();
+    this.pump();
+  }
 }
 
 function removed<E>(from: E[], entry: E): boolean {

@@ -11,9 +11,8 @@ import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
 import { isAskable } from './dns-message.ts';
 import type { RecordOf, RecordType } from './dns-message.ts';
-import { search } from './dns-search.ts';
-import type { Found, Search, Server, Trouble } from './dns-search.ts';
-import { createDnsSlots } from './dns-slots.ts';
+import { Search, type Found, type Server, type Trouble } from './dns-search.ts';
+import { DnsSlots } from './dns-slots.ts';
 import type { Asking } from './dns-slots.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
@@ -83,10 +82,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   /** Names whose look-ups timed out, and until when they count as slow. */
   const silent = createLru<string, number>(MOST_SILENT);
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
-  const slots = createDnsSlots<Kept<RecordOf[RecordType]>>(
-    { clock },
-    { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
-  );
+  const slots = new DnsSlots<Kept<RecordOf[RecordType]>>({ clock }, { max: maxInFlight, maxWaiting, slowMs: SLOW_MS });
   let closed = false;
 
   function lookUp<T extends RecordType>(
@@ -128,14 +124,14 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   function followed<T extends RecordType>(type: T, name: string): Asking<Kept<RecordOf[T]>> {
     const deadline = clock.monotonic() + timeoutMs;
     const put = trouble('the look-up was put back');
-    let current: Search<RecordOf[T]> | null = null;
+    let current: Search<T> | null = null;
     let isAbandoned = false;
     async function follow(): Promise<Kept<RecordOf[T]>> {
       let at = name;
       let ttl = LONGEST_SECONDS;
       let secure = true;
       for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
-        current = search({ clock, servers, validating }, { name: at, type }, deadline);
+        current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
         const found = await current.result;
         if (isAbandoned) return { answer: put, seconds: 0 };
         if (found.kind !== 'alias') return kept(found, ttl, secure);

@@ -6,7 +6,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv4, type LookupFunction } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import type { Pool } from 'undici';
+import type { buildConnector, Pool } from 'undici';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import { plainAddress } from './ip.ts';
@@ -86,31 +86,35 @@ class Refusal extends Error {
 
 const noop = (): void => undefined;
 
-export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
-  const { resolver, clock } = deps;
-  const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
-  const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
-  const pools = new LRUCache<string, Pool>({ max: MOST_POOLS, dispose: (pool) => void pool.close().catch(noop) });
-  const underWay = new Set<AbortController>();
-  let closed = false;
+/** Finds addresses that may be called. */
+class OpenAddresses {
+  private readonly resolver: Resolver;
+  private readonly mayCall: (ip: string) => boolean;
 
-  /** Looks up the addresses, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
-  async function addressesOf(name: string): Promise<string[]> {
-    const answers = await Promise.all([resolver.a(name), resolver.aaaa(name)]);
-    const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
-    if (found.length === 0) throw new Refusal('dns', `no address was found for ${name}`);
-    return onlyOpen(name, found);
+  constructor(resolver: Resolver, mayCall: (ip: string) => boolean) {
+    this.resolver = resolver;
+    this.mayCall = mayCall;
   }
 
-  function onlyOpen(host: string, found: readonly string[]): string[] {
-    const ips = [...new Set(found.filter(mayCall).flatMap((ip) => plainAddress(ip) ?? []))].slice(0, MOST_ADDRESSES);
+  /** Looks up the addresses of a name, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
+  async of(name: string): Promise<string[]> {
+    const answers = await Promise.all([this.resolver.a(name), this.resolver.aaaa(name)]);
+    const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
+    if (found.length === 0) throw new Refusal('dns', `no address was found for ${name}`);
+    return this.only(name, found);
+  }
+
+  /** Returns the addresses among these that may be called. Throws a Refusal where there is none. */
+  only(host: string, found: readonly string[]): string[] {
+    const open = found.filter(this.mayCall).flatMap((ip) => plainAddress(ip) ?? []);
+    const ips = [...new Set(open)].slice(0, MOST_ADDRESSES);
     if (ips.length === 0) throw new Refusal('forbidden', `${host} leads to a private or reserved address`);
     return ips;
   }
 
-  /** Asked by the socket itself, so that it connects to the very addresses that were vetted. */
-  const lookup: LookupFunction = (name, _options, callback) => {
-    addressesOf(name).then(
+  /** Is called by the socket itself, so that it connects to the very addresses that were vetted. */
+  readonly lookup: LookupFunction = (name, _options, callback) => {
+    this.of(name).then(
       (ips) => {
         callback(
           null,
@@ -120,20 +124,27 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       (error: unknown) => callback(error as Error, []),
     );
   };
+}
 
-  async function poolOf(origin: string): Promise<Pool> {
+/** Keeps a pool of connections for each origin that was called last. */
+class Pools {
+  private readonly connect: buildConnector.BuildOptions;
+  private readonly pools = new LRUCache<string, Pool>({
+    max: MOST_POOLS,
+    dispose: (pool) => void pool.close().catch(noop),
+  });
+
+  constructor(connect: buildConnector.BuildOptions) {
+    this.connect = connect;
+  }
+
+  async of(origin: string): Promise<Pool> {
     // Imported with the first request: its 110 files take 5 MB, and many installations call no other server.
     const { Pool } = await import('undici');
-    let pool = pools.get(origin);
+    let pool = this.pools.get(origin);
     if (pool === undefined) {
       pool = new Pool(origin, {
-        connect: {
-          lookup,
-          timeout: connectMs,
-          minVersion: 'TLSv1.2',
-          rejectUnauthorized: true,
-          ...(options.ca === undefined ? {} : { ca: options.ca }),
-        },
+        connect: this.connect,
         autoSelectFamily: true,
         autoSelectFamilyAttemptTimeout: ADDRESS_MS,
         maxHeaderSize: MOST_HEADER_BYTES,
@@ -141,14 +152,35 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
         headersTimeout: 0,
         bodyTimeout: 0,
       });
-      pools.set(origin, pool);
+      this.pools.set(origin, pool);
     }
     return pool;
   }
 
+  /** Ends every connection. */
+  destroy(): void {
+    for (const pool of this.pools.values()) pool.destroy().catch(noop);
+  }
+}
+
+export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
+  const { resolver, clock } = deps;
+  const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
+  const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
+  const addresses = new OpenAddresses(resolver, mayCall);
+  const pools = new Pools({
+    lookup: addresses.lookup,
+    timeout: connectMs,
+    minVersion: 'TLSv1.2',
+    rejectUnauthorized: true,
+    ...(options.ca === undefined ? {} : { ca: options.ca }),
+  });
+  const underWay = new Set<AbortController>();
+  let closed = false;
+
   async function request(url: SafeUrl, asked: SafeRequest, abort: AbortController): Promise<Fetched> {
-    if (url.isAddress) onlyOpen(url.host, [url.host]);
-    const pool = await poolOf(url.origin);
+    if (url.isAddress) addresses.only(url.host, [url.host]);
+    const pool = await pools.of(url.origin);
     abort.signal.throwIfAborted();
     const isReuse = pool.stats.free > 0;
     try {
@@ -195,7 +227,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       if (reading.kind === 'bad') return reading;
       const { host, href, isAddress } = reading.url;
       try {
-        await (isAddress ? onlyOpen(host, [host]) : addressesOf(host));
+        await (isAddress ? addresses.only(host, [host]) : addresses.of(host));
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         if (error.failed.why === 'forbidden') return { kind: 'forbidden', why: error.message };
@@ -206,7 +238,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
     close(): void {
       closed = true;
       for (const abort of underWay) abort.abort(CLOSED);
-      for (const pool of pools.values()) pool.destroy().catch(noop);
+      pools.destroy();
     },
   };
 }

@@ -11,6 +11,7 @@ import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
+import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 
@@ -208,8 +209,8 @@ type HoldEvent = keyof typeof changeTexts;
 
 const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
   [
-    ...(connections === null ? [] : [`${String(connections)} connections`]),
-    ...(perMinute === null ? [] : [`${String(perMinute)} mails a minute`]),
+    ...(connections === null ? [] : [counted(connections, 'connection')]),
+    ...(perMinute === null ? [] : [`${counted(perMinute, 'mail')} a minute`]),
   ].join(', ');
 
 function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {

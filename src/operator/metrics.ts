@@ -22,7 +22,7 @@ import {
 } from './figures.ts';
 import { heldFigures } from './held-mail.ts';
 import type { Meters } from './meters.ts';
-import { listenerFigures, type ServerFigureDeps } from './server-figures.ts';
+import { serverFigures, type ServerFigureDeps } from './server-figures.ts';
 import { balanceFigures, domainFigures, reportFigures, webhookFigures } from './service-figures.ts';
 import { HOUR_MS } from '../base/time.ts';
 
@@ -94,7 +94,7 @@ function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): ()
 
 async function read(deps: MetricsDeps): Promise<Family[]> {
   const [books, queue, files] = await Promise.all([bookFigures(deps), queueFigures(deps), fileFigures(deps)]);
-  return [...books, ...queue, ...commitFigures(deps), ...resolverFigures(deps), ...listenerFigures(deps), ...files];
+  return [...books, ...queue, ...commitFigures(deps), ...resolverFigures(deps), ...serverFigures(deps), ...files];
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {

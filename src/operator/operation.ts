@@ -8,6 +8,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver, TlsaRecord } from '../net/resolver.ts';
+import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
@@ -60,6 +61,8 @@ export interface OperatorDeps extends StoreDeps {
   laneActs: LaneActs;
   /** Sends a bounce to ourselves and returns whether it was recognised. */
   selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** The certificate in force; `look` has its files read now. */
+  certificate: Pick<CertificateWatch, 'look' | 'state'>;
   /** The ports for mail, in the order mx, submission, submissions. */
   listeners(): readonly ListenerState[];
 }

@@ -1,14 +1,31 @@
-/** The operation that reports on the running server itself, for the dashboard: its ports for mail. */
+/** Operations about the running server itself: its ports for mail and its certificate. */
 import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { DAY_MS } from '../base/time.ts';
+import { certificateFacts } from '../config/certificate-facts.ts';
+import type { CertificateState } from '../config/certificate-watch.ts';
 import { onServer, type ListenerState } from './operation.ts';
 
 export const serverStateOperations = {
+  /** Shows which ports are shut and when the certificate ends, so that the dashboard can name what needs an operator. */
   'server.state': onServer({
     act: null,
     args: z.strictObject({}),
-    run: (deps) =>
-      Promise.resolve({ object: 'server_state' as const, listeners: deps.listeners().map(listenerRecord) }),
+    run: ({ clock, certificate, ...deps }) =>
+      Promise.resolve({
+        object: 'server_state' as const,
+        listeners: deps.listeners().map(listenerRecord),
+        certificate: certificateRecord(certificate.state(), clock.now()),
+      }),
+  }),
+  /** Reads the files of the certificate now. The server itself notes a change in the audit. */
+  'tls.reload': onServer({
+    act: null,
+    args: z.strictObject({}),
+    run({ clock, certificate }) {
+      certificate.look();
+      return Promise.resolve(certificateRecord(certificate.state(), clock.now()));
+    },
   }),
 };
 
@@ -22,3 +39,19 @@ const listenerRecord = ({ name, host, port, open, fault }: ListenerState) => ({
   holder: fault?.holder ?? null,
   since: fault === null ? null : rfc3339(fault.since),
 });
+
+/** `error`: the present files cannot be used, and this certificate is an older one. */
+function certificateRecord({ file, cert, fault }: CertificateState, now: number) {
+  const { names, issuer, isSelfSigned, notBefore, notAfter } = certificateFacts(cert);
+  return {
+    object: 'certificate' as const,
+    file,
+    names,
+    issuer,
+    self_signed: isSelfSigned,
+    not_before: rfc3339(notBefore),
+    not_after: rfc3339(notAfter),
+    days_left: Math.floor((notAfter - now) / DAY_MS),
+    error: fault,
+  };
+}

@@ -1,13 +1,14 @@
 /**
  * The grouped commit: every write of the program goes through here, on the one connection that writes.
  *
- * Callers hand in units and wait for its result. Units that arrive while a commit runs share the next one, so a busy
+ * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
  * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
  * back and its units run again one by one, so that only the faulty one fails.
  */
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
+import type { GroupTransaction } from './group-transaction.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
 /**
@@ -35,7 +36,7 @@ export class StorageClosed extends StorageUnavailable {}
 
 const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
 /** Lost connections, servers that stop or have become a standby, full disks, too many connections, and waits that took too long. */
-const POSTGRES_TROUBLE = /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND)$/;
+const POSTGRES_TROUBLE = /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
 
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {
@@ -45,26 +46,6 @@ export function isStorageTrouble(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
-
-/** How the transaction of a group begins and ends on an engine, and what its errors mean. */
-export interface GroupTransaction {
-  readonly connection: Connection;
-  /** Finds a connection, where the engine may lose it. */
-  ready?(): Promise<void>;
-  begin(): Promise<void>;
-  /** Resolves when the transaction is durable. */
-  commit(): Promise<void>;
-  /** Never rejects. */
-  rollback(): Promise<void>;
-  /**
-   * Says what to do after an error: the units fail, the whole group runs again, or it turned out that the last run was committed after all.
-   * `tries` counts the runs of the group.
-   */
-  afterError?(error: unknown, tries: number): Promise<AfterError>;
-}
-
-/** `split`: the units run one by one, so that only the faulty one fails. */
-export type AfterError = 'split' | 'fail' | 'again' | 'committed';
 
 /** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
@@ -111,31 +92,21 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
   },
 };
 
-/** The transactions of SQLite's one writer. */
-export const sqliteTransaction = (connection: Connection): GroupTransaction => ({
-  connection,
-  begin: () => connection.run('BEGIN IMMEDIATE'),
-  commit: () => connection.run('COMMIT'),
-  rollback: () => connection.run('ROLLBACK').catch(() => undefined),
-});
+export type Committer = ReturnType<typeof createCommitter>;
 
 /** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
 export function createCommitter(transaction: GroupTransaction, order: readonly string[] = []) {
-  const { connection } = transaction;
-  const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
-  let queue: Unit[] = [];
-  let queuedBytes = 0;
+  const queue = new UnitQueue();
+  const groups = new GroupRunner(transaction, order, stats);
   let running: Promise<void> | null = null;
   let closed = false;
 
   function submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
     if (closed) return Promise.reject(new StorageClosed('the database is closed'));
-    if (queue.length >= MOST_WAITING || queuedBytes > MOST_WAITING_BYTES) {
-      return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
-    }
+    if (queue.isFull) return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
     return new Promise<Output>((resolve, reject) => {
-      queue.push({
+      queue.add({
         work: work as AnyWork,
         input,
         bytes,
@@ -144,118 +115,21 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
         },
         reject,
       });
-      queuedBytes += bytes;
-      running ??= loop();
+      running ??= runAll();
     });
   }
 
-  async function loop(): Promise<void> {
+  async function runAll(): Promise<void> {
     // One turn of the loop lets everything that arrived in the same burst of input into the same group.
     await yieldToEventLoop();
     while (queue.length > 0) {
-      const group = takeGroup();
+      const group = queue.takeGroup();
       stats.groups++;
       stats.units += group.length;
       stats.largestGroup = Math.max(stats.largestGroup, group.length);
-      await runGroup(group);
+      await groups.run(group);
     }
     running = null;
-  }
-
-  function takeGroup(): Unit[] {
-    let bytes = 0;
-    let count = 0;
-    for (const unit of queue) {
-      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
-      bytes += unit.bytes;
-      count++;
-    }
-    const group = queue.slice(0, count);
-    queue = queue.slice(count);
-    queuedBytes -= bytes;
-    return group;
-  }
-
-  async function runGroup(group: readonly Unit[]): Promise<void> {
-    const works = worksOf(group);
-    const run: GroupRun = { begun: false, outputs: null };
-    for (let tries = 1; ; tries++) {
-      const error = await tryGroup(group, works, run);
-      if (error === null) break;
-      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
-      const what = (await transaction.afterError?.(error.cause, tries)) ?? (run.begun ? 'split' : 'fail');
-      if (what === 'again') continue;
-      if (what === 'committed' && run.outputs !== null) break;
-      if (what === 'split' && group.length > 1) for (const unit of group) await runGroup([unit]);
-      else for (const unit of group) fail(unit, error.cause);
-      return;
-    }
-    group.forEach((unit, i) => {
-      unit.resolve(run.outputs?.[i]);
-    });
-  }
-
-  /** Runs the group once; returns the error, or null after its commit. `run.outputs` stays known when the answer of a COMMIT is lost. */
-  async function tryGroup(
-    group: readonly Unit[],
-    works: readonly WorkOfGroup[],
-    run: GroupRun,
-  ): Promise<{ cause: unknown } | null> {
-    try {
-      run.begun = false;
-      if (transaction.ready !== undefined) await transaction.ready();
-      // Started before the BEGIN, so that a failing read is known before anything is written.
-      const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
-      const [begin, ...read] = await Promise.allSettled([transaction.begin(), ...reads]);
-      if (begin.status === 'rejected') throw begin.reason;
-      run.begun = true;
-      run.outputs = await inTransaction(group, works, read);
-      await transaction.commit();
-      return null;
-    } catch (cause) {
-      // After some failures (disk full, I/O) SQLite has rolled back by itself; the cause is the first error.
-      if (run.begun) await transaction.rollback();
-      return { cause };
-    }
-  }
-
-  function fail(unit: Unit, error: unknown): void {
-    stats.failedUnits++;
-    unit.reject(error);
-  }
-
-  /** Runs the units in the transaction that was begun. */
-  async function inTransaction(
-    group: readonly Unit[],
-    works: readonly WorkOfGroup[],
-    read: readonly PromiseSettledResult<unknown>[],
-  ): Promise<unknown[]> {
-    const outputs = new Array<unknown>(group.length);
-    const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
-      const before = read[at];
-      if (before?.status === 'rejected') throw before.reason;
-      const results = await work.run(connection, inputs, before?.value as never);
-      places.forEach((place, i) => {
-        outputs[place] = results[i];
-      });
-    };
-    const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
-    await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
-    for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
-    return outputs;
-  }
-
-  /** The kinds of work of a group, in their order, with the places of their units. */
-  function worksOf(group: readonly Unit[]): WorkOfGroup[] {
-    const found = new Map<AnyWork, WorkOfGroup>();
-    group.forEach(({ work, input }, place) => {
-      const one = found.get(work) ?? { work, places: [], inputs: [] };
-      one.places.push(place);
-      one.inputs.push(input as never);
-      found.set(work, one);
-    });
-    const order = ({ work }: WorkOfGroup): number => places.get(work.name) ?? places.size;
-    return [...found.values()].sort((a, b) => order(a) - order(b));
   }
 
   return {
@@ -279,4 +153,134 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
   };
 }
 
-export type Committer = ReturnType<typeof createCommitter>;
+/** The units that wait for the next group, bounded by number and by bytes. */
+class UnitQueue {
+  private units: Unit[] = [];
+  private bytes = 0;
+
+  get length(): number {
+    return this.units.length;
+  }
+
+  get isFull(): boolean {
+    return this.units.length >= MOST_WAITING || this.bytes > MOST_WAITING_BYTES;
+  }
+
+  add(unit: Unit): void {
+    this.units.push(unit);
+    this.bytes += unit.bytes;
+  }
+
+  /** Takes as many units as one group may have, at least one. */
+  takeGroup(): Unit[] {
+    let bytes = 0;
+    let count = 0;
+    for (const unit of this.units) {
+      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
+      bytes += unit.bytes;
+      count++;
+    }
+    const group = this.units.slice(0, count);
+    this.units = this.units.slice(count);
+    this.bytes -= bytes;
+    return group;
+  }
+}
+
+/** Runs groups of units, each in one transaction. */
+class GroupRunner {
+  private readonly transaction: GroupTransaction;
+  private readonly stats: CommitStats;
+  /** The place of each kind of work in a group, by its name. */
+  private readonly places: ReadonlyMap<string, number>;
+
+  constructor(transaction: GroupTransaction, order: readonly string[], stats: CommitStats) {
+    this.transaction = transaction;
+    this.stats = stats;
+    this.places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
+  }
+
+  async run(group: readonly Unit[]): Promise<void> {
+    const works = this.worksOf(group);
+    const run: GroupRun = { begun: false, outputs: null };
+    for (let tries = 1; ; tries++) {
+      const error = await this.tryOnce(group, works, run);
+      if (error === null) break;
+      // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
+      const what = (await this.transaction.afterError?.(error.cause, tries)) ?? (run.begun ? 'split' : 'fail');
+      if (what === 'again') continue;
+      if (what === 'committed' && run.outputs !== null) break;
+      if (what === 'split' && group.length > 1) for (const unit of group) await this.run([unit]);
+      else for (const unit of group) this.fail(unit, error.cause);
+      return;
+    }
+    group.forEach((unit, i) => {
+      unit.resolve(run.outputs?.[i]);
+    });
+  }
+
+  /** Runs the group; returns the error, or null after its commit. `run.outputs` stays known where the answer of a COMMIT is lost. */
+  private async tryOnce(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    run: GroupRun,
+  ): Promise<{ cause: unknown } | null> {
+    const { transaction } = this;
+    try {
+      run.begun = false;
+      if (transaction.ready !== undefined) await transaction.ready();
+      // Started before the BEGIN, so that a failing read is known before anything is written.
+      const reads = works.map(({ work, inputs }) => work.read?.(transaction.connection, inputs));
+      const [begin, ...read] = await Promise.allSettled([transaction.begin(), ...reads]);
+      if (begin.status === 'rejected') throw begin.reason;
+      run.begun = true;
+      run.outputs = await this.inTransaction(group, works, read);
+      await transaction.commit();
+      return null;
+    } catch (cause) {
+      // After some failures (disk full, I/O) SQLite has rolled back by itself; the cause is the first error.
+      if (run.begun) await transaction.rollback();
+      return { cause };
+    }
+  }
+
+  private fail(unit: Unit, error: unknown): void {
+    this.stats.failedUnits++;
+    unit.reject(error);
+  }
+
+  /** Runs the units in the transaction that was begun. */
+  private async inTransaction(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    read: readonly PromiseSettledResult<unknown>[],
+  ): Promise<unknown[]> {
+    const { connection } = this.transaction;
+    const outputs = new Array<unknown>(group.length);
+    const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
+      const before = read[at];
+      if (before?.status === 'rejected') throw before.reason;
+      const results = await work.run(connection, inputs, before?.value as never);
+      places.forEach((place, i) => {
+        outputs[place] = results[i];
+      });
+    };
+    const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
+    await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
+    for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
+    return outputs;
+  }
+
+  /** Returns the kinds of work of a group, in their order, with the places of their units. */
+  private worksOf(group: readonly Unit[]): WorkOfGroup[] {
+    const found = new Map<AnyWork, WorkOfGroup>();
+    group.forEach(({ work, input }, place) => {
+      const one = found.get(work) ?? { work, places: [], inputs: [] };
+      one.places.push(place);
+      one.inputs.push(input as never);
+      found.set(work, one);
+    });
+    const order = ({ work }: WorkOfGroup): number => this.places.get(work.name) ?? this.places.size;
+    return [...found.values()].sort((a, b) => order(a) - order(b));
+  }
+}

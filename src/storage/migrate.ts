@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
+import { up as webhookCallsByEvent } from '../../migrations/003-webhook-calls-by-event.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { translating } from './postgres/schema.ts';
 import { dialectOf } from './sql.ts';
@@ -14,7 +15,10 @@ interface Migration {
   up: (knex: Knex) => Promise<void>;
 }
 
-const migrations: readonly Migration[] = [{ name: '001-schema', up: schema }];
+const migrations: readonly Migration[] = [
+  { name: '001-schema', up: schema },
+  { name: '003-webhook-calls-by-event', up: webhookCallsByEvent },
+];
 
 /**
  * Builds before 001-schema made the schema in many steps, from the first to the last of these. A database with the last one becomes

@@ -203,16 +203,41 @@ export async function noteWarned(commit: Committer, webhookId: string, now: numb
   return noted.length > 0;
 }
 
+interface CallFilter {
+  webhookId: string;
+  status?: WebhookDeliveryRow['status'];
+  /** Only calls for the event with this number. */
+  sequence?: number;
+}
+
 /** Returns one page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
 export async function pageOfDeliveries(
   { db }: { db: Pick<Database, 'reader'> },
-  { webhookId, status, ...page }: PagePart & { webhookId: string; status?: WebhookDeliveryRow['status'] },
+  { webhookId, status, sequence, ...page }: PagePart & CallFilter,
 ): Promise<RowPage<WebhookDeliveryRow>> {
-  const query = db.reader<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId });
+  const query = db.reader<WebhookDeliveryRow>('webhook_deliveries');
+  // The plus sign keeps SQLite from the index by endpoint, which it would read in order from its end to its beginning.
+  if (sequence === undefined) query.where({ webhook_id: webhookId });
+  else query.where({ sequence }).whereRaw('+webhook_id = ?', [webhookId]);
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
   return readPage<WebhookDeliveryRow>(query, page);
+}
+
+/** Returns the last calls to the endpoints of an account for these events, oldest first. */
+export async function callsForEvents(
+  fast: Connection,
+  accountId: string,
+  sequences: readonly number[],
+  most: number,
+): Promise<WebhookDeliveryRow[]> {
+  const rows = await fast.all<WebhookDeliveryRow>(
+    `SELECT d.* FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
+     WHERE d.sequence IN (SELECT value FROM json_each(?)) AND w.account_id = ? ORDER BY d.position DESC LIMIT ?`,
+    [JSON.stringify(sequences), accountId, most],
+  );
+  return rows.reverse();
 }
 
 /** Returns a line of the log, or null. */

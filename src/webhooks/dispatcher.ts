@@ -58,54 +58,98 @@ const noNotice: DisabledNotice = {
   of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
 };
 
-export type Webhooks = ReturnType<typeof createWebhooks>;
+export class Webhooks {
+  private readonly deps: WebhookDeps;
+  private readonly notice: DisabledNotice;
+  private readonly lanes: Lanes<CallJob>;
+  private readonly fanOut: FanOut;
+  /** Endpoints that are being tested. */
+  private readonly tested = new Set<string>();
+  private stopping = false;
 
-export function createWebhooks(deps: WebhookDeps) {
-  const { db, clock, keyring, log, fetch, random, notice = noNotice } = deps;
-  const tested = new Set<string>();
-  let stopping = false;
+  constructor(deps: WebhookDeps) {
+    this.deps = deps;
+    this.notice = deps.notice ?? noNotice;
+    this.lanes = new Lanes<CallJob>({
+      work: (lane) => this.work(lane),
+      slots: (id) => this.fanOut.slots(id),
+      maxSlots: () => MOST_CALLS,
+      failed(id, err) {
+        deps.log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
+      },
+    });
+    this.fanOut = new FanOut({
+      ...deps,
+      offer: (job) => {
+        this.lanes.offer(job.feed.id, job);
+      },
+      pump: ({ id }) => {
+        this.lanes.pump(id);
+      },
+    });
+  }
 
-  const lanes = new Lanes<CallJob>({
-    work,
-    slots: (id) => fanOut.slots(id),
-    maxSlots: () => MOST_CALLS,
-    failed(id, err) {
-      log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
-    },
-  });
-  const fanOut = new FanOut({
-    ...deps,
-    offer: (job) => {
-      lanes.offer(job.feed.id, job);
-    },
-    pump: ({ id }) => {
-      lanes.pump(id);
-    },
-  });
+  start(): Promise<void> {
+    return this.fanOut.start();
+  }
 
-  async function work(lane: Lane<CallJob>): Promise<void> {
+  /**
+   * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with the
+   * rows that `alsoCommit` makes of it. Throws `invalid_state` while another test of it runs.
+   */
+  readonly test = async (
+    row: WebhookRow,
+    type: EventType,
+    alsoCommit?: RowsFor<WebhookDeliveryRow>,
+  ): Promise<WebhookDeliveryRow> => {
+    if (this.tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
+    this.tested.add(row.id);
+    try {
+      const line = await this.callWithSample(row, type);
+      await this.deps.db.commit.insert({ ...alsoCommit?.(line), webhook_deliveries: [line] });
+      return line;
+    } finally {
+      this.tested.delete(row.id);
+    }
+  };
+
+  /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
+  async stop(): Promise<void> {
+    const { clock, fetch } = this.deps;
+    this.stopping = true;
+    const late = clock.after(STOP_MS, () => {
+      fetch.close();
+    });
+    await this.lanes.stop();
+    late.cancel();
+    fetch.close();
+    await this.fanOut.stop();
+  }
+
+  private async work(lane: Lane<CallJob>): Promise<void> {
     for (let job = lane.take(); job !== null; job = lane.take()) {
-      if (job.dropped || stopping) continue;
+      if (job.dropped || this.stopping) continue;
       try {
-        await perform(job);
+        await this.perform(job);
       } catch (error) {
         // For instance, the database could not be written. Nothing is lost: the cursor has not moved.
-        fanOut.restart(job.feed);
+        this.fanOut.restart(job.feed);
         throw error;
       }
     }
   }
 
-  async function perform(job: CallJob): Promise<void> {
+  private async perform(job: CallJob): Promise<void> {
     const { feed, event, cause } = job;
     const { endpoint } = feed;
     if (endpoint === null) return;
     job.begun = true;
     const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
     const attempt = job.attempts + 1;
-    const result = await callEndpoint({ fetch, clock }, endpoint, { eventId: event.id, body, attempt });
+    const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt });
     if (result.kind === 'closed') return;
-    const owed = owedAfter(job, result);
+    const owed = this.owedAfter(job, result);
+    const retryAt = owed.kind === 'retry' ? owed.dueAt : null;
     const line = lineOf(feed.id, result, {
       event_id: event.id,
       event_type: event.type,
@@ -113,90 +157,81 @@ export function createWebhooks(deps: WebhookDeps) {
       cause,
       attempt,
       sample: null,
-      next_attempt_at: owed.kind === 'retry' ? owed.dueAt : null,
+      next_attempt_at: retryAt,
     });
-    const health = await recordCallEnd(db.commit, {
+    const health = await recordCallEnd(this.deps.db.commit, {
       line,
       owed,
       sequence: event.sequence,
       settledUpTo: (also) => feed.settledUpTo(also),
     });
-    feed.noteEnd(job, owed.kind === 'retry' ? owed.dueAt : null);
-    await applyHealth(feed, health ?? feed.health, result);
-    fanOut.settled(job);
+    feed.noteEnd(job, retryAt);
+    await this.applyHealth(feed, health ?? feed.health, result);
+    this.fanOut.settled(job);
   }
 
-  function owedAfter(job: CallJob, result: CallResult): Owed {
+  private owedAfter(job: CallJob, result: CallResult): Owed {
     if (result.kind === 'delivered') return { kind: 'nothing', hasRow: job.hasRow };
+    const { clock, random } = this.deps;
     const dueAt = nextTryAt(job.attempts + 1, clock.now(), { random: random(), retryAfterMs: result.retryAfterMs });
     return dueAt === null ? { kind: 'given_up' } : { kind: 'retry', dueAt };
   }
 
   /** Updates the endpoint's health after a call; warns of an endpoint that fails, and disables it in the end. */
-  async function applyHealth(feed: Feed, health: Feed['health'], result: CallResult): Promise<void> {
+  private async applyHealth(feed: Feed, health: Feed['health'], result: CallResult): Promise<void> {
+    const now = this.deps.clock.now();
     const before = feed.slots;
     const wasStruggling = feed.struggling;
     feed.health = health;
     if (feed.struggling && !wasStruggling) {
-      feed.nextProbeAt = clock.now() + PROBE_EVERY_MS;
-      fanOut.rewind(feed);
-    } else if (result.kind !== 'delivered' && feed.endpoint?.concurrency === 1) fanOut.rewind(feed);
-    if (feed.slots > before) lanes.pump(feed.id);
+      feed.nextProbeAt = now + PROBE_EVERY_MS;
+      this.fanOut.rewind(feed);
+    } else if (result.kind !== 'delivered' && feed.endpoint?.concurrency === 1) this.fanOut.rewind(feed);
+    if (feed.slots > before) this.lanes.pump(feed.id);
     if (result.kind === 'delivered' || !feed.active) return;
-    const verdict = result.kind === 'gone' ? 'disable' : verdictOn(health, clock.now());
-    if (verdict === 'disable') await disable(feed, result);
-    else if (verdict === 'warn') await warn(feed);
+    const verdict = result.kind === 'gone' ? 'disable' : verdictOn(health, now);
+    if (verdict === 'disable') await this.disable(feed, result);
+    else if (verdict === 'warn') await this.warn(feed);
   }
 
-  async function disable(feed: Feed, result: CallResult): Promise<void> {
+  private async disable(feed: Feed, result: CallResult): Promise<void> {
+    const { notice, deps } = this;
     feed.active = false;
-    fanOut.rewind(feed);
+    this.fanOut.rewind(feed);
     const reason =
       result.kind === 'gone'
         ? 'The endpoint answered 410 Gone.'
         : `No call has succeeded for five days; the last one: ${result.error ?? 'failed'}.`;
     await notice.prepare();
-    const done = await disableEndpoint({ db, clock }, feed.id, reason, (tx, row) => notice.of(tx, row));
+    const done = await disableEndpoint(deps, feed.id, reason, (tx, row) => notice.of(tx, row));
     if (done === null) return;
     done.written();
-    log.warn(
-      {
-        event: 'webhook_disabled',
-        webhook_id: feed.id,
-        account_id: feed.endpoint?.accountId,
-        reason,
-        told: done.recipients,
-      },
+    deps.log.warn(
+      { event: 'webhook_disabled', ...namesOf(feed), reason, told: done.recipients },
       'a webhook endpoint was disabled',
     );
   }
 
-  async function warn(feed: Feed): Promise<void> {
+  private async warn(feed: Feed): Promise<void> {
+    const { clock, db, log } = this.deps;
     const now = clock.now();
     feed.health = { ...feed.health, warned_at: now };
     if (!(await noteWarned(db.commit, feed.id, now))) return;
     log.warn(
-      {
-        event: 'webhook_failing',
-        webhook_id: feed.id,
-        account_id: feed.endpoint?.accountId,
-        failures: feed.health.failures,
-      },
+      { event: 'webhook_failing', ...namesOf(feed), failures: feed.health.failures },
       'a webhook endpoint has answered no call for a day',
     );
   }
 
-  async function test(
-    row: WebhookRow,
-    type: EventType,
-    together?: RowsFor<WebhookDeliveryRow>,
-  ): Promise<WebhookDeliveryRow> {
+  /** Makes the call of a test and returns its line of the log. */
+  private async callWithSample(row: WebhookRow, type: EventType): Promise<WebhookDeliveryRow> {
+    const { clock, keyring } = this.deps;
     const now = clock.now();
     const eventId = newId('evt', now);
     const endpoint = openEndpoint(keyring, row);
     const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
-    const result = await callEndpoint({ fetch, clock }, endpoint, { eventId, body: sample, attempt: 1 });
-    const line = lineOf(row.id, result, {
+    const result = await callEndpoint(this.deps, endpoint, { eventId, body: sample, attempt: 1 });
+    return lineOf(row.id, result, {
       event_id: eventId,
       event_type: type,
       sequence: null,
@@ -205,39 +240,10 @@ export function createWebhooks(deps: WebhookDeps) {
       sample,
       next_attempt_at: null,
     });
-    await db.commit.insert({ ...together?.(line), webhook_deliveries: [line] });
-    return line;
   }
-
-  return {
-    start: (): Promise<void> => fanOut.start(),
-    /**
-     * Calls the endpoint once with a sample, whatever its status, and returns its line of the log, which is committed with
-     * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
-     */
-    test: async (...call: Parameters<typeof test>): Promise<WebhookDeliveryRow> => {
-      const [row] = call;
-      if (tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
-      tested.add(row.id);
-      try {
-        return await test(...call);
-      } finally {
-        tested.delete(row.id);
-      }
-    },
-    /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
-    async stop(): Promise<void> {
-      stopping = true;
-      const late = clock.after(STOP_MS, () => {
-        fetch.close();
-      });
-      await lanes.stop();
-      late.cancel();
-      fetch.close();
-      await fanOut.stop();
-    },
-  };
 }
+
+const namesOf = ({ id, endpoint }: Feed): object => ({ webhook_id: id, account_id: endpoint?.accountId });
 
 type LineDetails = Pick<
   WebhookDeliveryRow,

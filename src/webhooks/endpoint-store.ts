@@ -102,6 +102,14 @@ export async function createEndpoint(
 export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: EndpointRef): Promise<WebhookRow> =>
   lookUp(db.prepared, ref);
 
+/** Returns those of these endpoints that exist. */
+export async function endpointsNamed(
+  { db }: { db: Pick<Database, 'reader'> },
+  ids: readonly string[],
+): Promise<WebhookRow[]> {
+  return await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
+}
+
 /** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
   { db }: { db: Pick<Database, 'reader'> },

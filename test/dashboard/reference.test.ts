@@ -1,4 +1,4 @@
-/** The dashboard's schema tables, template previews and time zones. */
+/** The dashboard's schema tables, template previews. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
@@ -7,7 +7,6 @@ import { checkPage, highlighted, previewPage } from '../../src/dashboard/preview
 import { postmanCollection } from '../../src/dashboard/postman.ts';
 import { schemaLines } from '../../src/dashboard/schema-table.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
-import { daysOf, zoneNamed } from '../../src/dashboard/zones.ts';
 import { Problem } from '../../src/base/problem.ts';
 
 describe('dashboard/schema-table', () => {
@@ -158,56 +157,6 @@ describe('dashboard/highlight', () => {
             );
         }
       }),
-    );
-  });
-});
-
-describe('dashboard/zones', () => {
-  it('knows zones by name and no other', () => {
-    for (const [name, zone] of [
-      ['Europe/Berlin', 'Europe/Berlin'],
-      ['UTC', 'UTC'],
-      ['', null],
-      [null, null],
-      ['Mars/Olympus', null],
-      ['x'.repeat(65), null],
-    ] as const)
-      assert.equal(zoneNamed(name), zone);
-  });
-  it('puts hours into the day that people there have, over a change of the clock too', () => {
-    const hour = (at: string): { at: string; counts: Record<string, number> } => ({ at, counts: { sent: 1 } });
-    const days = daysOf(
-      [
-        '2026-03-28T22:00:00.000Z',
-        '2026-03-28T23:00:00.000Z',
-        '2026-03-29T21:00:00.000Z',
-        '2026-03-29T22:00:00.000Z',
-      ].map(hour),
-      'Europe/Berlin',
-    );
-    assert.deepEqual(
-      days.map(({ at, counts }) => [at.slice(0, 10), counts['sent']]),
-      [
-        ['2026-03-28', 1],
-        ['2026-03-29', 2],
-        ['2026-03-30', 1],
-      ],
-    );
-  });
-  it('loses nothing', () => {
-    fc.assert(
-      fc.property(
-        fc.array(fc.integer({ min: 0, max: 24 * 60 }), { maxLength: 50 }),
-        fc.constantFrom('Asia/Kolkata', 'America/Santiago', 'Pacific/Apia'),
-        (hours, zone) => {
-          const lines = [...new Set(hours)]
-            .sort((a, b) => a - b)
-            .map((n) => ({ at: new Date(1.7e12 + n * 3_600_000).toISOString(), counts: { sent: n } }));
-          const sum = (some: readonly { counts: Record<string, number> }[]): number =>
-            some.reduce((all, { counts }) => all + (counts['sent'] ?? 0), 0);
-          assert.equal(sum(daysOf(lines, zone)), sum(lines));
-        },
-      ),
     );
   });
 });

@@ -1,11 +1,19 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
-import { chipsOf, linkTo, pagerOf, placeWithin, spanOf } from '../../src/dashboard/links.ts';
+import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
 import { searchOf } from '../../src/dashboard/pages/messages.ts';
 import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
-import { agoText, bytesText, helpers, numberText, percentText, spanText } from '../../src/dashboard/words.ts';
+import {
+  agoText,
+  bytesText,
+  helpers,
+  numberText,
+  percentText,
+  spanText,
+  faultText,
+} from '../../src/dashboard/words.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
 const S = 1000;
@@ -159,10 +167,6 @@ describe('dashboard/links', () => {
         previous: null,
       },
     );
-    assert.equal(spanOf(new URLSearchParams('range=24h'), 'all', D).since, '1970-01-01T00:00:00.000Z');
-    assert.equal(spanOf(new URLSearchParams('range=24h&since=kept'), 'all', D).since, 'kept');
-    assert.equal(spanOf(new URLSearchParams('range=nonsense'), 'all', D).value, '30d');
-    assert.equal(spanOf(new URLSearchParams(), 'all', D).since, null);
   });
 
   it('switch a chip on and off', () => {
@@ -205,6 +209,22 @@ describe('dashboard/links', () => {
       assert.deepEqual(searchOf(text), wanted);
     });
   }
+});
+
+describe('dashboard/words: refused forms', () => {
+  for (const [message, field, text] of [
+    [
+      '203.0.113.300/24 is not an IP address or range.',
+      'allowed_ips[0]',
+      'Line 1: 203.0.113.300/24 is not an IP address or range.',
+    ],
+    ['`slug` must be lower-case letters', 'slug', '`slug` must be lower-case letters'],
+    ['Give a number.', 'content_days', 'Content days: Give a number.'],
+    ['The password is wrong.', null, 'The password is wrong.'],
+  ] as const)
+    it(text, () => {
+      assert.equal(faultText(message, field), text);
+    });
 });
 
 describe('dashboard/tokens', () => {

@@ -4,7 +4,7 @@ import { newId } from '../../src/base/id.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { eventsAfter, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
-import { createEventTail, type EventTail, type Follower } from '../../src/events/tail.ts';
+import { EventTail, type Follower } from '../../src/events/tail.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { ACCOUNT, NOW, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
@@ -31,7 +31,7 @@ describe('events/tail', () => {
         return Reflect.apply(target, self, args) as unknown;
       },
     });
-    tail = createEventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, notifiers: { events } });
+    tail = new EventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, notifiers: { events } });
     messages = [ACCOUNT, OTHER, ACCOUNT].map((account_id, i) => {
       const message = messageRow({ account_id, ...(i === 2 ? { batch_id: 'bat_1', tags_json: '["news"]' } : {}) });
       const address = i === 2 ? 'Bo@dest.test' : 'ana@dest.test';
@@ -222,7 +222,7 @@ describe('events/tail', () => {
       all: <Row>(sql: string, values: readonly (string | number)[] = []) =>
         broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.prepared.all<Row>(sql, values),
     };
-    tail = createEventTail({ db: { reader: temp.db.reader, prepared: fast }, clock, notifiers: { events } });
+    tail = new EventTail({ db: { reader: temp.db.reader, prepared: fast }, clock, notifiers: { events } });
     const [follower] = await inStep(1);
     assert.ok(follower !== undefined);
     broken = true;

@@ -82,6 +82,15 @@ transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}},
   const isUnsuppressed = async (address: string): Promise<boolean> =>
     (await app.get(`/v1/suppressions/${encodeURIComponent(address)}`)).status === 404;
 
+  /** Waits for so many reports about a message: each row is closed after the event of its bounce. */
+  async function reportsOf(id: string, count: number): Promise<ReportRow[]> {
+    for (;;) {
+      const rows = await app.app.db.reader<ReportRow>('reports').where({ message_id: id });
+      if (rows.length >= count) return rows;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
   it('turns delivered into bounced by its delivery report, once, and suppresses the address', async () => {
     const { id } = await app.send({ to: 'gone@dest.test' });
     const events = await app.follow().of(id, 'bounced');
@@ -97,14 +106,13 @@ transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}},
     );
     assert.equal((await app.message(id)).status, 'bounced');
     assert.equal(await isUnsuppressed('gone@dest.test'), false);
-    const [report] = await app.app.db.reader<ReportRow>('reports').where({ message_id: id });
+    const [report] = await reportsOf(id, 1);
     assert.deepEqual([report?.sender, report?.kind, report?.state], ['', 'bounce', 'done']);
     assert.match(report?.raw.toString('latin1') ?? '', /Postfix/);
     // The same report again.
     const [envelopeTo = ''] = JSON.parse(report?.recipients_json ?? '[]') as string[];
     await handIn(app, '', envelopeTo, report?.raw.toString('latin1') ?? '');
-    while ((await app.app.db.reader<ReportRow>('reports').where({ message_id: id })).length < 2)
-      await new Promise((resolve) => setImmediate(resolve));
+    await reportsOf(id, 2);
     assert.deepEqual(await eventsOf(app, id), ['sent', 'delivered', 'bounced']);
   });
 

@@ -43,6 +43,43 @@ describe('journey: stats', () => {
     return body;
   };
 
+  it('sums days of a time zone, with the totals of the same days', async () => {
+    // 23:30 in New York, and half an hour after midnight.
+    app.clock.advance(Date.parse('2026-07-11T03:30:00Z') - app.clock.now());
+    const { id: before } = await app.send();
+    await app.follow().of(before, 'delivered');
+    app.clock.advance(3_600_000);
+    const { id: after } = await app.send();
+    await app.follow().of(after, 'delivered');
+    const zoned = await stats('?time_zone=America/New_York&since=2026-07-09T12:00:00Z');
+    assert.deepEqual(
+      zoned.data.map(({ at, counts }) => [at, counts['sent']]),
+      [
+        ['2026-07-09T04:00:00.000Z', 0],
+        ['2026-07-10T04:00:00.000Z', 1],
+        ['2026-07-11T04:00:00.000Z', 1],
+      ],
+    );
+    assert.equal(zoned.bucket, 'day');
+    const from = 'since=2026-07-11T04:00:00Z&by=stream';
+    assert.equal((await stats(`?${from}&time_zone=America/New_York`)).total['sent'], 1);
+    assert.equal((await stats(`?${from}`)).total['sent'], 2, 'the day of UTC has both');
+    for (const [query, code, field] of [
+      ['time_zone=Mars/Olympus', 'invalid_parameter', 'time_zone'],
+      [`time_zone=${'x'.repeat(200)}`, 'invalid_parameter', 'time_zone'],
+      ['time_zone=Europe/Berlin&since=2026-05-01T00:00:00Z', 'invalid_parameter', 'since'],
+      ['time_zone=Europe/Berlin&by=stream&bucket=day', 'mutually_exclusive_fields', 'time_zone'],
+    ] as const) {
+      const { status, body } = await app.get<Stats>(`/v1/stats?${query}`);
+      assert.deepEqual([status, body.error.code, body.error.field], [400, code, field], query);
+    }
+    assert.equal(
+      (await stats('?time_zone=UTC&since=2026-05-01T00:00:00Z')).total['sent'],
+      2,
+      'UTC reaches back as before',
+    );
+  });
+
   it('counts each recipient by time, stream, tag, domain and provider', async () => {
     const events = app.follow();
     const first = await app.send({ tags: ['a', 'b'], cc: ['bo@dest.test'] });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createDnsSlots, type Asking, type DnsSlots } from '../../src/net/dns-slots.ts';
+import { DnsSlots, type Asking } from '../../src/net/dns-slots.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const TIMEOUT_MS = 5000;
@@ -12,7 +12,7 @@ describe('base/dns-slots', () => {
 
   beforeEach(() => {
     clock = new FakeClock();
-    slots = createDnsSlots<string>({ clock }, { max: 500, maxWaiting: 50_000, slowMs: 1500 });
+    slots = new DnsSlots<string>({ clock }, { max: 500, maxWaiting: 50_000, slowMs: 1500 });
     most = { slow: 0, all: 0 };
     asking = 0;
   });
@@ -121,7 +121,7 @@ describe('base/dns-slots', () => {
   });
 
   it('turns away what does not fit into the line, and ends all when it is closed', async () => {
-    slots = createDnsSlots<string>({ clock }, { max: 2, maxWaiting: 1, slowMs: 1500 });
+    slots = new DnsSlots<string>({ clock }, { max: 2, maxWaiting: 1, slowMs: 1500 });
     const ended: Ended[] = [];
     for (let n = 0; n < 3; n++) start(ended, 'x', TIMEOUT_MS);
     assert.equal(slots.run(after(1), { kind: 'MX', isSlow: false }), null);

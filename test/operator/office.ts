@@ -32,6 +32,7 @@ import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { server } from '../support/harness/certificate.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 export class Office {
@@ -90,6 +91,10 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       listeners: () => [],
+      certificate: {
+        look: () => undefined,
+        state: () => ({ file: 'tls.pem', cert: server.cert, fault: null }),
+      },
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),

@@ -6,6 +6,7 @@ import {
   StorageUnavailable,
   type Work,
 } from '../../src/storage/commit.ts';
+import { sqliteTransaction } from '../../src/storage/group-transaction.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';

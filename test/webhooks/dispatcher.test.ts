@@ -10,7 +10,7 @@ import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
 import { eventTypes, type EventType } from '../../src/events/event.ts';
-import { createWebhooks, type Webhooks } from '../../src/webhooks/dispatcher.ts';
+import { Webhooks, type WebhookDeps } from '../../src/webhooks/dispatcher.ts';
 import {
   createEndpoint,
   removeEndpoint,
@@ -35,7 +35,7 @@ describe('webhooks/dispatcher', () => {
   let clock: FakeClock;
   let keyring: Keyring;
   let folder: string;
-  let notifiers: Parameters<typeof createWebhooks>[0]['notifiers'];
+  let notifiers: WebhookDeps['notifiers'];
   let webhooks: Webhooks;
   let told: Told[];
   let script: Script;
@@ -95,7 +95,7 @@ describe('webhooks/dispatcher', () => {
     };
     const quiet = (): void => undefined;
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
-    return createWebhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, random: () => 0.5 });
+    return new Webhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, random: () => 0.5 });
   }
 
   const store = () => ({

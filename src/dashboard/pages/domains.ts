@@ -150,7 +150,7 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
 
 const tracking = (value: boolean | null): object[] =>
   [
-    ['', 'as the account says', null],
+    ['', 'inherit from the account', null],
     ['on', 'on', true],
     ['off', 'off', false],
   ].map(([name, label, means]) => ({ name, label, on: value === means }));

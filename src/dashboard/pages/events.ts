@@ -2,7 +2,8 @@
 import { Readable } from 'node:stream';
 import type { EventRecord, Operations } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
-import { linkTo, spanOf, type Pager } from '../links.ts';
+import { linkTo, type Pager } from '../links.ts';
+import { rangeOf } from '../range.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { detailOf } from '../timeline.ts';
 
@@ -20,25 +21,31 @@ const filtersOf = (query: URLSearchParams): Record<string, string | null> =>
   Object.fromEntries(filters.map((name) => [name, query.get(name)]));
 
 async function list(visit: Visit): Promise<Shown> {
-  const { query, now } = visit;
+  const { query } = visit;
   const [after, before] = [query.get('after'), query.get('before')];
   const isFiltered = filters.some((name) => (query.get(name) ?? '') !== '');
-  const span = spanOf(query, '30d', now);
+  const range = rangeOf(visit, '30d');
   const position = after === null ? { before: before ?? 'end' } : { after };
-  const asked = { ...filtersOf(query), ...position, limit: String(ROWS), occurred_after: span.since };
+  const asked = {
+    ...filtersOf(query),
+    ...position,
+    limit: String(ROWS),
+    occurred_after: range.since,
+    occurred_before: range.until,
+  };
   const events = await visit.ask('listEvents', { query: asked });
-  const isNewest = after === null && before === null;
+  const isNewest = after === null && before === null && range.until === null;
   const types = query.get('type') ?? '';
   return view('events', 'Events', {
     rows: events.data.map(rowOf).reverse(),
-    pager: pagerOfEvents(query, events, span.since),
+    pager: pagerOfEvents(query, events, range.since),
     query: Object.fromEntries(query),
     types: allEventTypes.map((name) => ({ name, on: name === types })),
-    span,
+    range,
     isFiltered,
-    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
+    allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
     // Only the newest page is followed live.
-    tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null }) : null,
+    tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null, from: null, tz: null }) : null,
     tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
   });
 }

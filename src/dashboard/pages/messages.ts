@@ -1,15 +1,21 @@
 /** Messages: the list with its search, and one message with its history. */
+import { createHash } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
-import { chipsOf, linkTo, pageOf, pagerOf, spanOf } from '../links.ts';
+import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
+import { rangeOf } from '../range.ts';
+import { streamChoices } from '../choices.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
-import { timelineOf } from '../timeline.ts';
-import type { Content, MessageDetails, ReportContent, Suppression, Why } from '../../client/types.ts';
+import { timelineOf, type History } from '../timeline.ts';
+import { MINUTE_MS } from '../../base/time.ts';
+import type { AuditEntry, Content, MessageDetails, ReportContent, Suppression, Why } from '../../client/types.ts';
 
 const WHERE = '/messages';
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
 const SHOWN_CHARACTERS = 100_000;
+/** The API gives this many of the last attempts and events. */
+const SHOWN_ATTEMPTS = 20;
 /** HTML of a mail is not trusted: it is shown without scripts, network and forms, in an opaque origin. */
 export const PREVIEW_CSP =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
@@ -62,19 +68,19 @@ export function searchOf(text: string): Record<string, string> {
 const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
 
 async function list(visit: Visit): Promise<Shown> {
-  const { query, now } = visit;
+  const { query } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
   const search = searchOf(q);
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
-  const span = spanOf(query, '30d', now);
+  const range = rangeOf(visit, '30d');
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
   // A request says by itself when it came.
-  const since = 'request_id' in search ? null : span.since;
+  const since = 'request_id' in search ? null : range.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  const asked = { ...search, ...given, ...pageOf(query), created_after: since, sort };
-  const messages = await visit.ask('listMessages', { query: asked });
+  const asked = { ...search, ...given, ...pageOf(query), created_after: since, created_before: range.until, sort };
+  const [messages, streams] = await Promise.all([visit.ask('listMessages', { query: asked }), streamChoices(visit)]);
   return view('messages', 'Messages', {
     q,
     rows: messages.data,
@@ -85,12 +91,13 @@ async function list(visit: Visit): Promise<Shown> {
       deliveryStatuses.map((status) => [status, status] as const),
     ),
     query: Object.fromEntries(query),
-    span,
+    range,
+    streams,
     headings: order.headings,
     pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
-    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
+    allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
 
@@ -104,36 +111,83 @@ function withNext(recipient: MessageDetails['recipients'][number], why: Why['rec
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
-  const [why, content, suppressed, reports] = await Promise.all([
-    visit.ask('explainMessage', { params }),
-    visit.ask('getMessageContent', { params }),
-    suppressionsOf(visit, message),
-    visit.ask('listMessageReports', { params }),
-  ]);
-  const wanted = query.get('part');
-  const part = wanted ?? firstPart(content);
-  return view('message', message.subject, {
-    message: { ...message, recipients: message.recipients.map((one) => withNext(one, why.recipients)) },
-    metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
-    timeline: timelineOf(message, reports.data, `${WHERE}/${idOf(visit)}`),
-    why: why.recipients.filter(({ reason }) => reason !== 'finished'),
-    content,
+  const [history, content] = await Promise.all([historyOf(visit, message), visit.ask('getMessageContent', { params })]);
+  const { waits } = history;
+  const timeline = timelineOf(history);
+  const part = query.get('part') ?? firstPart(content);
+  const isAdmin = visit.member.is_admin === 1;
+  const canCancel = message.recipients.some(({ status }) => canMove.has(status));
+  const live = {
+    message: { ...message, recipients: message.recipients.map((one) => withNext(one, waits)) },
+    timeline,
+    hasEarlier: message.attempts.length >= SHOWN_ATTEMPTS || message.events.length >= SHOWN_ATTEMPTS,
+    canCancel,
+    isAdmin,
+    canTry: isAdmin && !message.test && waits.some(({ reason }) => !untried.has(reason)),
+    canWatch: isAdmin && !message.test && canCancel,
     hasContent: content.stored !== 'nothing',
+  };
+  const version = versionOf(live, waits.length === 0 ? 0 : Math.floor(visit.now / MINUTE_MS));
+  const data = {
+    ...live,
+    every: message.recipients.some(({ status }) => moving.has(status)) ? '2s' : canCancel ? '5s' : '30s',
+    poll: `${WHERE}/${idOf(visit)}?seen=${version}`,
+    metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
+    content,
     isSubmitted: content.stored === 'mail',
     part,
     text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
     source: part === 'source' ? await sourceText(visit) : null,
     headers: part === 'headers' ? headOf(await sourceText(visit)) : null,
-    suppressed,
-    isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
+    hasSeveral: message.recipients.length > 1,
     here: `${WHERE}/${idOf(visit)}`,
-    isAdmin: visit.member.is_admin === 1,
-    canWatch:
-      visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
-    canCancel: message.recipients.some(({ status }) => canMove.has(status)),
-  });
+  };
+  // A poll that finds nothing new changes nothing on the page, so that a selection and the reader's place stay.
+  const isSeen = visit.header('x-poll') !== undefined && query.get('seen') === version;
+  return view('message', message.subject, data, isSeen ? 204 : 200);
 }
 
+/** Names what a page shows: two pages with the same name show the same. */
+const versionOf = (shown: object, minute: number): string =>
+  createHash('sha256')
+    .update(JSON.stringify([shown, minute]))
+    .digest('base64url')
+    .slice(0, 16);
+
+/** Reads everything that the time line tells. */
+async function historyOf(visit: Visit, message: MessageDetails): Promise<History> {
+  const { params, now } = visit;
+  const [why, suppressions, reports, calls, request] = await Promise.all([
+    visit.ask('explainMessage', { params }),
+    suppressionsOf(visit, message),
+    visit.ask('listMessageReports', { params }),
+    visit.ask('listMessageWebhookDeliveries', { params }),
+    requestOf(visit, message),
+  ]);
+  const webhooks = calls.data.length === 0 ? [] : (await visit.ask('listWebhooks', { query: { limit: '100' } })).data;
+  return {
+    message,
+    reports: reports.data,
+    suppressions,
+    calls: calls.data,
+    endpoints: new Map(webhooks.map(({ id, url }) => [id, url])),
+    request,
+    waits: why.recipients.filter(({ reason }) => reason !== 'finished'),
+    here: `${WHERE}/${idOf(visit)}`,
+    now,
+  };
+}
+
+/** Returns the entry of the request in the audit log, or null where it is no longer kept. */
+async function requestOf(visit: Visit, { request_id: id }: MessageDetails): Promise<AuditEntry | null> {
+  if (id === null) return null;
+  const { data } = await visit.ask('listAuditEntries', { query: { request_id: id, limit: '1' } });
+  return data[0] ?? null;
+}
+
+/** Reasons for which another try now makes no sense. */
+const untried: ReadonlySet<string> = new Set(['finished', 'being_sent', 'scheduled', 'held']);
+const moving: ReadonlySet<string> = new Set(['queued', 'sent']);
 const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
 
 /** Returns the part that is shown first: the source for a submitted mail that cannot be parsed, which has neither HTML nor text. */
@@ -144,11 +198,10 @@ function firstPart({ html, text, stored }: Content): string {
 
 /** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
 async function request(visit: Visit): Promise<Shown> {
-  const { request_id: id } = await visit.ask('getMessage', { params: visit.params });
+  const message = await visit.ask('getMessage', { params: visit.params });
+  const { request_id: id } = message;
   if (id === null) throw new Problem('not_found', 'This message has no request.');
-  const query = { request_id: id, by: 'key', limit: '1' };
-  const { data } = await visit.ask('listAuditEntries', { query });
-  const place = data.length > 0 ? '/developer/log' : '/developer/actions';
+  const place = (await requestOf(visit, message))?.key_id == null ? '/developer/actions' : '/developer/log';
   return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
 }
 

@@ -5,7 +5,7 @@ import { stateOf, type DomainState } from '../../domains/lost-records.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { spanOf } from '../links.ts';
+import { rangeOf } from '../range.ts';
 import { stateOnPage } from './domains.ts';
 import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -29,8 +29,8 @@ export function levelOf(rate: number | null, [amber, red]: readonly [number, num
 }
 
 async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
-  const { query, now } = visit;
-  const span = spanOf(query, '24h', now);
+  const { now } = visit;
+  const span = rangeOf(visit, '24h', ['24h', '7d', '30d']);
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
   const isAdmin = visit.member.is_admin === 1;
@@ -58,7 +58,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   return view('overview', 'Overview', {
     span: {
       ...span,
-      choices: span.choices.filter(({ value }) => value === '24h' || value === '7d' || value === '30d'),
+      choices: span.choices.filter(({ value }) => value !== 'custom'),
     },
     total: stats.total,
     rates: stats.rates,
@@ -66,7 +66,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
       bounced: levelOf(stats.rates.bounced, limits.bounced),
       complained: levelOf(stats.rates.complained, limits.complained),
     },
-    chart: volumeChart(stats),
+    chart: volumeChart(stats, isHourly ? visit.zone : 'UTC'),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
     unverified: domains.filter((domain) => stateOf(domain) === 'unverified'),
@@ -118,10 +118,11 @@ function queueSummary(
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
 
-/** Draws delivered, bounced and complained over time. */
-export const volumeChart = (stats: Stats): string =>
+/** Draws delivered, bounced and complained over time, with times or days of the zone. */
+export const volumeChart = (stats: Stats, zone: string): string =>
   chartHtml({
-    label: 'Recipients by outcome, over time (UTC)',
+    label: 'Recipients by outcome, over time',
+    zone,
     yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),

@@ -151,7 +151,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
 /** Returns the page on which an action began. */
 const backOf = ({ form }: Visit): string => {
   const place = placeWithin(form.get('back'));
-  return place.startsWith(WHERE) ? place : WHERE;
+  return form.get('back') === '/' || place.startsWith(WHERE) || place.startsWith('/messages/') ? place : WHERE;
 };
 
 async function flush(visit: Visit): Promise<Shown> {

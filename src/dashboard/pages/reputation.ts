@@ -3,14 +3,20 @@ import { providerNames } from '../../events/stats.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Mark } from '../chart.ts';
-import { linkTo, spanOf } from '../links.ts';
+import { linkTo } from '../links.ts';
+import { rangeOf } from '../range.ts';
+import { providerText } from '../words.ts';
+import { daysFor } from './stats.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { levelOf, limits, part, stepsOf } from './overview.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/reputation';
 /** Most lines of reports that are shown, the newest first; `posthorn reputation` prints all. */
 const MOST_REPORTED = 100;
+/** The longest time that is looked at. */
+const MOST_DAYS = 365;
 
 export function reputationPages(): Page[] {
   return [get(WHERE, show)];
@@ -18,13 +24,18 @@ export function reputationPages(): Page[] {
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
-  const span = spanOf(query, '30d', now);
+  const range = rangeOf(visit, '30d', ['7d', '30d']);
   const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
-  const days = span.value === '7d' ? 7 : 30;
+  const { since, ...asked } = daysFor(range, now);
+  // Sources are counted by days of UTC.
+  const zone = query.has('source') ? 'UTC' : (asked.time_zone ?? 'UTC');
+  const days = Math.max(1, Math.min(MOST_DAYS, Math.ceil((now - Date.parse(since)) / DAY_MS)));
+  const lastDay = (range.until ?? new Date(now).toISOString()).slice(0, 10);
+  const isWithin = ({ day }: { day: string }): boolean => day <= lastDay;
   const server = visit.member.is_admin === 1;
   const [apart, overTime, reports, moments] = await Promise.all([
-    visit.ask('getStats', { query: { since: span.since, by: 'provider' } }),
-    visit.ask('getStats', { query: { since: span.since, bucket: 'day', provider } }),
+    visit.ask('getStats', { query: { since, until: range.until, by: 'provider', time_zone: asked.time_zone } }),
+    visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } }),
     visit.operate('reputation', { account: visit.account.id, days }),
     visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
@@ -33,15 +44,15 @@ async function show(visit: Visit): Promise<Shown> {
     usual: 'source',
     words: ['source'],
   });
-  const sources = sourceLines(query, reports.sources);
+  const sources = sourceLines(query, reports.sources.filter(isWithin));
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
-  const charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
+  const charted = { ...(source === null ? overTime : daysOf(source, reports.sources, overTime)), zone };
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
-    ranges: span.choices
-      .filter(({ value }) => value === '7d' || value === '30d')
-      .map((one) => ({ ...one, href: linkTo(WHERE, query, { range: one.value }) })),
+    range,
+    query: Object.fromEntries(query),
     provider: source === null ? provider : null,
+    providerName: provider === null ? '' : providerText(provider),
     source,
     all: linkTo(WHERE, query, { provider: null, source: null }),
     sources: sortedBy(sources, sourceOrder, (line, column) => line[column]),
@@ -49,21 +60,28 @@ async function show(visit: Visit): Promise<Shown> {
     rows: sortedBy(
       apart.data.map(({ key, counts }) => {
         const name = key ?? 'other';
-        return { provider: name, href: linkTo(WHERE, query, { provider: name, source: null }), ...cellsOf(counts) };
+        return {
+          provider: name,
+          name: providerText(name),
+          href: linkTo(WHERE, query, { provider: name, source: null }),
+          ...cellsOf(counts),
+        };
       }),
       order,
       (line, column) => line[column],
     ),
     headings: order.headings,
     dmarc: reports.dmarc
+      .filter(isWithin)
       .slice(-MOST_REPORTED)
       .reverse()
       .map((line) => ({ ...line, isAligned: line.dkim === 'pass' || line.spf === 'pass' })),
     tls: reports.tls
+      .filter(isWithin)
       .slice(-MOST_REPORTED)
       .reverse()
       .map((line) => ({ ...line, isWell: line.result === 'success' })),
-    moments: [...moments.data].reverse(),
+    moments: moments.data.filter(({ at }) => range.until === null || at < range.until).reverse(),
     checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(
@@ -111,7 +129,7 @@ function sourceLines(query: URLSearchParams, days: SourceDays) {
 }
 
 /** Returns the days of all mail, with the numbers of one source. */
-function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Charted {
+function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit<Charted, 'zone'> {
   const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
   const none = { bounced: 0, deferred: 0, complained: 0 };
   return { bucket, data: data.map(({ at, key }) => ({ at, key, counts: own.get(at.slice(0, 10)) ?? none })) };
@@ -119,12 +137,15 @@ function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Char
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
 interface Charted extends Pick<Stats, 'bucket'> {
+  /** Zone of the days. */
+  zone: string;
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }
 
 const countsChart = (stats: Charted, about: string, types: readonly ChartedType[], marks: readonly Mark[]): string =>
   chartHtml({
     label: about,
+    zone: stats.zone,
     yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),

@@ -2,7 +2,9 @@
 import { Readable } from 'node:stream';
 import { csvLine } from '../../base/csv.ts';
 import type { AuditEntry } from '../../client/types.ts';
-import { linkTo, pageOf, pagerOf, spanOf, type Cursors } from '../links.ts';
+import { linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
+import { rangeOf } from '../range.ts';
+import { keyChoices } from '../choices.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const columns = [
@@ -32,18 +34,19 @@ export function requestLogPages(): Page[] {
 
 const placeOf = (by: 'key' | 'person'): string => (by === 'key' ? '/developer/log' : '/developer/actions');
 
-function wanted({ query, now }: Visit, by: 'key' | 'person'): Record<string, string | null> {
-  const named = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  return { ...named, by, since: spanOf(query, usualSpan(by), now).since };
+function wanted(visit: Visit, by: 'key' | 'person'): Record<string, string | null> {
+  const named = Object.fromEntries(filters.map((name) => [name, visit.query.get(name)]));
+  const { since, until } = rangeOf(visit, usualRange(by));
+  return { ...named, by, since, until };
 }
 
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
-const usualSpan = (by: 'key' | 'person'): string => (by === 'key' ? '24h' : '30d');
+const usualRange = (by: 'key' | 'person'): '24h' | '30d' => (by === 'key' ? '24h' : '30d');
 
 async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
-  const { query, now } = visit;
+  const { query } = visit;
   const place = placeOf(by);
-  const span = spanOf(query, usualSpan(by), now);
+  const range = rangeOf(visit, usualRange(by));
   const isAdmin = visit.member.is_admin === 1;
   const entries =
     by === 'person' && isAdmin && query.get('of') === 'server'
@@ -66,8 +69,9 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
       name,
       on: query.get('result') === name,
     })),
-    span,
-    pager: pagerOf(place, query, entries, span.since),
+    range,
+    keys: by === 'key' ? await keyChoices(visit) : [],
+    pager: pagerOf(place, query, entries, range.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
     ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),

@@ -1,19 +1,35 @@
 /** Numbers over time, in days of a chosen time zone, and grouped by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
-import type { StatType } from '../../events/stats.ts';
+import { providerNames, type StatType } from '../../events/stats.ts';
 import type { Stats } from '../../client/types.ts';
-import { chartHtml } from '../chart.ts';
-import { spanOf } from '../links.ts';
-import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-import { daysOf, zoneNamed } from '../zones.ts';
-import { part, stepsOf, volumeChart } from './overview.ts';
+import { beginOfDay } from '../../base/zones.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
+import { chartHtml } from '../chart.ts';
+import { choicesOf, domainChoices, streamChoices } from '../choices.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { rangeOf, type Range } from '../range.ts';
+import { sortedBy, sortingOf } from '../sort.ts';
+import { providerText } from '../words.ts';
+import { part, stepsOf, volumeChart } from './overview.ts';
 
 const WHERE = '/stats';
 const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
-/** The API keeps hours for 31 days, the first and the last of them in part. */
-const MOST_DAYS_OF_HOURS = 30;
-const zones = Intl.supportedValuesOf('timeZone');
+/** Days of a zone other than UTC are summed from hours, which the API keeps for a month. */
+const MOST_DAYS_OF_ZONE = 30;
+/** Longest range that is shown by the hour. */
+const LONGEST_BY_HOUR_MS = 3 * DAY_MS;
+const columns = [
+  'key',
+  'sent',
+  'delivered',
+  'bounced',
+  'hard',
+  'blocked',
+  'deferred',
+  'complained',
+  'opened',
+  'clicked',
+] as const;
 
 export function statsPages(): Page[] {
   return [get(WHERE, show)];
@@ -21,81 +37,108 @@ export function statsPages(): Page[] {
 
 interface Asked {
   since: string | null;
+  until: string | null;
   bucket: 'hour' | 'day';
-  /** Zone whose days are summed from hours; null for the API's own days. */
-  zone: string | null;
+  /** Zone of the days; null for days of UTC. */
+  time_zone: string | null;
 }
 
-/** Returns what to ask the API for. Days of a zone other than UTC reach back as far as hours are kept. */
-function askedFor(range: string, since: string | null, zone: string | null, now: number): Asked {
-  const fullHour = (ms: number): string => new Date(Math.floor(ms / HOUR_MS) * HOUR_MS).toISOString();
-  if (range === '24h' || range === '1h') return { since: fullHour(now - 23 * HOUR_MS), bucket: 'hour', zone: null };
-  if (range === 'all') return { since: new Date(now - 365 * DAY_MS).toISOString(), bucket: 'day', zone: null };
-  if (zone === null || zone === 'UTC') return { since, bucket: 'day', zone: null };
-  const begin = since === null ? Number.NaN : Date.parse(since);
-  return { since: fullHour(Math.max(begin || 0, now - MOST_DAYS_OF_HOURS * DAY_MS)), bucket: 'hour', zone };
+const rfc3339 = (ms: number): string => new Date(ms).toISOString();
+
+/** Returns what to ask the API for: hours of a short range, otherwise days. */
+function askedFor(range: Range, now: number): Asked {
+  const days = daysFor(range, now);
+  const end = range.until === null ? now : Date.parse(range.until);
+  if (range.value === '24h') return { ...days, since: rfc3339(now - 23 * HOUR_MS), bucket: 'hour', time_zone: null };
+  const isShort = range.since !== null && end - Date.parse(range.since) <= LONGEST_BY_HOUR_MS;
+  return isShort && days.time_zone !== null ? { ...days, since: range.since, bucket: 'hour', time_zone: null } : days;
+}
+
+/** Returns the days of the range: of its zone where they are known, otherwise of UTC. */
+export function daysFor(
+  { since, until, zone }: Pick<Range, 'since' | 'until' | 'zone'>,
+  now: number,
+): Asked & { since: string } {
+  const begin = since === null ? now - 365 * DAY_MS : Date.parse(since);
+  const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
+  return {
+    since: rfc3339(isKnown ? beginOfDay(begin, zone) : begin),
+    until,
+    bucket: 'day',
+    time_zone: isKnown ? zone : null,
+  };
 }
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
-  const span = spanOf(query, '30d', now);
+  const range = rangeOf(visit, '30d', ['24h', '7d', '30d', 'all']);
   const only = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   // Tags and templates are not counted together.
   const keys = (query.get('tag') ?? '') === '' ? statKeys : statKeys.filter((key) => key !== 'template');
   const by = keys.find((key) => key === query.get('by')) ?? 'provider';
-  const zone = zoneNamed(query.get('tz'));
-  const { since, bucket, zone: days } = askedFor(span.value, span.since, zone, now);
-  const [asked, apart, nameOf] = await Promise.all([
-    visit.ask('getStats', { query: { ...only, since, bucket } }),
-    visit.ask('getStats', { query: { ...only, since, by } }),
-    by === 'template' ? templateNames(visit) : new Map<string | null, string>(),
+  const { bucket, ...asked } = askedFor(range, now);
+  const [overTime, apart, nameOf, streams, domains] = await Promise.all([
+    visit.ask('getStats', { query: { ...only, ...asked, bucket } }),
+    visit.ask('getStats', { query: { ...only, ...asked, by } }),
+    by === 'template' ? templateNames(visit) : new Map<string, string>(),
+    streamChoices(visit),
+    domainChoices(visit),
   ]);
-  const overTime: Stats = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
+  const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
+  const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['key'] });
+  const rows = apart.data.map((line) => rowOf(line, by, nameOf));
   return view('stats', 'Stats', {
-    span: {
-      ...span,
-      choices: span.choices
-        .filter(({ value }) => value !== '1h')
-        .map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)),
+    range: {
+      ...range,
+      choices: range.choices.map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)),
     },
     query: Object.fromEntries(query),
-    zone: zone ?? (query.get('tz') === null ? 'UTC' : (query.get('tz') ?? '')),
-    isUnknownZone: zone === null && (query.get('tz') ?? '') !== '',
-    isZoneKept: days !== null || zone === null || zone === 'UTC' || bucket === 'hour',
-    zones,
+    isZoneKept: zone === range.zone,
     by: keys.map((key) => ({ key, label: key, on: key === by })),
     byLabel: by,
+    byTitle: by.replace(/^./, (first) => first.toUpperCase()),
+    streams,
+    domains,
+    providers: choicesOf(
+      providerNames.map((name) => [name, providerText(name)]),
+      query.get('provider'),
+    ),
     isTest: query.get('test') === 'true',
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
     total: overTime.total,
     rates: overTime.rates,
-    volume: volumeChart(overTime),
-    trouble: ratesChart('Share of mail that bounced or was deferred, over time', overTime, [
+    volume: volumeChart(overTime, zone),
+    trouble: ratesChart('Share of mail that bounced or was deferred, over time', { ...overTime, zone }, [
       ['bounced', 'sent'],
       ['deferred', 'sent'],
       ['complained', 'delivered'],
     ]),
-    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', overTime, [
+    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', { ...overTime, zone }, [
       ['opened', 'delivered'],
       ['clicked', 'delivered'],
     ]),
-    rows: apart.data.map(({ key, counts }) => ({ key: nameOf.get(key) ?? key, counts, ...ratesOf(counts) })),
+    rows: sortedBy(rows, order, (row, column) => row[column]),
+    headings: order.headings,
     isEmpty: overTime.total.sent === 0,
   });
 }
 
 /** Returns the names of the newest templates by id; older ones are shown by id. */
-async function templateNames(visit: Visit): Promise<Map<string | null, string>> {
-  const { data } = await visit.ask('listTemplates', {
-    query: { limit: '100' },
-  });
+async function templateNames(visit: Visit): Promise<Map<string, string>> {
+  const { data } = await visit.ask('listTemplates', { query: { limit: '100' } });
   return new Map(data.map(({ id, name }) => [id, name]));
 }
 
-function ratesOf(counts: Stats['total']): object {
+function rowOf({ key, counts }: Stats['data'][number], by: string, nameOf: ReadonlyMap<string, string>) {
+  const name = key ?? '';
   return {
+    key: by === 'provider' ? providerText(name) : (nameOf.get(name) ?? name),
+    sent: counts.sent,
     delivered: part(counts.delivered, counts.sent),
     bounced: part(counts.bounced, counts.sent),
+    hard: counts.bounced_hard,
+    blocked: counts.bounced_block,
+    deferred: counts.deferred,
     complained: part(counts.complained, counts.delivered),
     opened: part(counts.unique_opened, counts.delivered),
     clicked: part(counts.unique_clicked, counts.delivered),
@@ -106,7 +149,11 @@ function ratesOf(counts: Stats['total']): object {
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
 /** Draws shares, at most 100 %: recipients open today what was delivered yesterday, so that a quiet day would show more. */
-function ratesChart(about: string, stats: Stats, pairs: readonly (readonly [StatType, StatType])[]): string {
+function ratesChart(
+  about: string,
+  { zone, ...stats }: Stats & { zone: string },
+  pairs: readonly (readonly [StatType, StatType])[],
+): string {
   const percent = (some: number, of: number): number | null =>
     of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
   return chartHtml({
@@ -114,6 +161,7 @@ function ratesChart(about: string, stats: Stats, pairs: readonly (readonly [Stat
     yAxis: 'Share in %',
     kind: 'lines',
     unit: '%',
+    zone,
     ...stepsOf(stats),
     series: pairs.map(([name, of]) => ({
       name,

@@ -112,11 +112,11 @@ async function create(visit: Visit): Promise<Shown> {
 
 async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<Shown> {
   const { params, query, form: fields, now } = visit;
-  const status = query.get('status');
+  const [status, eventId] = [query.get('status'), query.get('event_id')];
   const [endpoint, last, attempts, replays] = await Promise.all([
     visit.ask('getWebhook', { params }),
     attemptsOf(visit, params['id'] ?? ''),
-    visit.ask('listWebhookDeliveries', { params, query: { status, ...pageOf(query, 25) } }),
+    visit.ask('listWebhookDeliveries', { params, query: { status, event_id: eventId, ...pageOf(query, 25) } }),
     visit.ask('listWebhookReplays', { params, query: { limit: '5' } }),
   ]);
   const entered =
@@ -125,6 +125,7 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
       : filledIn(fields);
   const data = {
     endpoint,
+    eventId,
     ...healthOf(last, now),
     attempts: attempts.data.map((one) => ({ ...one, isPlanned: isAhead(one.next_attempt_at, now) })),
     chips: chipsOf(placeOf(visit), query, 'status', [

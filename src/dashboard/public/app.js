@@ -3,19 +3,28 @@ const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 document.documentElement.classList.add('scripted');
 
-// Times in the viewer's zone; the title keeps UTC.
-const two = (n) => String(n).padStart(2, '0');
+// Times are in the zone that the page names, otherwise in the viewer's, which a cookie tells the server; the title keeps UTC.
+const viewersZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const host = location.protocol === 'https:' ? ['__Host-', '; Secure'] : ['', ''];
+document.cookie = `${host[0]}posthorn_zone=${viewersZone}; Path=/; SameSite=Lax; Max-Age=31536000${host[1]}`;
+const clocks = new Map();
+function clockText(at, timeZone) {
+  const style = { dateStyle: 'short', timeStyle: 'medium', hourCycle: 'h23', timeZone };
+  if (!clocks.has(timeZone)) clocks.set(timeZone, new Intl.DateTimeFormat('sv-SE', style));
+  return clocks.get(timeZone).format(at);
+}
 function localTimes(root = document) {
+  const zone = new URLSearchParams(location.search).has('tz')
+    ? (document.querySelector('[name=tz]')?.defaultValue ?? viewersZone)
+    : viewersZone;
   for (const time of all('time:not([data-ago])', root)) {
     const at = new Date(time.dateTime);
-    if (Number.isNaN(at.getTime())) continue;
-    time.textContent = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    if (!Number.isNaN(at.getTime())) time.textContent = clockText(at, zone);
   }
+  const named = document.getElementById('zone');
+  if (named !== null) named.textContent = zone === 'UTC' ? zone : `${zone}, UTC on hover`;
 }
 localTimes();
-const zone = document.getElementById('zone');
-const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zone !== null && zoneName !== 'UTC') zone.textContent = `${zoneName}, UTC on hover`;
 
 // Prepares what htmx inserts like the rest of the page. A part that polls does not extend the session, pauses while the page is
 // hidden, and stays unchanged when an answer fails.
@@ -43,13 +52,22 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
+// What the reader has opened in a part that polls stays open.
+const openIds = (root) => all('details[open][id]', root).map(({ id }) => id);
+let opened = [];
+document.addEventListener('htmx:beforeSwap', ({ detail }) => {
+  opened = isPoll(detail.elt) ? openIds(document) : [];
+});
+document.addEventListener('htmx:afterSwap', () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute('open', '');
+});
 // While a request runs the page says so, to the eye by a line that moves (style.css). An answer that does not come is said as well:
 // without this a click would seem to do nothing, and a live page to be up to date.
 const main = document.getElementById('main');
 const unreachable = document.getElementById('unreachable');
 let answeredAt = new Date();
 function sayUnreachable() {
-  const since = `${two(answeredAt.getHours())}:${two(answeredAt.getMinutes())}:${two(answeredAt.getSeconds())}`;
+  const since = clockText(answeredAt, viewersZone).slice(11);
   unreachable.textContent = `${navigator.onLine ? 'The server does not answer.' : 'You are offline.'} This page is of ${since}. Try again in a moment.`;
   unreachable.hidden = false;
 }
@@ -117,7 +135,22 @@ markFault();
 
 // Selects that send their form at once.
 document.addEventListener('change', ({ target }) => {
-  if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
+  const isCustom = target.name === 'range' && target.value === 'custom';
+  if (isCustom) openRange(target.form);
+  else if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
+});
+// A time range of one's own: its fields open, and typing in them chooses it.
+function openRange(form) {
+  form.querySelector('.range').open = true;
+  form.elements.from.focus();
+}
+document.addEventListener('input', ({ target }) => {
+  if (target.matches('.range [type=datetime-local]')) target.form.elements.range.value = 'custom';
+});
+document.addEventListener('focusin', ({ target }) => {
+  if (target.name !== 'tz' || target.list.childElementCount > 0) return;
+  const zones = ['UTC', ...Intl.supportedValuesOf('timeZone')];
+  target.list.append(...zones.map((value) => Object.assign(document.createElement('option'), { value })));
 });
 function ready(root = document) {
   for (const select of all('select[data-submit]', root)) {

@@ -49,6 +49,8 @@ export interface LaneWait {
 export interface Reason {
   reason: WaitReason;
   message: string;
+  /** The message without the last answer, for places that show the attempts as well. */
+  summary: string;
   /** The start, or null if unknown. */
   since: string | null;
   /** The next try, or null. */
@@ -81,14 +83,15 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContex
   const [first] = waits;
   const outlasts = first?.stops === true && (first.until ?? Infinity) > dueAt;
   if (dueAt > now && !outlasts) return retryReason(delivery, dueAt, first);
-  if (first !== undefined) return makeReason(first.reason, `${first.message}${lastAnswer(delivery)}`, first);
+  if (first !== undefined) return makeReason(first.reason, first.message, { ...first, answer: lastAnswer(delivery) });
   return makeReason('queued', 'It is due and waits for its turn.', { by: 'us' });
 }
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
   const also = wait?.stops === true ? ` Also: ${wait.message}` : '';
-  const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.${lastAnswer(delivery)}${also}`;
-  return makeReason('waiting_for_retry', message, { until: timeOf(dueAt), by: 'receiver' });
+  const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.`;
+  const given = { until: timeOf(dueAt), by: 'receiver', answer: lastAnswer(delivery), also } as const;
+  return makeReason('waiting_for_retry', message, given);
 }
 
 function lastAnswer({ smtp_code: code, smtp_reply: reply }: DeliveryRow): string {
@@ -99,12 +102,23 @@ function lastAnswer({ smtp_code: code, smtp_reply: reply }: DeliveryRow): string
 
 const timeOf = (at: number): number | null => (at >= HELD_WITHOUT_END ? null : at);
 
+interface Details {
+  since?: number | null;
+  until?: number | null;
+  by?: SetBy | null;
+  /** The last answer as a sentence, left out of the summary. */
+  answer?: string;
+  /** A further sentence. */
+  also?: string;
+}
+
 function makeReason(
   reason: WaitReason,
-  message: string,
-  { since = null, until = null, by = null }: { since?: number | null; until?: number | null; by?: SetBy | null } = {},
+  text: string,
+  { since = null, until = null, by = null, answer = '', also = '' }: Details = {},
 ): Reason {
-  return { reason, message, since: rfc3339(since), until: rfc3339(until), set_by: by };
+  const message = `${text}${answer}${also}`;
+  return { reason, message, summary: `${text}${also}`, since: rfc3339(since), until: rfc3339(until), set_by: by };
 }
 
 /** Returns the waits of the lane for a recipient's domain, and the hold on the lane. */

@@ -6,7 +6,7 @@ import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { backupState } from '../../backup/newest.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
-import { readCertificate } from '../../config/certificate.ts';
+import { certificateFiles, readCertificate, type CertificateFiles } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
 import type { Config } from '../../config/schema.ts';
 import { sqliteVersion } from '../../storage/database.ts';
@@ -35,7 +35,8 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
     },
     /** Returns the ids of the keys in `<dataDir>/secret.key`; null if there is no such file. Throws if it cannot be used. */
     keyIds: (): readonly string[] | null => keyIdsIn(dataDir),
-    certificate: (): CertificateFacts => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
+    certificate: (): CertificateFacts =>
+      certificateOf(certificateFiles({ tls, dataDir }), path.join(dataDir, OWN_CERT_FILE)),
     backups: () => backupState(backup.dir),
   };
 }
@@ -52,16 +53,16 @@ async function freeBytes(dir: string): Promise<number> {
   }
 }
 
-function certificateOf(tls: Config['tls'], ownFile: string): CertificateFacts {
-  if (tls === null && !existsSync(ownFile)) return { kind: 'none' };
-  const file = tls?.certFile ?? ownFile;
+function certificateOf(files: CertificateFiles | null, ownFile: string): CertificateFacts {
+  if (files === null && !existsSync(ownFile)) return { kind: 'none' };
+  const file = files?.certFile ?? ownFile;
   try {
     // The first of the chain is the server's own.
-    const read = new X509Certificate(tls === null ? readFileSync(file) : readCertificate(tls).cert);
+    const read = new X509Certificate(files === null ? readFileSync(file) : readCertificate(files).cert);
     return {
       kind: 'read',
       file,
-      isOwn: tls === null,
+      isOwn: files === null,
       isSelfSigned: read.issuer === read.subject,
       from: Date.parse(read.validFrom),
       until: Date.parse(read.validTo),

@@ -8,7 +8,8 @@
  *   it was paused or cut off.
  */
 import type { Clock } from '../../base/clock.ts';
-import { StorageClosed, StorageUnavailable, type AfterError, type GroupTransaction } from '../commit.ts';
+import { StorageClosed, StorageUnavailable } from '../commit.ts';
+import type { AfterError, GroupTransaction } from '../group-transaction.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 
 /** Tables that only PostgreSQL has. */

@@ -39,6 +39,7 @@ describe('messages/why', () => {
     assert.deepEqual(told, {
       reason: 'held',
       message: 'It is held: the operator holds the domain dest.test.',
+      summary: 'It is held: the operator holds the domain dest.test.',
       since: rfc(hold.since),
       until: null,
       set_by: 'operator',
@@ -55,6 +56,7 @@ describe('messages/why', () => {
     assert.deepEqual(told, {
       reason: 'receiver_overloaded',
       message: 'It cannot take mail now.',
+      summary: 'It cannot take mail now.',
       since: rfc(NOW - MINUTE),
       until: rfc(NOW + MINUTE),
       set_by: 'receiver',
@@ -72,6 +74,7 @@ describe('messages/why', () => {
     const told = why(row, [wait({ until: NOW + MINUTE })]);
     assert.deepEqual([told.reason, told.until], ['waiting_for_retry', rfc(NOW + HOUR)]);
     assert.match(told.message, /attempt 3\. The last answer was: 450 4\.2\.0 later Also: It cannot take mail now\./);
+    assert.equal(told.summary, 'It waits for attempt 3. Also: It cannot take mail now.', 'without the last answer');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: null })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR, stops: false })]).reason, 'waiting_for_retry');

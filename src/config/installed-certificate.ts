@@ -1,0 +1,45 @@
+/**
+ * The certificate that `posthorn tls install` has put into the data folder. Chain and key are in one file, so that a renewal replaces
+ * both at the same instant and no reader sees the certificate of one with the key of the other.
+ */
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import path from 'node:path';
+import { randomBytes } from 'node:crypto';
+
+/** Returns the path of the file, which may not exist. */
+export const installedFile = (dataDir: string): string => path.join(dataDir, 'tls.pem');
+
+/** Writes the file if its text differs; returns whether it did. Throws if the folder cannot be written. */
+export function installCertificate(dataDir: string, bundle: string): boolean {
+  const file = installedFile(dataDir);
+  if (textOf(file) === bundle) return false;
+  const scratch = `${file}.${randomBytes(6).toString('hex')}.new`;
+  try {
+    const descriptor = openSync(scratch, 'wx', 0o600);
+    try {
+      writeSync(descriptor, bundle);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    renameSync(scratch, file);
+  } catch (error) {
+    rmSync(scratch, { force: true });
+    throw error;
+  }
+  const folder = openSync(dataDir, 'r');
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
+  return true;
+}
+
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return null; // it is written, and that reports what is wrong with the folder
+  }
+}

@@ -1,0 +1,112 @@
+/** The time range of a page: a preset or from and to, in a time zone that is named; all of it is in the address. Pure. */
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
+import { momentIn, wallClock, zoneNamed } from '../base/zones.ts';
+
+/** The presets and their lengths; null for all time. */
+const presets = {
+  '1h': ['last hour', HOUR_MS],
+  '24h': ['last 24 hours', DAY_MS],
+  '7d': ['last 7 days', 7 * DAY_MS],
+  '30d': ['last 30 days', 30 * DAY_MS],
+  all: ['all', null],
+} as const;
+
+export type Preset = keyof typeof presets;
+
+const isPreset = (name: string): name is Preset => Object.hasOwn(presets, name);
+
+export interface Range {
+  /** Half-open range for the API, RFC 3339; null for no limit. */
+  since: string | null;
+  until: string | null;
+  /** The chosen range, and its name as a sentence begins. */
+  value: Preset | 'custom';
+  label: string;
+  isCustom: boolean;
+  choices: { value: string; label: string; on: boolean }[];
+  /** The zone that from and to are in, and the days of a chart. */
+  zone: string;
+  /** Values of the fields of a custom range: `2026-01-31T09:30`. */
+  from: string;
+  to: string;
+  /** A sentence about a fault in the address, or null. */
+  fault: string | null;
+}
+
+export interface RangeAsked {
+  query: URLSearchParams;
+  now: number;
+  /** The viewer's zone. */
+  zone: string;
+}
+
+/**
+ * Reads `?range=`, and for `custom` `?from=` and `?to=` in the zone of `?tz=`. A preset is as it was when its first page was shown:
+ * `?since=` has its beginning while a list is paged. `offered` are the presets of the page.
+ */
+export function rangeOf(
+  { query, now, zone: own }: RangeAsked,
+  usual: Preset,
+  offered: readonly Preset[] = ['1h', '24h', '7d', '30d', 'all'],
+): Range {
+  const tz = query.get('tz') ?? '';
+  const zone = zoneNamed(tz) ?? own;
+  const asked = query.get('range') ?? usual;
+  const value = asked === 'custom' || (isPreset(asked) && offered.includes(asked)) ? asked : usual;
+  const times = value === 'custom' ? customTimes(query, zone) : presetTimes(value, query, now);
+  const { since, until, label, fault } = times;
+  const local = (ms: number | null): string => (ms === null ? '' : wallClock(ms, zone).slice(0, 16).replace(' ', 'T'));
+  const isCustom = value === 'custom';
+  return {
+    since: rfc3339(since),
+    until: rfc3339(until),
+    value,
+    label: label.replace(/^./, (first) => first.toUpperCase()),
+    isCustom,
+    choices: [...offered.map((name) => [name, presets[name][0]] as const), ['custom', 'from … to …'] as const].map(
+      ([name, text]) => ({ value: name, label: text, on: name === value }),
+    ),
+    zone,
+    from: isCustom ? local(since) : '',
+    to: isCustom ? local(until) : '',
+    fault:
+      tz !== '' && zoneNamed(tz) === null
+        ? `There is no time zone “${tz.slice(0, 64)}”, so times are in ${zone}.`
+        : fault,
+  };
+}
+
+interface Times {
+  since: number | null;
+  until: number | null;
+  label: string;
+  fault: string | null;
+}
+
+const rfc3339 = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
+
+function presetTimes(name: Preset, query: URLSearchParams, now: number): Times {
+  const [label, ms] = presets[name];
+  const kept = Date.parse(query.get('since') ?? '');
+  const since = ms === null ? null : Number.isFinite(kept) ? kept : now - ms;
+  return { since, until: null, label, fault: null };
+}
+
+function customTimes(query: URLSearchParams, zone: string): Times {
+  const read = (name: string): number | null | undefined => {
+    const text = (query.get(name) ?? '').trim();
+    return text === '' ? null : (momentIn(text, zone) ?? undefined);
+  };
+  const [from, to] = [read('from'), read('to')];
+  const faults = [
+    ...(from === undefined ? ['“From” is not a date'] : []),
+    ...(to === undefined ? ['“To” is not a date'] : []),
+    ...(from != null && to != null && from >= to ? ['“From” is not before “To”'] : []),
+  ];
+  if (faults.length > 0)
+    return { since: null, until: null, label: 'all', fault: `${faults.join(', and ')}, so all times are shown.` };
+  const [since, until] = [from ?? null, to ?? null];
+  const text = (ms: number): string => wallClock(ms, zone).slice(0, 16);
+  const parts = [...(since === null ? [] : [`from ${text(since)}`]), ...(until === null ? [] : [`to ${text(until)}`])];
+  return { since, until, label: parts.length === 0 ? 'all' : `${parts.join(' ')} (${zone})`, fault: null };
+}

@@ -1,0 +1,126 @@
+/** The page of a message: its time line with attempts, webhook calls and what it waits for, and its buttons. */
+import assert from 'node:assert/strict';
+import { setImmediate as turn } from 'node:timers/promises';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { htmlFaults } from '../support/harness/html.ts';
+import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
+
+interface CallList {
+  data: { webhook_id: string; event_id: string; status_code: number }[];
+}
+
+describe('dashboard: the page of a message', () => {
+  let server: FakeMailServer;
+  let receiver: WebhookReceiver;
+  let app: TestApp;
+  let browser: Browser;
+  let answer: string;
+
+  beforeEach(async () => {
+    answer = '421 4.7.28 <slow> down';
+    server = await startMailServer({ script: { rcpt: () => answer } });
+    receiver = await startReceiver();
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
+    });
+    browser = await signedIn(app.url, app.operator);
+  });
+  afterEach(async () => {
+    await receiver.close();
+    await app.stop();
+    await server.close();
+  });
+
+  /** Returns the calls about a message once there is one: it is written after the endpoint has answered. */
+  async function callsOf(id: string): Promise<CallList> {
+    for (;;) {
+      const { body } = await app.get<CallList>(`/v1/messages/${id}/webhook-deliveries`);
+      if (body.data.length > 0) return body;
+      await turn();
+    }
+  }
+
+  const timeline = (html: string): string =>
+    /<ol class="timeline">([\s\S]*?)<\/ol>\n<\/div>|<ol class="timeline">[\s\S]*<\/ol>/.exec(html)?.[0] ?? '';
+
+  it('says who sent it, each reply once, and what it waits for', async () => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'deferred');
+    const { html } = await browser.open(`/messages/${id}`);
+    const line = timeline(html);
+    assert.match(line, /by the key [^<]+ over the API/);
+    assert.equal(html.match(/421 4\.7\.28 &lt;slow&gt; down/g)?.length, 1, 'the reply stands once');
+    assert.match(line, /<span class="at">now<\/span>[\s\S]*It waits for attempt 2\.[\s\S]*next try <time/);
+    assert.deepEqual(htmlFaults(html), []);
+  });
+
+  it('shows the calls to webhooks with their answers, and leads to them', async () => {
+    const made = await app.request<{ id: string }>('POST', '/v1/webhooks', {
+      url: receiver.url,
+      events: ['delivered'],
+    });
+    answer = '250 2.1.5 ok';
+    const { id } = await app.send();
+    await app.follow().of(id, 'delivered');
+    await receiver.reached(1);
+    const body = await callsOf(id);
+    assert.deepEqual(
+      body.data.map(({ webhook_id: webhook, status_code: code }) => [webhook, code]),
+      [[made.body.id, 204]],
+    );
+    const { html } = await browser.open(`/messages/${id}`);
+    assert.match(html, /1 webhook call: <span class="v-delivered">204<\/span>/);
+    const event = body.data[0]?.event_id ?? '';
+    assert.match(html, new RegExp(`href="/webhooks/${made.body.id}\\?event_id&#x3D;${event}#deliveries"`));
+    const calls = await browser.open(`/webhooks/${made.body.id}?event_id=${event}`);
+    assert.match(calls.html, new RegExp(`Only calls for the event <code>${event}`));
+    assert.match(calls.html, /<td class="n" data-l="code">204/);
+    const none = await browser.open(`/webhooks/${made.body.id}?event_id=evt_none`);
+    assert.doesNotMatch(none.html, /<td class="n" data-l="code">204/);
+    for (const page of [html, calls.html]) assert.deepEqual(htmlFaults(page), []);
+    const missing = await app.get('/v1/messages/msg_01jz5w8q3hf2m9d4x6k7c1b0na/webhook-deliveries');
+    assert.equal(missing.status, 404);
+  });
+
+  it('answers a poll with nothing while nothing is new', async () => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'deferred');
+    const { html } = await browser.open(`/messages/${id}`);
+    const poll = /hx-get="([^"]+)"/.exec(html)?.[1]?.replaceAll('&#x3D;', '=') ?? '';
+    const headers = { 'x-poll': '1', 'hx-request': 'true' };
+    assert.equal((await browser.ask('GET', poll, { headers })).status, 204);
+    answer = '250 2.1.5 ok';
+    await app.nextAttempt(id);
+    const news = await browser.ask('GET', poll, { headers });
+    assert.equal(news.status, 200);
+    assert.match(await news.text(), /Attempt 2/);
+  });
+
+  it('tries it now and sends it again, each behind a question that needs no script', async () => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'deferred');
+    const { html } = await browser.open(`/messages/${id}`);
+    for (const [summary, button] of [
+      ['Try now…', 'Try it now'],
+      ['Send again…', 'Send it again'],
+      ['Cancel…', 'Cancel now'],
+    ] as const)
+      assert.match(
+        html,
+        new RegExp(`<details class="ask[^>]*><summary>${summary}</summary>[\\s\\S]*?<button[^>]*>${button}`),
+      );
+    answer = '250 2.1.5 ok';
+    const back = await browser.submit('/queue/flush', { back: `/messages/${id}`, message_id: id });
+    assert.equal(back.at, `/messages/${id}`);
+    await app.follow().of(id, 'delivered');
+    assert.doesNotMatch((await browser.open(`/messages/${id}`)).html, /Try now…/);
+    const again = await browser.submit(`/messages/${id}/resend`);
+    assert.match(again.at, /^\/messages\/msg_/);
+    assert.notEqual(again.at, `/messages/${id}`);
+    await app.settled();
+  });
+});
