@@ -36,7 +36,8 @@ export class StorageClosed extends StorageUnavailable {}
 
 const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
 /** Lost connections, servers that stop or have become a standby, full disks, too many connections, and waits that took too long. */
-const POSTGRES_TROUBLE = /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
+const POSTGRES_TROUBLE =
+  /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
 
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {

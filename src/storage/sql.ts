@@ -10,34 +10,34 @@ export type Engine = 'sqlite' | 'postgres';
 /** A statement with a text for each engine. */
 export type Statement = Readonly<Record<Engine, string>>;
 
-/** What one engine writes differently from the other. */
+/** The SQL that one engine writes differently from the other. */
 export interface Dialect {
   readonly engine: Engine;
   /**
    * A table made of one JSON parameter, a list of rows that are lists of values. `columns` has the name and kind of each value in its order.
    * SQLite's `jsonb_each`, unlike `json_each`, does not write each row as text again, to be parsed for its columns: half the cost.
    */
-  unfold(alias: string, columns: Readonly<Record<string, ColumnKind>>): string;
+  readonly unfold: (alias: string, columns: Readonly<Record<string, ColumnKind>>) => string;
   /** A table made of one JSON parameter, a list of values, each in the column `value`. */
-  listed(alias: string, kind: ColumnKind): string;
+  readonly listed: (alias: string, kind: ColumnKind) => string;
   /** The end of the condition that a column has one of the values of one JSON parameter, a list. */
-  among(kind: ColumnKind): string;
+  readonly among: (kind: ColumnKind) => string;
   /** Names the index that SQLite must read a table by. PostgreSQL knows no such hint and chooses by its figures. */
-  using(index: string): string;
+  readonly using: (index: string) => string;
   /** Joins the next table inside the loop over those before it. PostgreSQL chooses the order by itself. */
   readonly thenJoin: string;
   /** Keeps SQLite from searching an index by this column. */
-  unindexed(column: string): string;
+  readonly unindexed: (column: string) => string;
   /** A time in milliseconds as a text of RFC 3339. */
-  time(column: string): string;
+  readonly time: (column: string) => string;
   /** A condition as 0 or 1. */
-  flag(condition: string): string;
+  readonly flag: (condition: string) => string;
   /** The time of the statement in milliseconds. */
   readonly nowMs: string;
   /** Reads the names of the views with the statements that made them. PostgreSQL rewrites those; there, each is kept as its comment. */
   readonly viewTexts: string;
   /** One JSON text of all rows, a list of lists of these values, in the order of the rows. */
-  listOfLists(values: readonly string[]): string;
+  readonly listOfLists: (values: readonly string[]) => string;
 }
 
 const sqlite: Dialect = {

@@ -23,11 +23,11 @@ export interface TableOptions {
   isReferredTo?: boolean;
   /** Its values are large or bytes: they are bound one by one, since JSON would double them or cannot carry them. */
   hasLargeValues?: boolean;
-  /** What happens to a row that exists already; without it such a row is an error. */
+  /** The fate of a row that exists already; without it such a row is an error. */
   onConflict?: Conflict;
 }
 
-/** What happens to a row whose key exists already. */
+/** The fate of a row whose key exists already. */
 export interface Conflict {
   /** The columns of the key. */
   key: readonly string[];

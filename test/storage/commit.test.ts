@@ -1,11 +1,5 @@
 import assert from 'node:assert/strict';
-import {
-  createCommitter,
-  sqliteTransaction,
-  StorageClosed,
-  StorageUnavailable,
-  type Work,
-} from '../../src/storage/commit.ts';
+import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
 import { sqliteTransaction } from '../../src/storage/group-transaction.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';

@@ -4,7 +4,7 @@ import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-/** Beyond this age a transaction that somebody left open keeps dead rows from being cleared, and the queue becomes slow. */
+/** Beyond this age an open transaction keeps dead rows from being cleared, and the queue becomes slow. */
 const OLD_SNAPSHOT_MS = HOUR_MS;
 
 export async function database({ config, store }: Pick<Probes, 'config' | 'store'>): Promise<readonly Verdict[]> {

@@ -73,7 +73,7 @@ async function connectToHost(
 ): Promise<pg.Client> {
   const kinds = tlsOf(address, host);
   for (const [place, ssl] of kinds.entries()) {
-    const client = new pg.Client({ ...configOf(address, host, port, ssl ?? false), pipeline } as pg.ClientConfig);
+    const client = new pg.Client({ ...configOf(address, host, port, ssl ?? false), pipeline });
     // A lost connection also fails its statements, which say so.
     client.on('error', () => undefined);
     try {

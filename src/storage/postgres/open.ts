@@ -3,7 +3,7 @@
  * for housekeeping, a pool for queries that are built at run time.
  */
 import knexPackage, { type Knex } from 'knex';
-import pg from 'pg';
+import type pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { createCommitter } from '../commit.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
@@ -212,7 +212,7 @@ function createPool(address: PostgresAddress, size: number, setUp: readonly stri
         const whole = setUp.length === 0 ? Promise.resolve() : raw.query(setUp.join('; '));
         void whole.then(
           () => done(null, withCleanValues(raw)),
-          (error: Error) => done(error, raw),
+          (error: unknown) => done(error instanceof Error ? error : new Error(String(error)), raw),
         );
       },
     },

@@ -2,7 +2,7 @@
  * The transactions of the one writer on PostgreSQL. Each group writes a marker, `commits (node, n)`, whose two constraints decide what
  * could otherwise only be guessed:
  *
- * - After a lost connection nobody knows whether the COMMIT was performed. The group runs again with the same number: if the first run is
+ * - After a lost connection it is not known whether the COMMIT was performed. The group runs again with the same number: if the first run is
  *   still committing, the insert waits for it, and if it was committed, the insert fails on the key, which is the answer.
  * - A server that takes the database over removes the row of the one before it. From then on every group of that one fails, however long
  *   it was paused or cut off.
@@ -79,7 +79,7 @@ export function createWriter({ connection, clock, random, takenOver }: WriterDep
     // An aborted transaction is ended by COMMIT as well, and then nothing was written.
     if (tag !== 'COMMIT') throw new StorageUnavailable(`the transaction ended with ${tag}`);
     n++;
-    // What a later commit makes sure of covers everything before it.
+    // A later commit that is replicated covers everything before it.
     while (notices.includes(NOT_REPLICATED)) {
       await begin();
       ({ tag, notices } = await connection.tagOf('COMMIT'));

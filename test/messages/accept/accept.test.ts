@@ -21,7 +21,7 @@ import type {
 import { addSuppression, createSuppressionLookUp } from '../../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW } from '../../support/harness/mail-rows.ts';
-import { openTempDatabase, ROW_ORDER, type TempDatabase } from '../../support/harness/temp-database.ts';
+import { databaseBytes, openTempDatabase, ROW_ORDER, type TempDatabase } from '../../support/harness/temp-database.ts';
 
 const mailbox = (address: string, name: string | null = null): Mailbox => {
   const at = address.lastIndexOf('@');
@@ -578,10 +578,7 @@ describe('messages/accept', () => {
       const content = contentOf('x'.repeat(50_000));
       const sizeNow = async (): Promise<number> => {
         await temp.db.commit.transact(() => Promise.resolve());
-        const [pages] = await temp.db.prepared.all<{ bytes: number }>(
-          'SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size',
-        );
-        return pages?.bytes ?? 0;
+        return databaseBytes(temp.db);
       };
       const before = await sizeNow();
       const drafts = Array.from({ length: 1000 }, (_, at) =>

@@ -14,7 +14,7 @@ import { readSettings } from '../../../src/config/validate.ts';
 import { reachOperator, type Operator } from '../../../src/operator/operator.ts';
 import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
-import { databaseForFolder, dropDatabaseOf, isOnPostgres, urlOfFolder } from './postgres.ts';
+import { copyDatabase, databaseForFolder, dropDatabaseOf, isOnPostgres, urlOfFolder } from './postgres.ts';
 import { FakeResolver } from '../fakes/fake-resolver.ts';
 import type { Zones } from '../fakes/zones.ts';
 
@@ -190,6 +190,11 @@ export function zonesFor(...domains: string[]): Zones {
   );
 }
 
+/** Makes what a new data folder needs outside of it, before its settings are read. */
+export async function makeStore(folder: string): Promise<void> {
+  if (isOnPostgres) await databaseForFolder(folder);
+}
+
 export const newFolder = (): string => mkdtempSync(path.join(tmpdir(), 'ph-'));
 
 export function configFor(folder: string, mailPort: number, settings: Record<string, unknown> = {}): Config {
@@ -225,7 +230,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   const made = await template();
   const folder = options.folder ?? newFolder();
   if (isOnPostgres) await prepareOnPostgres(made.folder, folder);
-  else if (!existsSync(path.join(folder, 'posthorn.db'))) copyData(made.folder, folder);
+  else if (!existsSync(path.join(folder, 'posthorn.db'))) await copyData(made.folder, folder);
   const clock = options.clock ?? new TestClock();
   const resolver = options.resolver ?? new FakeResolver(options.zones);
   const config = configFor(folder, options.mailPort ?? 25, options.settings);
@@ -325,7 +330,7 @@ async function makeTemplate(): Promise<Template> {
   process.once('exit', () => {
     rmSync(folder, { recursive: true, force: true });
   });
-  if (isOnPostgres) await databaseForFolder(folder);
+  await makeStore(folder);
   const config = configFor(folder, 25);
   // A minute before any test begins: in the same millisecond, its ids could sort after those that a test makes.
   const clock = new TestClock(new TestClock().now() - 60_000);
@@ -342,7 +347,8 @@ async function makeTemplate(): Promise<Template> {
 }
 
 /** What a data folder holds, as it is at this moment: of a running program that is what a power cut would leave. */
-export function copyData(from: string, to: string): void {
+export async function copyData(from: string, to: string): Promise<void> {
+  if (isOnPostgres) await copyDatabase(from, to);
   for (const name of ['posthorn.db', 'posthorn.db-wal', 'secret.key']) {
     if (existsSync(path.join(from, name))) copyFileSync(path.join(from, name), path.join(to, name));
   }

@@ -2,10 +2,11 @@
  * A PostgreSQL of this test process, in a folder of its own: `POSTHORN_TEST_STORAGE=postgres` has databases of tests made there. It is
  * started with the first of them and ends with the process. Each test has a database of its own, copied from a template.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import pg from 'pg';
 
 export const isOnPostgres = process.env['POSTHORN_TEST_STORAGE'] === 'postgres';
@@ -139,6 +140,28 @@ export async function databaseForFolder(folder: string, template?: string): Prom
   const name = await makeDatabase(template === undefined ? undefined : ofFolders.get(template)?.name);
   ofFolders.set(folder, { name, url: urlOf(sockets, name) });
 }
+
+/** Copies the database of a data folder, whose server may run, for another folder. */
+export async function copyDatabase(from: string, to: string): Promise<void> {
+  const { folder } = await startedCluster();
+  await databaseForFolder(to);
+  const bin = postgresPrograms() ?? '';
+  const reach = ['-h', folder, '-U', USER];
+  const file = path.join(to, 'dump.sql');
+  await run(path.join(bin, 'pg_dump'), [...reach, '-f', file, ofFolders.get(from)?.name ?? '']);
+  await run(path.join(bin, 'psql'), [
+    ...reach,
+    '-q',
+    '-v',
+    'ON_ERROR_STOP=1',
+    '-f',
+    file,
+    ofFolders.get(to)?.name ?? '',
+  ]);
+  rmSync(file);
+}
+
+const run = promisify(execFile);
 
 /** Returns the URL of the database of a data folder. */
 export function urlOfFolder(folder: string): string {

@@ -32,6 +32,16 @@ export async function openTempDatabase(): Promise<TempDatabase> {
   };
 }
 
+/** Returns the size of the database in bytes. */
+export async function databaseBytes(db: Pick<Database, 'prepared'>): Promise<number> {
+  const [row] = await db.prepared.all<{ bytes: number }>(
+    isOnPostgres
+      ? 'SELECT pg_database_size(current_database()) AS bytes'
+      : 'SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size',
+  );
+  return row?.bytes ?? 0;
+}
+
 async function postgresUrl(): Promise<string> {
   const template = await emptyTemplate(async (url) => (await openDatabase({ url })).close());
   const { folder } = await startedCluster();
