@@ -24,12 +24,12 @@ export function postgresPrograms(): string | null {
   );
 }
 
-/** PostgreSQL refuses to run as root. */
+/** PostgreSQL refuses to run as root. It ends with this process, however that ends. */
 const isRoot = process.getuid?.() === 0;
-const asUser = (program: string, args: readonly string[]): [string, string[]] =>
-  isRoot
-    ? ['setpriv', ['--reuid=postgres', '--regid=postgres', '--clear-groups', program, ...args]]
-    : [program, [...args]];
+const asUser = (program: string, args: readonly string[]): [string, string[]] => {
+  const user = isRoot ? ['--reuid=postgres', '--regid=postgres', '--clear-groups'] : [];
+  return ['setpriv', [...user, '--pdeathsig=QUIT', program, ...args]];
+};
 
 /** Runs with the least that is written to the disk: what a power cut leaves is no matter here. */
 const SETTINGS = [
