@@ -12,6 +12,7 @@ import { readSurroundings } from '../config/surroundings.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
@@ -244,6 +245,10 @@ function printError(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
+  if (error instanceof DatabaseRefusal) {
+    note(`posthorn: ${error.message}`);
+    return refused[error.why];
+  }
   if (error instanceof UnsupportedSchema) {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
@@ -275,6 +280,12 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   no_database: exitCodes.noInput,
   no_access: exitCodes.noPermission,
   no_backup: exitCodes.cannotCreate,
+};
+
+const refused: Readonly<Record<RefusalWhy, number>> = {
+  unsuitable: exitCodes.config,
+  in_use: exitCodes.cannotCreate,
+  unreachable: exitCodes.unavailable,
 };
 
 /** Prints a problem with cause and cure from the catalogue. Returns the exit code. */

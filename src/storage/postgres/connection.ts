@@ -2,6 +2,7 @@
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import pg from 'pg';
 import type { Connection, Value } from '../connection.ts';
+import { DatabaseRefusal } from '../database-refusal.ts';
 import { textFor, type Statement } from '../sql.ts';
 import { tlsOf, type PostgresAddress } from './address.ts';
 import { cleaned, postgresText, types } from './values.ts';
@@ -16,9 +17,6 @@ export interface SessionSettings {
 const CONNECT_MS = 5000;
 /** Statements beyond these, such as those with a variable number of placeholders, are not kept by the server. */
 const MOST_STATEMENTS = 300;
-
-/** Thrown when another server, or a command, uses the database. */
-export class DatabaseInUse extends Error {}
 
 /** Thrown when no server of the address takes writes. */
 export class NoWritableServer extends Error {}
@@ -121,9 +119,11 @@ export function createPostgresConnection(
         fresh.on('notice', ({ code }) => {
           if (code !== undefined) notices.push(code);
         });
-        fresh.once('end', () => {
+        const forget = (): void => {
           if (client === fresh) client = null;
-        });
+        };
+        fresh.once('error', forget);
+        fresh.once('end', forget);
         return fresh;
       },
       (error: unknown) => {
@@ -202,7 +202,7 @@ const LOST = /Connection terminated|connection error and is not queryable|Client
 
 /** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
 export function isConnectionLoss(error: unknown): boolean {
-  if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseInUse)
+  if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseRefusal)
     return true;
   if (!(error instanceof Error)) return false;
   const code = 'code' in error ? String(error.code) : '';

@@ -6,11 +6,12 @@ import knexPackage, { type Knex } from 'knex';
 import type pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { createCommitter } from '../commit.ts';
+import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState } from '../migrate.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
-import { configOf, connectTo, createPostgresConnection, DatabaseInUse, type PostgresConnection } from './connection.ts';
+import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { createWriter, NODE_TABLES, registerNode } from './writer.ts';
 
@@ -18,9 +19,6 @@ const READERS = 3;
 /** No page needs so long; a forgotten query would keep dead rows from being cleared. */
 const READER_TIMEOUT_MS = 30_000;
 const LEAST_VERSION = 15;
-
-/** Thrown if this program cannot use the database as it is. */
-export class UnsuitableDatabase extends Error {}
 
 /** Indexes are made for each of these statements. Without figures the planner would choose scans while tables are empty, and keep them. */
 const HOT = [
@@ -40,7 +38,7 @@ const READ_ONLY = [
 /** Locks of a server that is paused or cut off inside a group are freed after this time. */
 const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];
 
-/** Opens and migrates the database. Throws `UnsuitableDatabase` and `DatabaseInUse`. */
+/** Opens and migrates the database. Throws `DatabaseRefusal`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const address = addressOf(options);
   const lock = { old: null as { pid: number; since: string } | null };
@@ -53,7 +51,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     { reconnects: false },
   );
   try {
-    await connection.ready();
+    await reach(connection);
     await refuseUnsuitable(connection);
     const migrated = await prepareSchema(address, connection, options);
     const node = await registerNode(connection);
@@ -61,6 +59,16 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   } catch (error) {
     await connection.close();
     throw error;
+  }
+}
+
+async function reach(connection: PostgresConnection): Promise<void> {
+  try {
+    await connection.ready();
+  } catch (error) {
+    if (error instanceof DatabaseRefusal) throw error;
+    const why = error instanceof Error ? error.message : String(error);
+    throw new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
   }
 }
 
@@ -129,7 +137,7 @@ async function takeLock(client: pg.Client, state: { old: { pid: number; since: s
     if (rows[0]?.taken === 1) break;
     if (tries >= LOCK_TRIES) {
       await client.end();
-      throw new DatabaseInUse('another server or command of Posthorn uses the database');
+      throw new DatabaseRefusal('in_use', 'another server or command of Posthorn uses the database');
     }
     await new Promise<void>((resolve) => void systemClock.after(LOCK_PAUSE_MS, resolve));
   }
@@ -150,13 +158,15 @@ async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
   );
   const version = Math.floor(Number(row?.version) / 10_000);
   if (version < LEAST_VERSION)
-    throw new UnsuitableDatabase(
+    throw new DatabaseRefusal(
+      'unsuitable',
       `the database is PostgreSQL ${String(version)}; version ${String(LEAST_VERSION)} or later is needed`,
     );
   if (row?.encoding !== 'UTF8')
-    throw new UnsuitableDatabase(`the database has the encoding ${String(row?.encoding)}; UTF8 is needed`);
+    throw new DatabaseRefusal('unsuitable', `the database has the encoding ${String(row?.encoding)}; UTF8 is needed`);
   if (row.durable === 'off' || row.durable === 'local' || row.durable === 'remote_write')
-    throw new UnsuitableDatabase(
+    throw new DatabaseRefusal(
+      'unsuitable',
       `synchronous_commit is ${row.durable}: accepted mail could be lost; set it to on or remote_apply for this database`,
     );
 }

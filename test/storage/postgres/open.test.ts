@@ -96,4 +96,15 @@ describe('storage/postgres/open', function () {
     await made.close();
     await assert.rejects(openDatabase({ url: urlOf(folder, name) }), /synchronous_commit is off/);
   });
+
+  it('says that it cannot be reached', async () => {
+    await assert.rejects(openDatabase({ url: urlOf('/nowhere', 'x') }), {
+      why: 'unreachable',
+      message: /^the database cannot be reached: .*ENOENT/,
+    });
+    await assert.rejects(openDatabase({ url: 'postgres://me@/x?host=/nowhere,/elsewhere' }), {
+      why: 'unreachable',
+      message: /no server of storage\.url takes writes: \/nowhere: .*; \/elsewhere: /,
+    });
+  });
 });

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { DatabaseInUse } from '../../../src/storage/postgres/connection.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres/writer', function () {
@@ -35,7 +34,7 @@ describe('storage/postgres/writer', function () {
   it('refuses a second server, and lets the next one in when the first is closed', async () => {
     const url = urlOf(cluster.folder, name);
     db = await openDatabase({ url });
-    await assert.rejects(openDatabase({ url }), DatabaseInUse);
+    await assert.rejects(openDatabase({ url }), { why: 'in_use' });
     await db.close();
     db = await openDatabase({ url });
     assert.deepEqual(db.migrated, []);
