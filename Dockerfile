@@ -18,25 +18,33 @@ COPY config config
 COPY docs/openapi.json docs/openapi.json
 COPY src src
 RUN npm run --silent build \
+ && npm run --silent sbom > sbom.json \
  && npm prune --omit=dev --no-audit --no-fund \
  # Of what was compiled only the result is needed, of packages only what runs.
  && find node_modules/sqlite3 -depth \( -name deps -o -name obj -o -name obj.target -o -name '*.o' -o -name '*.a' \) -exec rm -rf {} + \
  && find node_modules dist \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.md' \) -delete \
- && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs src/bin/pack-client.mjs src/bin/client-types.mjs \
+ && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs src/bin/pack-client.mjs src/bin/client-types.mjs src/bin/sbom.mjs \
  && find src -mindepth 1 -maxdepth 1 ! -name bin -exec rm -rf {} + \
  && rm -rf docs migrations tsconfig.json .npmrc \
  && strip /usr/local/bin/node
 
 FROM docker.io/library/debian:bookworm-slim
+# docker build --build-arg REVISION=$(git rev-parse HEAD) --build-arg VERSION=$(git describe --tags --always)
+ARG VERSION=unknown
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Posthorn" \
       org.opencontainers.image.description="Self-hosted transactional e-mail" \
-      org.opencontainers.image.licenses="MIT"
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
 RUN groupadd --system --gid 8025 posthorn \
  && useradd --system --uid 8025 --gid 8025 --home-dir /var/lib/posthorn --shell /usr/sbin/nologin posthorn \
  && install -d -o posthorn -g posthorn -m 0750 /var/lib/posthorn \
+ # A volume that is mounted here gets this owner.
+ && install -d -o posthorn -g posthorn -m 0700 /var/backups/posthorn \
  && ln -s /opt/posthorn/src/bin/posthorn.cjs /usr/local/bin/posthorn
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
-# With package.json and package-lock.json: what a list of the contents (SBOM) is made from.
+# With sbom.json, the list of its packages, and with package-lock.json, from which scanners make their own.
 COPY --from=build /opt/posthorn /opt/posthorn
 COPY LICENSE README.md CHANGELOG.md /opt/posthorn/
 # Node.js 24 by itself lets young objects take 64 MB and more, for no speed that could be measured (docs/performance.md).

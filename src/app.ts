@@ -12,7 +12,7 @@ import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
 import { databaseFile } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
-import { HeldMemory } from './api/held-memory.ts';
+import { BodyMemory } from './api/body-memory.ts';
 import { Newcomers } from './api/newcomers.ts';
 import { bodyLimits } from './api/body.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
@@ -108,7 +108,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     certificate: () => certificateWatch.state(),
   });
   const accountWindows = new RateWindows();
-  const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
+  const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const api = buildApi(context, {
     accept,
@@ -117,7 +117,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     metrics,
     accountWindows,
-    held,
+    bodyMemory,
     newcomers,
     certificate,
     doors: () => inbound.doors(),
@@ -142,10 +142,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     { delivery, accept, routes: api.routes },
     { inbound, certificate: certificateWatch },
   );
-  const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, held, newcomers });
+  const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices);
+  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices, operator.inside);
 
   const running: Running = {
     api,

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs this checkout, or upgrades to it, as a systemd service. Safe to run again: what is up to date is left alone, and
-# settings and data are never touched. Needs a built checkout (`npm ci && npm run build`), and no network.
+# settings and data are never touched. Needs a built checkout (`npm ci && npm run build`) or what pack-offline.sh made, and no
+# network.
 #
 #   systemd/install.sh [--root FOLDER] [--no-start]
 #
@@ -27,7 +28,7 @@ while [ $# -gt 0 ]; do
     ;;
   --no-start) start=no ;;
   -h | --help)
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
   *) fail "unknown option $1 (see --help)" ;;
@@ -65,26 +66,8 @@ there=$node
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 stage=$scratch/program
-mkdir -p "$stage/src"
-cp -R "$source/src/bin" "$stage/src/bin"
-rm -f "$stage/src/bin/ready.mjs"
-cp -R "$source/dist" "$source/docs" "$source/systemd" "$stage/"
-rm -f "$stage/dist/.built" "$stage/dist/.tsbuildinfo"
-mkdir "$stage/config"
-cp -R "$source/config/." "$stage/config"
-rm -f "$stage/config/eslint.config.js" "$stage/config/knip.json"
-cp "$source/package.json" "$source/package-lock.json" "$source/README.md" "$source/CHANGELOG.md" "$source/LICENSE" "$stage/"
-# The packages of the lockfile without those for development, as they were installed here.
-(cd "$source" && "$node" -e '
-  const fs = require("node:fs");
-  const { packages } = JSON.parse(fs.readFileSync("package-lock.json", "utf8"));
-  for (const [place, { dev, devOptional }] of Object.entries(packages))
-    if (/^node_modules\/(@[^/]+\/)?[^/]+$/.test(place) && !dev && !devOptional && fs.existsSync(place)) console.log(place);
-') >"$scratch/packages"
-# Of the compiled package the compiled file is enough.
-sqlite=node_modules/sqlite3
-tar -C "$source" --exclude="$sqlite/deps" --exclude="$sqlite/build/Release/obj*" --exclude="$sqlite/build/Release/.deps" --exclude="$sqlite/build/Release/*.a" \
-  -cf - -T "$scratch/packages" | tar -C "$stage" -xf -
+. "$source/systemd/stage-program.sh"
+stage_program "$source" "$stage" "$scratch"
 chown -R 0:0 "$stage"
 chmod -R u=rwX,go=rX "$stage"
 
@@ -143,6 +126,11 @@ UNIT
   put "$units/posthorn-backup.timer" 644 <"$source/systemd/posthorn-backup.timer"
   wanted="$wanted posthorn-backup.timer"
 fi
+
+# Where the settings name other folders than the units allow. Mistakes in the settings are told by the start.
+folders=$("$root$program/systemd/paths.sh" ${root:+--root "$root"}) || true
+case "$folders" in *'the units may write'*) changed=yes ;; esac
+[ -z "$folders" ] || printf '%s\n' "$folders" | grep -v 'restart the service' || true
 
 # --- start ----------------------------------------------------------------------------------------------------------
 if [ -n "$root" ]; then

@@ -33,6 +33,8 @@ done
 
 units='posthorn-backup.timer posthorn-backup.service posthorn.service'
 for unit in $units; do
+  rm -f "$root/etc/systemd/system/$unit.d/10-folders.conf"
+  rmdir "$root/etc/systemd/system/$unit.d" 2>/dev/null || true
   [ -e "$root/etc/systemd/system/$unit" ] || continue
   if [ -n "$root" ]; then
     systemctl --root="$root" --quiet disable "$unit" 2>/dev/null || true

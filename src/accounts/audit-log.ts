@@ -4,13 +4,15 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
-import type { AuditRow } from '../storage/tables.ts';
+import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 
 export interface AuditLog {
   /** Resolves when the line is durable. Lines of one moment share a commit. */
-  write(row: AuditRow): Promise<void>;
+  write(row: AuditRow, details?: RequestDetailsRow | null): Promise<void>;
   /** Takes a line that is written within LATER_MS, or sooner when many wait. */
-  later(row: AuditRow): void;
+  later(row: AuditRow, details?: RequestDetailsRow | null): void;
+  /** Takes details whose line was written elsewhere. They, other than lines, are given up while the database fails. */
+  note(details: RequestDetailsRow): void;
   /** Writes what waits. Rejects where that fails. */
   close(): Promise<void>;
 }
@@ -30,13 +32,15 @@ export function createAuditLog(deps: {
 }): AuditLog {
   const { db, clock, report } = deps;
   let waiting: AuditRow[] = [];
+  let details: RequestDetailsRow[] = [];
   let timer: Timer | null = null;
   /** After a failure the timer alone tries again: each new line would otherwise start a commit that fails too. */
   let failing = false;
   const writing = new Set<Promise<void>>();
 
-  function insert(rows: readonly AuditRow[]): Promise<void> {
-    return db.commit.insert({ audit: rows }, BYTES_A_ROW * rows.length);
+  function insert(rows: readonly AuditRow[], more: readonly RequestDetailsRow[]): Promise<void> {
+    const bytes = more.reduce((sum, { body }) => sum + (body?.length ?? 0), BYTES_A_ROW * (rows.length + more.length));
+    return db.commit.insert({ audit: rows, request_details: more }, bytes);
   }
 
   function disarm(): void {
@@ -46,10 +50,9 @@ export function createAuditLog(deps: {
 
   function flush(): void {
     disarm();
-    if (waiting.length === 0) return;
-    const rows = waiting;
-    waiting = [];
-    const done = insert(rows).then(
+    if (waiting.length + details.length === 0) return;
+    const [rows, more] = taken();
+    const done = insert(rows, more).then(
       () => {
         failing = false;
       },
@@ -59,6 +62,21 @@ export function createAuditLog(deps: {
     );
     writing.add(done);
     void done.finally(() => writing.delete(done));
+  }
+
+  function taken(): [AuditRow[], RequestDetailsRow[]] {
+    const both: [AuditRow[], RequestDetailsRow[]] = [waiting, details];
+    [waiting, details] = [[], []];
+    return both;
+  }
+
+  function arm(): void {
+    if (waiting.length + details.length >= MOST_WAITING && !failing) flush();
+    else timer ??= clock.after(failing ? RETRY_MS : LATER_MS, flush, { background: true });
+  }
+
+  function note(row: RequestDetailsRow | null): void {
+    if (row !== null && !failing) details.push(row);
   }
 
   function keep(rows: AuditRow[], error: unknown): void {
@@ -74,11 +92,15 @@ export function createAuditLog(deps: {
   }
 
   return {
-    write: (row) => insert([row]),
-    later(row) {
+    write: (row, more = null) => insert([row], more === null ? [] : [more]),
+    note(more) {
+      note(more);
+      arm();
+    },
+    later(row, more = null) {
       waiting.push(row);
-      if (waiting.length >= MOST_WAITING && !failing) flush();
-      else timer ??= clock.after(failing ? RETRY_MS : LATER_MS, flush, { background: true });
+      note(more);
+      arm();
       const lost = dropOverflow();
       if (lost > 0) report(new Error('more audit lines wait for the database than memory should hold'), lost);
     },
@@ -87,10 +109,9 @@ export function createAuditLog(deps: {
       await Promise.all(writing);
       // Set again by what failed meanwhile.
       disarm();
-      const rows = waiting;
-      waiting = [];
-      if (rows.length === 0) return;
-      await insert(rows).catch((error: unknown) => {
+      const [rows, more] = taken();
+      if (rows.length + more.length === 0) return;
+      await insert(rows, more).catch((error: unknown) => {
         report(error, rows.length);
       });
     },

@@ -1,13 +1,14 @@
-/** `GET /v1/audit`: every use of the account's keys, and what the operator did to it. */
+/** `/v1/audit`: every use of the account's keys, and what the operator did to it; one entry with its details. */
 import { z } from 'zod';
-import { pageOfAudit } from '../accounts/audit-list.ts';
+import { findAuditEntry, pageOfAudit } from '../accounts/audit-list.ts';
+import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
-import type { AuditRow } from '../storage/tables.ts';
+import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter, timeParameter } from './query.ts';
-import { route, type Route } from './route.ts';
+import { jsonResponse, route, type Route } from './route.ts';
 
 export interface AuditListDeps {
   db: Pick<Database, 'reader'>;
@@ -49,8 +50,33 @@ const AuditEntry = z
       .string()
       .nullable()
       .describe('The act as a sentence whose subject is `actor`; null for what only reads.'),
+    path: z
+      .string()
+      .nullable()
+      .describe(
+        'The path as it was asked, without its query; null for an act without one, and where it names a person who was erased.',
+      ),
+    error_field: z.string().nullable().describe('The field that was refused.'),
+    idempotency_key: z
+      .string()
+      .nullable()
+      .describe('The `Idempotency-Key`; null where the answer holds a secret, which is stored sealed under it.'),
   })
   .meta({ id: 'AuditEntry', description: 'One use of a key.' });
+
+const AuditEntryDetails = AuditEntry.extend({
+  query: z.string().nullable().describe('The query, without its `?`.'),
+  error_message: z.string().nullable().describe('The text of the error.'),
+  body: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .describe(
+      'The JSON body, where the server keeps it (`requestLog.bodies`): without contents, files, secrets and the values of variables, headers and metadata.',
+    ),
+}).meta({
+  id: 'AuditEntryDetails',
+  description: 'One use of a key, with what is kept of it for a shorter time (`retention.requestDetails`).',
+});
 
 const sample: z.output<typeof AuditEntry> = {
   object: 'audit_entry',
@@ -74,6 +100,22 @@ const sample: z.output<typeof AuditEntry> = {
   before: null,
   after: null,
   summary: 'sent msg_01jz5w8q3hf2m9d4x6k7c1b0na',
+  path: '/v1/messages',
+  error_field: null,
+  idempotency_key: '5f1c0b1e-8f60-4c67-9d0e-4f7b7a2f9d11',
+};
+
+const detailsSample: z.output<typeof AuditEntryDetails> = {
+  ...sample,
+  status: 400,
+  result: 'refused',
+  error_code: 'invalid_recipient',
+  object_id: null,
+  summary: 'sent … (refused: invalid_recipient)',
+  error_field: 'to',
+  query: null,
+  error_message: '`to` is not an address: it has no @',
+  body: { from: 'Acme <hi@acme.example>', to: 'ana', subject: 'Welcome', html: '(24 characters)' },
 };
 
 const listQuery = z.strictObject({
@@ -119,13 +161,31 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         answerPage(cursors, PATH, call, async (wanted) => {
           const { limit: _, after: __, before: ___, method, ...filters } = call.query;
           const filter = {
-            accountId: wanted.accountId,
+            of: { accountId: wanted.accountId },
             ...filters,
             ...(method === undefined ? {} : { method: method.toUpperCase() }),
           };
           const { rows, hasMore } = await pageOfAudit({ db }, filter, wanted);
           return { data: rows.map(auditRecord), hasMore };
         }),
+    ),
+    route(
+      {
+        method: 'GET',
+        path: `${PATH}/{id}`,
+        operationId: 'getAuditEntry',
+        summary: 'Read one entry of the audit log',
+        description:
+          'With what is kept for a shorter time: the query, the text of the error, and the redacted body where the server keeps it.',
+        scope: ['audit:read'],
+        params: z.object({ id: z.string().max(64).describe('Id of the entry.') }),
+        responses: { 200: jsonResponse('The entry.', AuditEntryDetails, 'A refused request', detailsSample) },
+      },
+      async ({ params: { id }, caller: { accountId } }) => {
+        const found = await findAuditEntry({ db }, id, accountId);
+        if (found === null) throw new Problem('not_found', 'There is no such entry.');
+        return { status: 200, body: auditDetails(found) };
+      },
     ),
   ];
 }
@@ -135,12 +195,27 @@ const recordIn = (json: string | null): Record<string, unknown> | null =>
 
 export function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
   const { account_id: _, at, idempotency_replayed, before_json: before, after_json: after, ...rest } = row;
+  const path = row.path ?? (row.endpoint.startsWith('/') && !row.endpoint.includes('{') ? row.endpoint : null);
   return {
     object: 'audit_entry',
     ...rest,
+    path,
     at: rfc3339(at),
     idempotency_replayed: idempotency_replayed === 1,
     before: recordIn(before),
     after: recordIn(after),
   };
 }
+
+export const auditDetails = ({
+  row,
+  details,
+}: {
+  row: AuditRow;
+  details: RequestDetailsRow | null;
+}): z.output<typeof AuditEntryDetails> => ({
+  ...auditRecord(row),
+  query: details?.query ?? null,
+  error_message: details?.error_message ?? null,
+  body: recordIn(details?.body ?? null),
+});

@@ -1,20 +1,26 @@
-/** The audit row of a request: one for every use of a key, refused uses included. */
+/** The audit row of a request: one for every use of a key, refused uses included; and the details that the request log keeps of it. */
 import type { ProblemCode } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
 import { auditRow, type Deed } from '../operations/audit-row.ts';
-import type { AuditRow } from '../storage/tables.ts';
-import type { Exchange } from './exchange.ts';
-import type { Reply } from './route.ts';
+import { redactedBody } from '../operations/redact.ts';
+import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
+import { JSON_TYPE } from './answer.ts';
+import { ownerOf, type Exchange } from './exchange.ts';
+import type { Reply, Route } from './route.ts';
 
-/** Stores audit rows. Neither method may drop a row silently. */
+/** Stores audit rows. Neither method may drop a row silently; details are dropped while the database cannot be written. */
 export interface AuditSink {
   /** Resolves when the row is committed: for writes and refusals, before the answer. */
-  write(row: AuditRow): Promise<void>;
+  write(row: AuditRow, details?: RequestDetailsRow | null): Promise<void>;
   /** Takes the row for the next batch, within 100 ms: for reads. */
-  later(row: AuditRow): void;
+  later(row: AuditRow, details?: RequestDetailsRow | null): void;
+  /** Takes details of a row that was written elsewhere, for the same batch. */
+  note(details: RequestDetailsRow): void;
 }
 
 const LONGEST_PATH = 200;
+const LONGEST_QUERY = 1000;
+const LONGEST_MESSAGE = 500;
 
 /** `monotonic` is the clock's reading now, for the duration. `reply` is absent where the handler gave none. */
 export function exchangeAudit(
@@ -24,7 +30,7 @@ export function exchangeAudit(
   monotonic: number,
   reply?: Reply,
 ): AuditRow {
-  const { route, replay } = exchange;
+  const { route, replay, path, params, idempotency } = exchange;
   const caller = exchange.key.kind === 'known' ? exchange.key.caller : null;
   return auditRow({
     at: exchange.at,
@@ -34,17 +40,50 @@ export function exchangeAudit(
     ip: exchange.ip,
     userAgent: exchange.header('user-agent') ?? null,
     method: exchange.method,
-    endpoint: route?.path ?? exchange.path.slice(0, LONGEST_PATH),
+    endpoint: route?.path ?? path.slice(0, LONGEST_PATH),
     operation: route?.operationId ?? null,
     words: route?.act ?? null,
-    deed: route?.act === undefined ? undefined : deedOf(exchange.params, reply),
+    deed: route?.act === undefined ? undefined : deedOf(params, reply),
     status,
     ...(replay === 'mismatch' ? { result: 'idempotency_mismatch' } : {}),
     code,
     isReplay: replay !== null,
     requestId: exchange.requestId,
     ms: monotonic - exchange.started,
+    path: route === null || route.path === path || isForgotten(route) ? null : path,
+    field: faultOf(exchange)?.field ?? null,
+    idempotencyKey: route?.secretResponse === true ? null : (idempotency?.value ?? null),
   });
+}
+
+/** Returns whether the request names a person who is to be forgotten: nothing of it is kept. */
+const isForgotten = (route: Pick<Route, 'act'>): boolean => route.act?.named === null;
+
+/** Returns field and text of the error in the answer, or null. Reads the answer itself, so that a repeated one has them too. */
+function faultOf({ answer }: Pick<Exchange, 'answer'>): { field: string | null; message: string } | null {
+  if (answer === null || answer.status < 400 || typeof answer.body !== 'string') return null;
+  if (answer.headers['Content-Type'] !== JSON_TYPE) return null;
+  const { error } = JSON.parse(answer.body) as { error?: { field: string | null; message: string } };
+  return error ?? null;
+}
+
+/** The bodies that are kept, redacted: none, those of refused and failed requests, or all. */
+export type KeptBodies = 'none' | 'refused' | 'all';
+
+/** Returns the details of an answered request; null where there are none. Of strangers only the error is kept. */
+export function detailsOf(exchange: Exchange, keeps: KeptBodies): RequestDetailsRow | null {
+  const { route, search, answer, body } = exchange;
+  if (route !== null && isForgotten(route)) return null;
+  const owner = ownerOf(exchange);
+  const isKept = owner !== null && (keeps === 'all' || (keeps === 'refused' && (answer?.status ?? 500) >= 400));
+  const details = {
+    query: owner === null || search === '' ? null : search.slice(0, LONGEST_QUERY).toWellFormed(),
+    error_message: faultOf(exchange)?.message.slice(0, LONGEST_MESSAGE).toWellFormed() ?? null,
+    body: isKept && body !== null ? redactedBody(body.value) : null,
+  };
+  if (Object.values(details).every((one) => one === null)) return null;
+  const accountId = exchange.key.kind === 'known' ? exchange.key.caller.accountId : null;
+  return { request_id: exchange.requestId, account_id: accountId, ...details };
 }
 
 /** Returns the object that a request was about: the record of the answer, or the object that the path names. */

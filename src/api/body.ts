@@ -14,7 +14,7 @@ export interface BodyLimits {
   singleBodyBytes: number;
   /** Most bytes read and thrown away of a refused body, so that a client that writes before it reads gets the answer. */
   drainBytes: number;
-  /** Most bytes that the bodies of all requests may take at once; more answers 503 (held-memory.ts). */
+  /** Most bytes that the bodies of all requests may take at once; more answers 503 (body-memory.ts). */
   heldBytes: number;
   /** How long a body may fall behind `leastPace`, in milliseconds; also its longest pause. */
   idleMs: number;

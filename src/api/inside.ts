@@ -46,7 +46,7 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
     async ask(asking, operationId, asked) {
       const route = byId.get(operationId);
       if (route === undefined) throw new Error(`there is no operation ${operationId}`);
-      const act = begin(deps, route, asking);
+      const act = begin(deps, route, asking, asked.params);
       try {
         const reply = await route.run(incoming(deps, { route, asking, asked, act }));
         if (route.act !== undefined) {
@@ -70,6 +70,7 @@ function begin(
   deps: { clock: Clock; commit: Committer },
   { operationId, method, path, act }: Route,
   { caller, ip, userAgent }: Asking,
+  params: Asked['params'] = {},
 ): RunningAct {
   const acting: Acting = {
     actor: actorOf(caller),
@@ -77,10 +78,17 @@ function begin(
     method: caller.isOperator === true ? 'CLI' : method,
     user_agent: userAgent,
   };
-  const begun = beginAct(deps, { name: operationId, words: act ?? null, endpoint: path }, acting);
+  const asked = act?.named === null ? null : pathWith(path, params);
+  const begun = beginAct(deps, { name: operationId, words: act ?? null, endpoint: path, path: asked }, acting);
   begun.concerns(caller.accountId);
   return begun;
 }
+
+/** Returns the path with its parameters; null for one without any. */
+const pathWith = (path: string, params: Readonly<Record<string, string>>): string | null =>
+  path.includes('{')
+    ? path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
+    : null;
 
 interface InsideCall {
   route: Route;

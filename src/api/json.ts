@@ -35,7 +35,7 @@ export function readJson(bytes: Uint8Array): JsonResult {
   const parsed = parse(text);
   if (parsed.kind === 'bad') return parsed;
   if (!isObject(parsed.value)) return bad('The body must be a JSON object.');
-  const members = kept(parsed.value);
+  const members = membersOf(parsed.value);
   if (members < 0) return bad('The body holds half of a surrogate pair, which is not a character.');
   if (members !== written.members) return bad('The body names a member twice.');
   return { kind: 'ok', value: parsed.value, rounded: written.isRounded ? roundedNumbers(text, closingQuote) : none };
@@ -123,26 +123,26 @@ function isEscaped(text: string, at: number): boolean {
 }
 
 /** The number of members in the whole tree, or -1 where a name or string is not well-formed. Depth was checked before. */
-function kept(value: JsonValue): number {
+function membersOf(value: JsonValue): number {
   if (typeof value === 'string') return value.isWellFormed() ? 0 : -1;
   if (typeof value !== 'object' || value === null) return 0;
-  return Array.isArray(value) ? keptIn(value) : keptMembers(value);
+  return Array.isArray(value) ? membersOfAll(value) : membersOfObject(value);
 }
 
-function keptIn(items: readonly JsonValue[]): number {
+function membersOfAll(items: readonly JsonValue[]): number {
   let members = 0;
   for (const item of items) {
-    const below = kept(item);
+    const below = membersOf(item);
     if (below < 0) return -1;
     members += below;
   }
   return members;
 }
 
-function keptMembers(object: JsonObject): number {
+function membersOfObject(object: JsonObject): number {
   const names = Object.keys(object);
   for (const name of names) if (!name.isWellFormed()) return -1;
-  const below = keptIn(Object.values(object));
+  const below = membersOfAll(Object.values(object));
   return below < 0 ? -1 : below + names.length;
 }
 

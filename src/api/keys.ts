@@ -247,7 +247,7 @@ function changeRoute(deps: KeysDeps): Route {
       operationId: 'updateKey',
       summary: 'Change an API key',
       description:
-        'Name, scopes, domains and addresses, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
+        'Name, scopes, domains, addresses and end, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
       scope: ['key'],
       act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
       params,
@@ -257,6 +257,7 @@ function changeRoute(deps: KeysDeps): Route {
           scopes: scopes().optional(),
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
+          expires_at: timeMember().nullable().optional().describe('When it ends; null for never.'),
         })
         .meta({ id: 'KeyChanges', description: 'The members to change; all others stay the same.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
@@ -272,7 +273,8 @@ function changeRoute(deps: KeysDeps): Route {
       const row = await findKey(deps, refOf(call));
       if (row.revoked_at !== null && row.revoked_at <= call.now)
         throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');
-      const { scopes: wanted, domains: only, allowed_ips: ips } = body;
+      const { scopes: wanted, domains: only, allowed_ips: ips, expires_at: end } = body;
+      const expiresAt = end == null ? end : endOf({ expires_at: end }, call.now);
       const before = toKeyRecord(row, call.now);
       // The key after the change: the caller cannot change a key that may do more than its own.
       const granted = mayGrant(caller, {
@@ -281,7 +283,7 @@ function changeRoute(deps: KeysDeps): Route {
         scopes: wanted ?? before.scopes,
         domains: only ?? before.domains,
         allowedIps: ips ?? before.allowed_ips,
-        expiresAt: row.expires_at,
+        expiresAt: expiresAt === undefined ? row.expires_at : expiresAt,
       });
       if (ips !== undefined && id === caller.keyId) refuseLockOut(granted.allowedIps ?? [], call.ip);
       const changes = {
@@ -289,6 +291,7 @@ function changeRoute(deps: KeysDeps): Route {
         ...(wanted === undefined ? {} : { scopes: wanted }),
         ...(only === undefined ? {} : { domains: granted.domains ?? [] }),
         ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
+        ...(expiresAt === undefined ? {} : { expiresAt }),
       };
       const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now), before });
       return answerChange(call, replyOf, (rowsFor) => updateKey(storeOf(deps), refOf(call), changes, rowsFor));

@@ -6,12 +6,13 @@ import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
-import type { AuditSink } from './audit.ts';
+import type { AuditSink, KeptBodies } from './audit.ts';
 import type { BodyLimits } from './body.ts';
 import type { Exchange } from './exchange.ts';
-import type { HeldMemory } from './held-memory.ts';
+import type { BodyMemory } from './body-memory.ts';
 import type { IdempotencySettings } from './idempotency.ts';
 import type { Newcomers } from './newcomers.ts';
+import type { StrangerLines } from './stranger-lines.ts';
 
 /** The part of a logger the API needs; pino's loggers have it. */
 export interface ApiLog {
@@ -66,7 +67,7 @@ export interface ApiDeps {
   /** Counts the requests of accounts; shared with submission by SMTP. */
   accountWindows?: RateWindows;
   /** The memory for bodies; shared with the dashboard. */
-  held?: HeldMemory;
+  bodyMemory?: BodyMemory;
   /** Is called when a budget for strangers is used up. */
   usedUp?: UsedUp;
   /** Budgets for connections without a key or a session; shared with the dashboard's port. */
@@ -74,6 +75,10 @@ export interface ApiDeps {
   /** Returns the requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;
+  /** The bodies that the request log keeps; none where it is absent. */
+  keepBodies?: KeptBodies;
+  /** The budget for lines about unknown keys; shared with the operator, who is shown how many were not kept. */
+  strangerLines?: StrangerLines;
   idempotency: IdempotencySettings;
   /** Is called for every request that was answered. */
   answered?(request: { operation: string | null; status: number; ms: number }): void;

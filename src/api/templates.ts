@@ -21,6 +21,7 @@ import {
   type Template,
   type TemplateBody,
 } from '../templates/template-store.ts';
+import type { TemplateRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
@@ -307,7 +308,11 @@ function sourcesOf(body: TemplateBody): [name: string, part: Part, source: strin
   return all.flatMap(([name, part, text]): [string, Part, string][] => (text === null ? [] : [[name, part, text]]));
 }
 
-const changedReply = (template: Template): Reply => ({ status: 200, body: templateRecord(template) });
+const changedReply = ({ before, ...template }: Template & { before: TemplateRow }): Reply => ({
+  status: 200,
+  body: templateRecord(template),
+  before,
+});
 
 function listRoute({ db, cursors }: TemplatesDeps): Route {
   return route(

@@ -31,7 +31,7 @@ export interface WebhookDeliveriesDeps {
   testWebhook: (
     row: WebhookRow,
     type: EventType,
-    together: (line: WebhookDeliveryRow) => Rows,
+    alsoCommit: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
   /** Notifies the dispatcher that this endpoint has new calls. */
   webhookChanged: (webhookId: string) => void;

@@ -18,6 +18,8 @@ import {
 } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
+import type { Inside } from '../api/inside.ts';
+import { exportRule, oldExports } from '../operator/export-rule.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
@@ -28,6 +30,7 @@ export function buildHousekeeping(
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
   notices: AccountNotices,
+  inside: Inside,
 ): ReturnType<typeof createHousekeeping> {
   const { config, db, clock, log, resolver } = context;
   const trust = createClockTrust({ db, clock, log });
@@ -54,6 +57,8 @@ export function buildHousekeeping(
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
+    exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
+    oldExports({ db, clock, config }),
   ]);
 }
 

@@ -20,6 +20,7 @@ import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
+import { StrangerLines } from '../api/stranger-lines.ts';
 import { createAuditLog } from '../accounts/audit-log.ts';
 import { createOwnAccount, OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { createQuotas } from '../accounts/quota.ts';
@@ -181,6 +182,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     streams: createStreams({ db, clock }),
     quotas: createQuotas({ db, clock }),
     auditLog: createAuditLog({ db, clock, report }),
+    strangerLines: new StrangerLines(usedUp),
     idempotency: createIdempotencyStore({ db, clock }),
     ownAccount: createOwnAccount({ db, clock }),
     accountTracking: createAccountTracking({ db, clock }),

@@ -44,6 +44,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
+    strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
     listeners: () => inbound.doors(),
     certificate,

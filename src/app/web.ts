@@ -12,7 +12,7 @@ import type { Readiness } from '../api/request-state.ts';
 import type { DoorState } from '../inbound/door.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
-import type { HeldMemory } from '../api/held-memory.ts';
+import type { BodyMemory } from '../api/body-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
 import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics.ts';
@@ -29,7 +29,7 @@ export interface WebParts {
   /** Requests of each account, counted for HTTP and submission together. */
   accountWindows: RateWindows;
   /** Shared with the dashboard. */
-  held: HeldMemory;
+  bodyMemory: BodyMemory;
   newcomers: Newcomers;
   certificate: Certificate | null;
   /** The state of the ports for mail. */
@@ -42,7 +42,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
   return createApi(
     {
       accountWindows: parts.accountWindows,
-      held: parts.held,
+      bodyMemory: parts.bodyMemory,
       newcomers: parts.newcomers,
       usedUp: context.usedUp,
       clock,
@@ -53,6 +53,8 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
+      keepBodies: config.requestLog.bodies,
+      strangerLines: context.strangerLines,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.doors()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),

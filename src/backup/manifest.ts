@@ -73,5 +73,13 @@ export type BackupKind = 'posthorn' | 'before-migration';
 
 /** Returns true if this is the name of such a backup: only those are ever removed. */
 export function isBackupName(kind: BackupKind, name: string): boolean {
-  return name.startsWith(`${kind}-`) && /^\d{8}T\d{6}Z$/.test(name.slice(kind.length + 1));
+  return name.startsWith(`${kind}-`) && TIME.test(name.slice(kind.length + 1));
+}
+
+const TIME = /^\d{8}T\d{6}Z$/;
+
+/** Returns the time in the name of a backup of either kind, such as `20260131T031700Z`, or null. */
+export function backupTimeIn(name: string): string | null {
+  const at = name.replace(/^(?:posthorn|before-migration)-/, '');
+  return TIME.test(at) ? at : null;
 }

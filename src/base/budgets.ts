@@ -41,6 +41,7 @@ const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
+const AUDIT = 'test/api/stranger-lines.test.ts';
 const HTTP = 'test/journeys/http-strangers.test.ts';
 const NEWCOMERS = 'test/api/newcomers.test.ts';
 const SIGN_IN = 'test/members/sign-in.test.ts';
@@ -236,6 +237,26 @@ export const budgets = {
     within: 'minute',
     answer: 'the refusal is told, and not noted',
     test: STRANGERS,
+  },
+  unknown_key_lines_network: {
+    door: 'HTTP with an unknown key',
+    bounds: 'lines of the request log',
+    per: 'network',
+    most: 20,
+    unit: 'rows',
+    within: 'hour',
+    answer: '401; the request is counted, and not noted',
+    test: AUDIT,
+  },
+  unknown_key_lines: {
+    door: 'HTTP with an unknown key',
+    bounds: 'lines of the request log',
+    per: 'all',
+    most: 200,
+    unit: 'rows',
+    within: 'hour',
+    answer: '401; the request is counted, and not noted',
+    test: AUDIT,
   },
   aggregate_rows_domain: {
     door: 'dmarc@ and tls@',

@@ -23,6 +23,8 @@ export const idPrefixes = [
   'aud',
   'whd',
   'whr',
+  'exp',
+  'viw',
   'rep',
   'hld',
   'mem',

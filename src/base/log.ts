@@ -7,6 +7,7 @@ import { isatty } from 'node:tty';
 import { destination, pino, stdSerializers, stdTimeFunctions } from 'pino';
 import type { DestinationStream } from 'pino';
 import { prettyFactory } from 'pino-pretty';
+import { PRIORITY } from './journal.ts';
 
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -34,6 +35,8 @@ export interface LogOptions {
   format: 'json' | 'pretty';
   /** `hashed` writes a hash in place of each mail address, so that lines about the same one can be found. */
   addresses?: 'full' | 'hashed';
+  /** True if standard output is the journal of systemd: each line then begins with its priority (sd-daemon(3)). */
+  journal?: boolean;
   /** Takes the lines in place of standard output; each `write` is one line. */
   stream?: DestinationStream;
 }
@@ -43,7 +46,7 @@ const SECRETS = ['password', 'secret', 'token', 'authorization', 'apiKey', 'priv
 /** A reader of standard output that stops reading must not fill our memory: beyond this, lines are dropped. */
 const LARGEST_BACKLOG_BYTES = 16 * 2 ** 20;
 
-export function createLog({ level, format, addresses = 'full', stream }: LogOptions): RootLog {
+export function createLog({ level, format, addresses = 'full', journal = false, stream }: LogOptions): RootLog {
   const isHashed = addresses === 'hashed';
   return pino(
     {
@@ -58,8 +61,23 @@ export function createLog({ level, format, addresses = 'full', stream }: LogOpti
       serializers: { err: isHashed ? (err: Error) => hashedIn(errorOf(err)) : errorOf },
       redact: { paths: SECRETS, censor: '(hidden)' },
     },
-    format === 'pretty' ? forPeople(stream) : (stream ?? standardOutput(false)),
+    format === 'pretty' ? forPeople(stream) : forMachines(stream ?? standardOutput(false), journal),
   );
+}
+
+/** A line begins with its level, since that is the first member that pino writes. */
+const BEGINNINGS = (['error', 'warn', 'debug'] as const).map(
+  (level) => [`{"level":"${level}"`, PRIORITY[level]] as const,
+);
+
+/** Passes `flushSync` on, which pino calls on its destination. */
+function forMachines(stream: DestinationStream & { flushSync?(): void }, journal: boolean): DestinationStream {
+  if (!journal) return stream;
+  return Object.assign(Object.create(stream) as DestinationStream, {
+    write(line: string) {
+      stream.write((BEGINNINGS.find(([beginning]) => line.startsWith(beginning))?.[1] ?? PRIORITY.info) + line);
+    },
+  });
 }
 
 const errorOf = stdSerializers.errWithCause;

@@ -23,11 +23,24 @@ const COMPILERS = [
   ['g++', 'g++'],
 ];
 
+const OFFLINE =
+  'Or pack Posthorn on another machine of this kind with `npm run pack:offline`, and copy the file here: docs/install.md, "Without a network".';
+const UNREACHABLE =
+  /ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|FetchError|socket hang up/;
+
 /** The interval of progress lines, in milliseconds. */
 const PROGRESS_EVERY_MS = Number(process.argv[2] ?? 10_000);
 const COMPILED = path.join(root, 'node_modules/sqlite3/build/Release');
 
 if (!isInstalled()) {
+  // The makefiles that compile sqlite3 do not quote the path, so their errors would name half of it.
+  if (/\s/.test(root)) {
+    console.error(
+      `posthorn: the path of this checkout has a space in it (${root}), and packages cannot be compiled there.\n` +
+        'Move it to a path without spaces and try again.',
+    );
+    process.exit(1);
+  }
   await step(
     'installing packages (once: half a minute, and some minutes more where sqlite3 has to be compiled)',
     ['ci', '--include=dev', '--no-audit', '--no-fund'],
@@ -81,7 +94,7 @@ async function step(what, args, { doing, explain }) {
   clearInterval(progress);
   if (status === 0) return;
   console.error(output.trim());
-  console.error(`posthorn: \`npm ${args.join(' ')}\` failed.${explain()}`);
+  console.error(`posthorn: \`npm ${args.join(' ')}\` failed.${explain(output)}`);
   process.exit(1);
 }
 
@@ -103,9 +116,19 @@ function whatNpmDoes() {
   return existsSync(path.join(root, 'node_modules')) ? 'unpacking packages' : 'fetching packages';
 }
 
-function explainInstall() {
+/** The last error comes from the registry, from the headers of Node.js, or from the compiler. */
+function explainInstall(output) {
+  const isCompiling = /gyp ERR|node-gyp|prebuild-install/.test(output);
   const missing = COMPILERS.filter(([command]) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status !== 0);
+  if (!isCompiling && UNREACHABLE.test(output))
+    return ` The registry of packages cannot be reached from here: see \`npm config get registry\`, and the settings of a proxy (https-proxy).\n${OFFLINE}`;
+  if (isCompiling && missing.length === 0 && UNREACHABLE.test(output))
+    return (
+      ' There is no binary of sqlite3 on this machine: it is fetched from github.com, and where that fails it is compiled with the headers of Node.js from nodejs.org. Neither can be reached from here.\n' +
+      'Let this machine reach one of them, or name headers that are here: npm_config_nodedir=/usr npm start (Debian: apt-get install libnode-dev).\n' +
+      OFFLINE
+    );
   if (missing.length === 0) return '';
   const packages = missing.map(([, name]) => name).join(' ');
-  return ` sqlite3 has to be compiled on this machine, and what that needs is missing: ${packages}.\nOn Debian and Ubuntu: apt-get install ${packages}`;
+  return ` sqlite3 has to be compiled on this machine, and what that needs is missing: ${packages}.\nOn Debian and Ubuntu: apt-get install ${packages}\n${OFFLINE}`;
 }

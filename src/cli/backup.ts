@@ -5,7 +5,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
-import type { Manifest } from '../backup/manifest.ts';
+import { backupTimeIn, type Manifest } from '../backup/manifest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
@@ -38,17 +38,17 @@ export function addBackup(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action((folder, options) => create(context, folder, options));
   backup
-    .command('verify <backup>')
+    .command('verify <backup...>')
     .description('check every byte, the database and its books; exit code 1 if something is wrong')
     .option(...passphrase)
-    .option('--json', 'as one JSON object')
-    .action((folder, options) => verify(context, folder, options));
+    .option('--json', 'as one JSON object for each backup, one a line')
+    .action((folders, options) => verifyAll(context, folders, options));
   backup
-    .command('restore <backup>')
-    .description('put a backup into the data folder, which must have no database; the server must not run')
+    .command('restore <backup...>')
+    .description('put a backup, of several the newest, into the data folder, which must have no database or server')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
-    .action((folder, options) => restore(context, folder, options));
+    .action((folders, options) => restore(context, newestOf(context, folders), options));
 }
 
 async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {
@@ -75,7 +75,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   );
   checking.end();
   if (made.kind === 'refused') {
-    context.note(`posthorn: ${made.text}`);
+    context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;
   }
@@ -98,6 +98,7 @@ const codesOfCreate: Readonly<Record<NotMade, number>> = {
   no_database: exitCodes.noInput,
   busy: exitCodes.cannotCreate,
   no_room: exitCodes.cannotCreate,
+  no_access: exitCodes.noPermission,
   damaged: exitCodes.data,
 };
 
@@ -108,7 +109,25 @@ function refuseRoot(database: string): void {
     throw new Unavailable('no_access', `${database} belongs to user ${String(owner)}: run this as that user`);
 }
 
-async function verify(context: Context, folder: string, options: Options): Promise<void> {
+/** The exit code is that of the last faulty one. */
+async function verifyAll(context: Context, folders: readonly string[], options: Options): Promise<void> {
+  for (const folder of folders) await verify(context, folder, { ...options, isOneOfMany: folders.length > 1 });
+}
+
+/** Returns the backup whose name has the latest time, and says which that is. Throws if that cannot be told from the names. */
+function newestOf(context: Context, folders: readonly string[]): string {
+  const [only, ...others] = folders;
+  if (only !== undefined && others.length === 0) return only;
+  const timed = folders.map((folder) => ({ folder, at: backupTimeIn(path.basename(path.resolve(folder))) }));
+  const nameless = timed.find(({ at }) => at === null);
+  if (nameless !== undefined)
+    throw new Problem('invalid_parameter', `${nameless.folder} has no time in its name: name one backup to restore`);
+  const newest = timed.reduce((a, b) => ((b.at ?? '') > (a.at ?? '') ? b : a)).folder;
+  context.note(`posthorn: of ${String(folders.length)} backups the newest is restored: ${newest}`);
+  return newest;
+}
+
+async function verify(context: Context, folder: string, options: Options & { isOneOfMany: boolean }): Promise<void> {
   const { config } = context.load();
   const { verifyBackup } = await import('../backup/verify.ts');
   const progress = showProgress(context, 'checking');
@@ -125,17 +144,16 @@ async function verify(context: Context, folder: string, options: Options): Promi
   }
   const { manifest, unbalanced } = verified;
   const keys = verified.keys.kind;
-  context.print(
-    options.json,
-    { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced },
-    () => [
+  const record = { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced };
+  if (options.json === true && options.isOneOfMany) context.out(JSON.stringify(record));
+  else
+    context.print(options.json, record, () => [
       `${folder}: whole, ${contents(manifest)}`,
       keyWords[keys],
       ...(unbalanced.length === 0
         ? [`the books balance: ${String(manifest.books.accepted)} recipients accepted`]
         : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
-    ],
-  );
+    ]);
   if (unbalanced.length > 0) context.end(FAULTY);
 }
 
@@ -155,7 +173,7 @@ function printRefusal(
   const isPassphrase = found.kind === 'wrong_passphrase';
   const faults = isPassphrase ? ['the passphrase does not open the keys'] : found.faults;
   if (json === true) context.out(JSON.stringify({ backup: folder, ok: false, why: found.kind, faults }));
-  else for (const fault of faults) context.note(`posthorn: ${fault}`);
+  else for (const fault of faults) context.note(`posthorn: ${path.basename(folder)}: ${fault}`);
   context.end(isPassphrase ? exitCodes.noPermission : FAULTY);
 }
 

@@ -2,18 +2,15 @@
  * The command line: its commands, and the exit codes of their errors (sysexits.h). Each other file of this folder adds a command.
  * Modules that take time to load are loaded by the command that needs them.
  */
-import { CommanderError, Command } from '@commander-js/extra-typings';
+import { Command } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
-import { KeyFileError } from '../base/keyring.ts';
-import { catalogue, Problem } from '../base/problem.ts';
-import { ConfigError, environment, loadConfig } from '../config/load.ts';
+import { isJournal, PRIORITY } from '../base/journal.ts';
+import { Problem } from '../base/problem.ts';
+import { environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
-import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
-import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
-import { UnsupportedSchema } from '../storage/migrate.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
@@ -41,7 +38,8 @@ import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
-import { json, printable } from './table.ts';
+import { printError } from './print-error.ts';
+import { json } from './table.ts';
 import { addTls } from './tls.ts';
 import { addWebhooks } from './webhooks.ts';
 
@@ -51,6 +49,8 @@ export interface Context {
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
+  /** Does the same with a reason why the command fails, which is an error in the journal of systemd. */
+  fail(line: string): void;
   /** Shows progress on one line, which the next call overwrites; only on a terminal. */
   status(text: string): void;
   /** The time, in milliseconds since the epoch. */
@@ -78,6 +78,8 @@ export interface Context {
   ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
+  /** Standard input, for what is read in pieces. */
+  readonly input: AsyncIterable<Buffer>;
   /** Reads all of standard input, at most `most` bytes. Throws `Problem` beyond that. */
   read(most: number): Promise<string>;
   /** Sets the exit code of a command that has run and found a fault. */
@@ -87,7 +89,12 @@ export interface Context {
   readonly isTerminal: boolean;
 }
 
-export type Output = Pick<Context, 'out' | 'note'> & { status?: Context['status']; isTerminal?: boolean };
+export type Output = Pick<Context, 'out' | 'note'> & {
+  status?: Context['status'];
+  /** Writes one line of the error that ended the command to standard error. */
+  fail?: Context['note'];
+  isTerminal?: boolean;
+};
 
 /** Dependencies that `main` passes. */
 export interface Program {
@@ -100,24 +107,34 @@ export interface Program {
   now?: () => number;
 }
 
-const terminal: Output = {
-  out(line) {
-    process.stdout.write(`${line}\n`);
-  },
-  note(line) {
-    process.stderr.write(`${line}\n`);
-  },
-  status(text) {
-    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
-  },
-  isTerminal: process.stderr.isTTY,
-};
+/** The output of the process. To the journal, each line on standard error goes with its priority. */
+function terminal(env: Context['env']): Output {
+  const journal = isJournal(env['JOURNAL_STREAM'], 2);
+  const write = (priority: string, line: string): void => {
+    process.stderr.write(`${journal ? priority : ''}${line}\n`);
+  };
+  return {
+    out(line) {
+      process.stdout.write(`${line}\n`);
+    },
+    note(line) {
+      write(PRIORITY.warn, line);
+    },
+    fail(line) {
+      write(PRIORITY.error, line);
+    },
+    status(text) {
+      if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+    },
+    isTerminal: process.stderr.isTTY,
+  };
+}
 
 /** Runs one command and gives its exit code. Never throws. `env` and `output` are those of the process unless a test says otherwise. */
 export async function run(
   args: readonly string[],
   env = environment(),
-  output = terminal,
+  output = terminal(env),
   { startApp, openReportParser, input = process.stdin, now = () => systemClock.now() }: Program = {},
 ): Promise<number> {
   const program = new Command('posthorn')
@@ -151,6 +168,7 @@ export async function run(
   const context: Context = {
     out: output.out,
     note: output.note,
+    fail: output.fail ?? output.note,
     status: output.status ?? (() => undefined),
     now,
     load,
@@ -181,6 +199,7 @@ export async function run(
       const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
       context.print(asJson, body, () => lines(body));
     },
+    input,
     read: (most) => readAll(input, most),
     end(code) {
       exitCode = code;
@@ -219,7 +238,8 @@ export async function run(
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
-    return printError(error, output);
+    const { dataDir = null } = (loaded as Loaded | null)?.config ?? {};
+    return printError(error, output.fail ?? output.note, dataDir);
   }
 }
 
@@ -232,68 +252,4 @@ async function readAll(input: AsyncIterable<Buffer>, most: number): Promise<stri
     parts.push(part);
   }
   return Buffer.concat(parts).toString('utf8');
-}
-
-/** Prints an error for people. Returns the exit code. */
-function printError(error: unknown, { note }: Output): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // commander has printed the reason
-  if (error instanceof ConfigError) {
-    for (const mistake of error.mistakes) note(mistake);
-    return exitCodes.config;
-  }
-  if (error instanceof Unavailable) {
-    note(`posthorn: ${error.message}`);
-    return unavailable[error.why];
-  }
-  if (error instanceof DatabaseRefusal) {
-    note(`posthorn: ${error.message}`);
-    return refused[error.why];
-  }
-  if (error instanceof UnsupportedSchema) {
-    note(`posthorn: ${error.message}`);
-    return exitCodes.config;
-  }
-  if (error instanceof KeyFileError) {
-    note(`posthorn: ${error.message}`);
-    return exitCodes.config;
-  }
-  if (error instanceof Problem) return printProblem(error, note);
-  // SQLite does not name the file or the reason.
-  if (error instanceof Error && 'code' in error && error.code === 'SQLITE_CANTOPEN') {
-    note(
-      `posthorn: the database cannot be opened: this user (${String(process.getuid?.())}) has to be able to read and write it, its -wal and -shm files and their folder`,
-    );
-    return exitCodes.noPermission;
-  }
-  // The modules of the server are loaded late; src/bin/posthorn.cjs prints the same for earlier ones.
-  if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
-    note('posthorn: this shell allows too few open files: run `ulimit -n 1024` or more (systemd: LimitNOFILE).');
-    return exitCodes.software;
-  }
-  note(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  return exitCodes.software;
-}
-
-const unavailable: Readonly<Record<UnavailableWhy, number>> = {
-  not_running: exitCodes.unavailable,
-  already_running: exitCodes.cannotCreate,
-  no_database: exitCodes.noInput,
-  no_access: exitCodes.noPermission,
-  no_backup: exitCodes.cannotCreate,
-};
-
-const refused: Readonly<Record<RefusalWhy, number>> = {
-  unsuitable: exitCodes.config,
-  in_use: exitCodes.cannotCreate,
-  unreachable: exitCodes.unavailable,
-};
-
-/** Prints a problem with cause and cure from the catalogue. Returns the exit code. */
-function printProblem(problem: Problem, note: Output['note']): number {
-  const { cause, cure } = catalogue[problem.code];
-  note(`posthorn: ${printable(problem.message)} (${problem.code})`);
-  note(`  cause: ${cause}`);
-  note(`  cure:  ${cure}`);
-  if (problem.code === 'not_found') return exitCodes.noInput;
-  return problem.status >= 500 ? exitCodes.software : exitCodes.data;
 }

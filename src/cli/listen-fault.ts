@@ -7,6 +7,17 @@ export interface ListenFault {
   exitCode: number;
 }
 
+/** A port could not be opened; the message is the line for people. */
+export class ListenError extends Error {
+  readonly exitCode: number;
+
+  constructor({ line, exitCode }: ListenFault) {
+    super(line);
+    this.name = 'ListenError';
+    this.exitCode = exitCode;
+  }
+}
+
 interface Port {
   host: string;
   port: number | null;

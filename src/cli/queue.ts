@@ -41,7 +41,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
         table(
           ['NEXT TRY', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
           list.data.map((one) => [
-            one.next_attempt_at,
+            one.held ? 'held' : one.next_attempt_at,
             one.status,
             one.attempt_count,
             one.recipient,

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
+import { isJournal } from '../base/journal.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
@@ -15,7 +16,8 @@ import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
-import { listenFault } from './listen-fault.ts';
+import { listenFault, ListenError } from './listen-fault.ts';
+import { isDiskFull } from './machine-fault.ts';
 
 /** The running program, as `serve` uses it. */
 export interface Server {
@@ -29,6 +31,9 @@ export interface Server {
 }
 
 export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
+
+/** The unit allows 20 starts in ten minutes; with this pause there are at most 19. */
+const FULL_DISK_PAUSE_MS = 30_000;
 
 /** The key of the first start expires, since it stays in the scroll-back of a terminal. */
 const FIRST_KEY = {
@@ -57,17 +62,13 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   }
   const isFirst = await isFirstStart(config);
   const { createLog } = await import('../base/log.ts');
-  const log = createLog(config.log);
+  const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
   const ending = listenForSignals();
   const stopGuarding = endOnUncaughtErrors(log);
-  const manager = openServiceManager(
-    { clock: systemClock, log },
-    managerIn(context.env, process.pid),
-    context.env['PATH'],
-  );
+  const systemd = managerIn(context.env, process.pid);
+  const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
   try {
-    const server = await startServer(context, config, () => startApp(config, { log }));
-    if (server === null) return;
+    const server = await startServer(config, () => startApp(config, { log }));
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {
@@ -76,6 +77,11 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     await ending.asked;
     manager.stopping();
     await server.stop();
+  } catch (error) {
+    // systemd gives up after some starts within ten minutes: with this pause it goes on until there is room.
+    if (systemd !== null && isDiskFull(error))
+      await Promise.race([ending.asked, systemClock.sleep(FULL_DISK_PAUSE_MS)]);
+    throw error;
   } finally {
     manager.close();
     stopGuarding();
@@ -94,16 +100,13 @@ function reload(context: Context, log: Log, server: Server): void {
   }
 }
 
-/** Returns null if a port could not be opened, after it printed why and set the exit code. */
-async function startServer(context: Context, config: Config, start: () => Promise<Server>): Promise<Server | null> {
+/** Throws `ListenError` if a port could not be opened. */
+async function startServer(config: Config, start: () => Promise<Server>): Promise<Server> {
   try {
     return await start();
   } catch (error) {
     const fault = listenFault(config, error);
-    if (fault === null) throw error;
-    context.note(`posthorn: ${fault.line}`);
-    context.end(fault.exitCode);
-    return null;
+    throw fault === null ? error : new ListenError(fault);
   }
 }
 

@@ -113,7 +113,7 @@ function addImport(suppressions: CommandUnknownOpts, context: Context): void {
     .description('add the addresses of a CSV file; the others stay')
     .argument(
       '<file>',
-      'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone',
+      'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone; - for standard input',
     )
     .option('--reason <reason>', 'where the file has none', reasonOption, 'manual')
     .option('--stream <slug>', 'where the file has none: only for this stream')
@@ -142,9 +142,12 @@ async function importFile(
   file: string,
   { reason, stream, account }: ImportOptions,
 ): Promise<Imported> {
-  const size = await sizeOf(file);
+  const isStandardInput = file === '-';
+  const size = isStandardInput ? null : await sizeOf(file);
   const progress = showProgress(context, 'importing');
-  const pieces = createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>;
+  const pieces = isStandardInput
+    ? textOf(context.input)
+    : (createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>);
   try {
     return await importCsv(pieces, {
       reason,
@@ -156,10 +159,18 @@ async function importFile(
     });
   } catch (error) {
     if (!(error instanceof Problem) || !(error.cause instanceof CsvFault)) throw error;
-    throw new Problem('invalid_field', `${file}: ${error.message}`, { cause: error });
+    const source = isStandardInput ? 'standard input' : file;
+    throw new Problem('invalid_field', `${source}: ${error.message}`, { cause: error });
   } finally {
     progress.end();
   }
+}
+
+/** Decodes UTF-8 whose characters may be split between pieces. */
+async function* textOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  for await (const piece of input) yield decoder.decode(piece, { stream: true });
+  yield decoder.decode();
 }
 
 async function sizeOf(file: string): Promise<number> {

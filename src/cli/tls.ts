@@ -94,8 +94,8 @@ async function install(context: Context, options: InstallOptions): Promise<void>
 }
 
 function printRefusal(context: Context, { code, why, cure }: Refusal): void {
-  context.note(`posthorn: ${why}`);
-  context.note(`  cure:  ${cure}`);
+  context.fail(`posthorn: ${why}`);
+  context.fail(`  cure:  ${cure}`);
   context.end(code);
 }
 

@@ -47,11 +47,14 @@ export interface Loaded {
  */
 export class ConfigError extends Error {
   readonly mistakes: readonly string[];
+  /** True if this user may not read the settings file: then it is not the settings that are wrong. Exit code 77. */
+  readonly isForbidden: boolean;
 
-  constructor(mistakes: readonly string[]) {
+  constructor(mistakes: readonly string[], { isForbidden = false } = {}) {
     super(mistakes.join('\n'));
     this.name = 'ConfigError';
     this.mistakes = mistakes;
+    this.isForbidden = isForbidden;
   }
 }
 
@@ -104,6 +107,8 @@ function readSettingsFile({ file, env, cwd }: LoadOptions): SettingsFile {
     const name = path.resolve(cwd, candidate);
     const reading = readText(name);
     if (reading.kind === 'ok') return readYaml(name, reading.text);
+    if (reading.kind === 'bad' && (reading.why === 'EACCES' || reading.why === 'EPERM'))
+      throw new ConfigError([`${name}: this user may not read the settings (${reading.why})`], { isForbidden: true });
     if (reading.kind === 'bad')
       return { name, tree: {}, mistakes: [`${name}: expected a readable file: ${reading.why}`] };
     if (named !== undefined) return { name, tree: {}, mistakes: [`${name}: expected a settings file, found none`] };

@@ -70,9 +70,14 @@ export const settings = group(
       tls: setting(flag(), false, 'If true, the API itself speaks HTTPS, with the certificate of `tls`.'),
     }),
     tls: group(
-      'The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.',
+      'The certificate of the SMTP listeners, and of the API where `http.tls` is on. Without these settings it is the one that `posthorn tls install` has put into the data folder, else one signed by itself. Files are read again within a minute after they change.',
       {
-        certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'none' }),
+        certFile: setting(
+          optional(filePath()),
+          null,
+          'PEM file with the certificate chain, which the user of the service can read.',
+          { fallbackText: 'none' },
+        ),
         keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', {
           fallbackText: 'none',
         }),
@@ -232,6 +237,18 @@ export const settings = group(
       events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
       audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
       reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
+      requestDetails: setting(
+        duration('1h', '3650d'),
+        '30d',
+        'How long queries, texts of errors and redacted bodies are kept of the request log; its lines are kept as `retention.audit` says.',
+      ),
+    }),
+    requestLog: group('The request log of the API.', {
+      bodies: setting(
+        oneOf('none', 'refused', 'all'),
+        'refused',
+        'Requests whose JSON body is kept: none, those that were refused or failed, or all. Contents, files, secrets and the values of variables, headers and metadata are never kept, and at most 4 KiB of the rest.',
+      ),
     }),
     log: group('The log on standard output.', {
       level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The lowest level that is written.'),

@@ -20,6 +20,9 @@ export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
 /** The acts that members do in the dashboard alone, with the words of their audit rows. */
 const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
+  'sign-out': { says: 'signed out', type: 'member' },
+  'account.choose': { says: 'chose to look at the account {object}', type: 'account', named: 'name' },
+  'profile.session.end': { says: 'ended another of their own sessions', type: 'member' },
   'team.add': { says: 'added {object} to the team', type: 'member', named: 'email', keeps: ['is_admin', 'accounts'] },
   'team.change': {
     says: 'changed what {object} may see',

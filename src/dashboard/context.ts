@@ -1,7 +1,7 @@
 /** The state of one request to the dashboard, and the parts that all requests share. */
 import type Koa from 'koa';
 import type { addressList } from '../net/ip.ts';
-import type { Held } from '../api/held-memory.ts';
+import type { BodyShare } from '../api/body-memory.ts';
 import { Problem } from '../base/problem.ts';
 import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
@@ -10,6 +10,7 @@ import type { DashboardDeps } from './deps.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
+import type { ShownOnce } from './shown-once.ts';
 import type { FormTokens } from './tokens.ts';
 import type { Views } from './views.ts';
 
@@ -21,7 +22,7 @@ export interface State {
   sessionToken: string;
   form: URLSearchParams;
   /** Memory for bodies that the form takes; released with the answer. */
-  held: Held | undefined;
+  bodyShare: BodyShare | undefined;
   isSecure: boolean;
   /** Set by the layer `show`. */
   visit: Visit | undefined;
@@ -36,6 +37,7 @@ export interface DashboardContext {
   views: Views;
   assets: Assets;
   tokens: FormTokens;
+  once: ShownOnce;
   inside: Inside;
   trusted: ReturnType<typeof addressList>;
   /** First segments of the paths of our pages. */

@@ -25,6 +25,7 @@ import { noSuchPage, type Context, type DashboardContext, type Layer, type State
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { render, showProblem } from './render.ts';
+import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -45,6 +46,7 @@ export function createDashboard(deps: DashboardDeps) {
     views: loadViews(),
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
+    once: createShownOnce(deps),
     inside: deps.operator.inside,
     trusted: addressList(deps.config.http.trustedProxies),
     firsts,
@@ -109,7 +111,7 @@ function answerLayer(dashboard: DashboardContext): Layer {
     } catch (error) {
       showProblem(dashboard, ctx, error);
     } finally {
-      ctx.state.held?.release();
+      ctx.state.bodyShare?.release();
     }
   };
 }

@@ -1,6 +1,6 @@
 /** The dependencies of the dashboard. */
 import type { Route } from '../api/route.ts';
-import type { HeldMemory } from '../api/held-memory.ts';
+import type { BodyMemory } from '../api/body-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -21,7 +21,7 @@ export interface DashboardDeps {
   passwords: Passwords;
   devices: KnownDevices;
   /** The memory for bodies, shared with the API. */
-  held: HeldMemory;
+  bodyMemory: BodyMemory;
   /** Budgets for connections without a key or a session. */
   newcomers: Newcomers;
   usedUp: UsedUp;

@@ -70,10 +70,10 @@ async function readBytes({ deps }: DashboardContext, ctx: Context): Promise<Buff
   const { session } = ctx.state;
   const { clock, usedUp } = deps;
   const owner = session?.row.stage === 'open' ? (session.row.account_id ?? session.member.id) : null;
-  const held = deps.held.begin(owner);
-  ctx.state.held = held;
-  if (owner === null) return await readOpenForm({ clock, usedUp, limits: bodyLimits }, ctx.req, held.take);
-  return await readBody({ clock, limits: { ...bodyLimits, bodyBytes: FORM_BYTES } }, ctx.req, 'identity', held.take);
+  const share = deps.bodyMemory.begin(owner);
+  ctx.state.bodyShare = share;
+  if (owner === null) return await readOpenForm({ clock, usedUp, limits: bodyLimits }, ctx.req, share.take);
+  return await readBody({ clock, limits: { ...bodyLimits, bodyBytes: FORM_BYTES } }, ctx.req, 'identity', share.take);
 }
 
 /** Returns whether it matters for the page which account is looked at. */

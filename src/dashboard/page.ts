@@ -9,9 +9,22 @@ import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import type { Asked } from '../api/inside.ts';
 
+export interface View {
+  kind: 'view';
+  view: string;
+  title: string;
+  data: object;
+  status?: number;
+  cookies?: readonly Cookie[];
+}
+
 /** The answer of a handler. */
 export type Shown =
-  | { kind: 'view'; view: string; title: string; data: object; status?: number; cookies?: readonly Cookie[] }
+  | View
+  /** A page with a secret: a redirect to a page that can be opened once (shown-once.ts). */
+  | { kind: 'once'; page: View }
+  /** The page with this token, if it was not shown yet. */
+  | { kind: 'kept'; token: string }
   /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
@@ -140,6 +153,12 @@ export const view = (
   title: string,
   data: ViewData = {},
   status = data.fault instanceof Problem ? data.fault.status : 200,
-): Shown => ({ kind: 'view', view: name, title, data, status });
+): View => ({ kind: 'view', view: name, title, data, status });
+
+/** Shows a page with a secret once. */
+export const once = (name: string, title: string, data: ViewData): Shown => ({
+  kind: 'once',
+  page: view(name, title, data),
+});
 
 export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

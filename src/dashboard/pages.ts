@@ -5,6 +5,7 @@ import { apiPages } from './pages/api.ts';
 import { doctorPages } from './pages/doctor.ts';
 import { domainPages } from './pages/domains.ts';
 import { eventPages } from './pages/events.ts';
+import { exportPages } from './pages/exports.ts';
 import { keyPages } from './pages/keys.ts';
 import { messagePages } from './pages/messages.ts';
 import { overviewPages } from './pages/overview.ts';
@@ -13,6 +14,7 @@ import { queuePages } from './pages/queue.ts';
 import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { setUpPages } from './pages/set-up.ts';
+import { savedViewPages } from './pages/saved-views.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
 import { sourcePages } from './pages/sources.ts';
@@ -32,6 +34,8 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...messagePages(),
     ...eventPages(),
     ...statsPages(),
+    ...exportPages(),
+    ...savedViewPages(),
     ...reputationPages(),
     ...templatePages(deps),
     ...suppressionPages(),
@@ -39,7 +43,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...streamPages(),
     ...webhookPages(),
     ...keyPages(deps),
-    ...requestLogPages(),
+    ...requestLogPages(deps),
     ...apiPages(deps),
     ...settingsPages(deps),
     ...sourcePages(),

@@ -3,7 +3,7 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import type { Shown } from './page.ts';
+import { view, type Shown } from './page.ts';
 import { zoneNamed } from '../base/zones.ts';
 
 const LONGEST_SAID = 500;
@@ -20,7 +20,9 @@ const forAll = [
   ['Streams', '/streams'],
   ['Webhooks', '/webhooks'],
   ['Developer', '/developer'],
+  ['Exports', '/exports'],
   ['Settings', '/settings'],
+  ['First steps', '/welcome'],
 ] as const;
 
 const forAdmins = [
@@ -94,6 +96,17 @@ export function render(dashboard: DashboardContext, ctx: Context, shown: Shown):
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
+    case 'once': {
+      const { session } = ctx.state;
+      if (session === null) throw new Error('a secret was made without a session');
+      redirect(ctx, `/shown/${dashboard.once.keep(session.row.id, shown.page)}`);
+      return;
+    }
+    case 'kept': {
+      const page = dashboard.once.take(ctx.state.session?.row.id ?? '', shown.token);
+      render(dashboard, ctx, page ?? view('shown-over', 'Shown already', {}, 404));
+      return;
+    }
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
       if (shown.say !== undefined) keepMessage(ctx, shown.say);

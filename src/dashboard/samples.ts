@@ -12,14 +12,17 @@ export function sampleCommands({
   url,
   simulator,
   key,
+  from = `hello@${simulator}`,
 }: {
   url: string;
   simulator: string;
   key: string | null;
+  /** The sender; one of the simulator's own where no domain may send yet. */
+  from?: string;
 }): Samples {
   const shown = key ?? '$POSTHORN_API_KEY';
   const mail = {
-    from: `Posthorn <hello@${simulator}>`,
+    from: `Posthorn <${from}>`,
     to: `delivered@${simulator}`,
     subject: 'First mail',
     text: 'Hello.',

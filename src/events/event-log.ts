@@ -6,7 +6,7 @@ import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
 import { readBounded, readWhole, SLICES, type BoundedPage } from '../storage/bounded-read.ts';
-import { statement, dialectOf } from '../storage/sql.ts';
+import { dialectOf, statement } from '../storage/sql.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {

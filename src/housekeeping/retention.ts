@@ -7,6 +7,7 @@ import {
   oldEvents,
   oldEventsOfAccount,
   oldReports,
+  oldRequestDetails,
   type Purge,
 } from '../messages/store/purge.ts';
 import { oldMessages } from '../messages/store/purge-messages.ts';
@@ -46,6 +47,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
     rule('old events of accounts', oldEventsOfAccount, ofEach('events_days', null)),
     rule('old reports', oldReports, ofAll(retention.reports)),
     rule('old audit lines', oldAuditLines, ofAll(retention.audit)),
+    rule('old details of requests', oldRequestDetails, ofAll(retention.requestDetails)),
   ];
 }
 

@@ -10,7 +10,7 @@ import { Door, type DoorListener, type DoorOptions, type DoorState, type Place }
 import { createKeptReports } from './kept-reports.ts';
 import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
-import { HeldMail } from './mail-intake.ts';
+import { MailMemory } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver, type ReceiveDeps } from './receive.ts';
@@ -72,7 +72,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const { submission, certificate } = settings;
   const handlers = submissionHandlers({ ...deps, reader }, submission);
   const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
-  const held = new HeldMail();
+  const memory = new MailMemory();
   const common = { hostname: submission.hostname, certificate };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     new Listener(
@@ -85,7 +85,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
         size: submission.size,
         keepBytes: submission.size,
         maxRecipients: submission.recipients,
-        held,
+        memory,
         ...(settings.limits === undefined ? {} : { limits: settings.limits }),
       },
       submit,

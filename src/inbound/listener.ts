@@ -11,7 +11,7 @@ import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
-import { HeldMail, takeMail, type TakenMail } from './mail-intake.ts';
+import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { endConnection, findConnection, keepEnhancedCodes } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
@@ -66,7 +66,7 @@ export interface ListenerOptions {
   maxRecipients: number;
   limits?: Partial<ListenerLimits>;
   /** Counts the octets in memory; listeners that share it share `heldBytes`. */
-  held?: HeldMail;
+  memory?: MailMemory;
 }
 
 /** RFC 4954 section 6. */
@@ -90,7 +90,7 @@ export class Listener<User> {
   private readonly options: ListenerOptions;
   private readonly handlers: Handlers<User>;
   private readonly limits: ListenerLimits;
-  private readonly held: HeldMail;
+  private readonly memory: MailMemory;
   private readonly sessions: OpenSessions<User>;
   private readonly server: SMTPServer;
   private isClosing = false;
@@ -101,7 +101,7 @@ export class Listener<User> {
     this.options = options;
     this.handlers = handlers;
     this.limits = { ...listenerLimits, ...options.limits };
-    this.held = options.held ?? new HeldMail();
+    this.memory = options.memory ?? new MailMemory();
     this.sessions = new OpenSessions({
       clock,
       limits: this.limits,
@@ -252,7 +252,7 @@ export class Listener<User> {
   }
 
   private async receive(stream: AsyncIterable<Buffer>, session: SMTPServerSession): Promise<string | SmtpRefusal> {
-    const { sessions, limits, clock, held, options } = this;
+    const { sessions, limits, clock, memory, options } = this;
     const { id } = session;
     const open = sessions.get(id);
     if (open !== undefined) open.isReceiving = true;
@@ -260,7 +260,7 @@ export class Listener<User> {
     const tooSlow = (): void => sessions.cut(id, '4.4.2 the mail came too slowly');
     try {
       return await takeMail(
-        { clock, limits, held, keepBytes: options.keepBytes },
+        { clock, limits, memory, keepBytes: options.keepBytes },
         { stream, network: open?.network ?? '', tooSlow },
         (mail) => this.handleMail(session, mail),
       );

@@ -5,7 +5,7 @@ import type { LimitName, ListenerLimits } from './listener-limits.ts';
 import { Tally } from './tally.ts';
 
 /** Octets of mails in memory that are being received, in all and by network. */
-export class HeldMail {
+export class MailMemory {
   total = 0;
   readonly byNetwork = new Tally();
 
@@ -26,16 +26,16 @@ export interface TakenMail {
 export interface IntakeDeps {
   clock: Clock;
   limits: ListenerLimits;
-  held: HeldMail;
+  memory: MailMemory;
   keepBytes: number;
 }
 
 /**
- * Reads a mail to its end and hands it to `use`; its memory counts as held until that is done. Rejects where the client leaves in the
+ * Reads a mail to its end and hands it to `use`; its octets count as memory in use until that is done. Rejects where the client leaves in the
  * middle. Calls `tooSlow` when the mail has fallen behind the pace.
  */
 export async function takeMail<Result>(
-  { clock, limits, held, keepBytes }: IntakeDeps,
+  { clock, limits, memory, keepBytes }: IntakeDeps,
   { stream, network, tooSlow }: { stream: AsyncIterable<Buffer>; network: string; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
@@ -48,18 +48,18 @@ export async function takeMail<Result>(
     for await (const chunk of stream) {
       size += chunk.length;
       const part = chunk.subarray(0, Math.max(0, keepBytes - kept));
-      if (held.total + part.length > limits.heldBytes) full ??= 'heldBytes';
-      else if (held.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
+      if (memory.total + part.length > limits.heldBytes) full ??= 'heldBytes';
+      else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
       if (full !== null || part.length === 0) continue;
       chunks.push(part);
       kept += part.length;
-      held.add(network, part.length);
+      memory.add(network, part.length);
     }
     pace.cancel();
     return await use({ bytes: () => Buffer.concat(chunks), size, full });
   } finally {
     pace.cancel();
-    held.add(network, -kept);
+    memory.add(network, -kept);
   }
 }
 

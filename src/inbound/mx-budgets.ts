@@ -22,7 +22,7 @@ interface Rule {
   amountOf: (bytes: number) => number;
 }
 
-const together = (): string => '';
+const ofAll = (): string => '';
 const byNetwork = ({ network }: Stranger): string => network;
 const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
 const one = (): number => 1;
@@ -43,8 +43,8 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
   const loose: readonly Rule[] = [
     rule('loose_mails_network', byNetwork, one),
     rule('loose_bytes_network', byNetwork, all),
-    rule('loose_mails', together, one),
-    rule('loose_bytes', together, all),
+    rule('loose_mails', ofAll, one),
+    rule('loose_bytes', ofAll, all),
     reading,
   ];
   const withToken: readonly Rule[] = [

@@ -90,19 +90,20 @@ export async function revokeKey(
   return change(deps, ref, ENDS_BY, [now, now], alsoInTransaction);
 }
 
-/** Changes name, scopes, domains or addresses. Throws a Problem. */
+/** Changes name, scopes, domains, addresses or end. Throws a Problem. */
 export async function updateKey(
   deps: KeyDeps,
   ref: KeyRef,
   changes: KeyChanges,
   alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
 ): Promise<ApiKeyRow> {
-  const { name, scopes, domains, allowedIps } = checkKeyChanges(changes);
-  const columns: [string, string][] = [];
+  const { name, scopes, domains, allowedIps, expiresAt } = checkKeyChanges(changes, deps.clock.now());
+  const columns: [string, string | number | null][] = [];
   if (name !== undefined) columns.push(['name', name]);
   if (scopes !== undefined) columns.push(['scopes_json', JSON.stringify(scopes)]);
   if (domains !== undefined) columns.push(['domains_json', JSON.stringify(domains)]);
   if (allowedIps !== undefined) columns.push(['allowed_ips_json', JSON.stringify(allowedIps)]);
+  if (expiresAt !== undefined) columns.push(['expires_at', expiresAt]);
   return change(
     deps,
     ref,

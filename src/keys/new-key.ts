@@ -29,8 +29,8 @@ export interface NewKey {
 }
 
 /** The properties that can be changed later. */
-export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
-export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
+export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>>;
+export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>>;
 
 const MOST_DOMAINS = 100;
 const LONGEST_DOMAIN = 253;
@@ -40,9 +40,7 @@ const domainForm = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0
 export function checkNewKey(request: KeyRequest, now: number): NewKey {
   const { mode = 'live', expiresAt = null } = request;
   const { name, scopes, domains = [], allowedIps = [] } = request;
-  if (expiresAt !== null && !(expiresAt > now)) {
-    throw new Problem('invalid_field', 'The end of the lifetime must be in the future.', { field: 'expires_at' });
-  }
+  refusePast(expiresAt, now);
   return {
     name: checkName(name),
     mode,
@@ -54,13 +52,23 @@ export function checkNewKey(request: KeyRequest, now: number): NewKey {
 }
 
 /** Returns the checked changes. Throws a Problem for the first fault. */
-export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChanges): CheckedChanges {
+export function checkKeyChanges(
+  { name, scopes, domains, allowedIps, expiresAt }: KeyChanges,
+  now: number,
+): CheckedChanges {
+  refusePast(expiresAt, now);
   return {
     ...(name === undefined ? {} : { name: checkName(name) }),
     ...(scopes === undefined ? {} : { scopes: checkScopes(scopes) }),
     ...(domains === undefined ? {} : { domains: checkDomains(domains) }),
     ...(allowedIps === undefined ? {} : { allowedIps: canonicalIpList(allowedIps) }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
   };
+}
+
+function refusePast(expiresAt: number | null | undefined, now: number): void {
+  if (expiresAt == null || expiresAt > now) return;
+  throw new Problem('invalid_field', 'The end of the lifetime must be in the future.', { field: 'expires_at' });
 }
 
 function checkScopes(scopes: readonly string[]): Scope[] {

@@ -9,6 +9,7 @@ import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { insertRows, noRows, type Rows } from '../storage/rows.ts';
 import type { MemberRow, SessionRow } from '../storage/tables.ts';
 
 export interface SessionDeps {
@@ -88,16 +89,28 @@ async function writeSeenAt({ db }: SessionDeps, hash: string, now: number): Prom
 }
 
 /** Sets the account that the session shows. */
-export async function chooseAccount({ db }: SessionDeps, id: string, accountId: string): Promise<void> {
+export async function chooseAccount(
+  { db }: SessionDeps,
+  id: string,
+  accountId: string,
+  together: () => Rows = noRows,
+): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('UPDATE sessions SET account_id = ? WHERE id = ?', [accountId, id]);
+    await insertRows(tx, [together()]);
   });
 }
 
 /** Ends one session of a member. */
-export async function closeSession({ db }: SessionDeps, memberId: string, id: string): Promise<void> {
+export async function closeSession(
+  { db }: SessionDeps,
+  memberId: string,
+  id: string,
+  together: () => Rows = noRows,
+): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('DELETE FROM sessions WHERE member_id = ? AND id = ?', [memberId, id]);
+    await insertRows(tx, [together()]);
   });
 }
 

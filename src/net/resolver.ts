@@ -82,7 +82,10 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   /** Names whose look-ups timed out, and until when they count as slow. */
   const silent = createLru<string, number>(MOST_SILENT);
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
-  const slots = new DnsSlots<Kept<RecordOf[RecordType]>>({ clock }, { max: maxInFlight, maxWaiting, slowMs: SLOW_MS });
+  const slots = new DnsSlots<Cacheable<RecordOf[RecordType]>>(
+    { clock },
+    { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
+  );
   let closed = false;
 
   function lookUp<T extends RecordType>(
@@ -106,13 +109,13 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     const asked = slots.run(() => followed(type, name), { kind: type, isSlow });
     if (asked === null) return Promise.resolve(trouble('too many DNS look-ups wait'));
     const flight = asked
-      .then((found) => remembered(name, key, found as Kept<RecordOf[T]>))
+      .then((found) => remembered(name, key, found as Cacheable<RecordOf[T]>))
       .finally(() => flights.delete(key));
     flights.set(key, flight);
     return flight;
   }
 
-  function remembered<T>(name: string, key: string, { answer, seconds }: Kept<T>): DnsAnswer<T> {
+  function remembered<T>(name: string, key: string, { answer, seconds }: Cacheable<T>): DnsAnswer<T> {
     const now = clock.monotonic();
     if (seconds > 0) cache.set(key, { answer: answer as DnsAnswer<RecordOf[RecordType]>, until: now + seconds * 1000 });
     if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, now + SILENT_MS);
@@ -121,12 +124,12 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   }
 
   /** Most servers follow aliases themselves; where one does not, the target is asked for here. */
-  function followed<T extends RecordType>(type: T, name: string): Asking<Kept<RecordOf[T]>> {
+  function followed<T extends RecordType>(type: T, name: string): Asking<Cacheable<RecordOf[T]>> {
     const deadline = clock.monotonic() + timeoutMs;
     const put = trouble('the look-up was put back');
     let current: Search<T> | null = null;
     let isAbandoned = false;
-    async function follow(): Promise<Kept<RecordOf[T]>> {
+    async function follow(): Promise<Cacheable<RecordOf[T]>> {
       let at = name;
       let ttl = LONGEST_SECONDS;
       let secure = true;
@@ -134,7 +137,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
         current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
         const found = await current.result;
         if (isAbandoned) return { answer: put, seconds: 0 };
-        if (found.kind !== 'alias') return kept(found, ttl, secure);
+        if (found.kind !== 'alias') return cacheable(found, ttl, secure);
         at = found.name;
         ttl = Math.min(ttl, found.ttl);
         secure &&= found.secure;
@@ -189,13 +192,17 @@ function serversFrom(configured: readonly string[]): Server[] {
     .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true, folded: 0 }));
 }
 
-interface Kept<T> {
+interface Cacheable<T> {
   answer: DnsAnswer<T>;
   /** The time for which it is kept; 0 for not at all. */
   seconds: number;
 }
 
-function kept<T>(found: Exclude<Found<T>, { kind: 'alias' }>, aliasTtl: number, aliasSecure: boolean): Kept<T> {
+function cacheable<T>(
+  found: Exclude<Found<T>, { kind: 'alias' }>,
+  aliasTtl: number,
+  aliasSecure: boolean,
+): Cacheable<T> {
   switch (found.kind) {
     case 'records': {
       const ttl = Math.max(SHORTEST_SECONDS, Math.min(found.ttl, aliasTtl, LONGEST_SECONDS));

@@ -7,7 +7,7 @@ import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Rows } from '../storage/rows.ts';
-import type { AuditRow } from '../storage/tables.ts';
+import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import { auditRow, type ActWords, type Deed } from './audit-row.ts';
 
 export interface Act {
@@ -44,11 +44,13 @@ export interface Audited {
   words: ActWords | null;
   /** The value of the column `endpoint`; by default the name. */
   endpoint?: string;
+  /** The path as it was asked, where it differs from the endpoint. */
+  path?: string | null;
 }
 
 export function beginAct(
   { commit, clock }: { commit: Committer; clock: Clock },
-  { name, words, endpoint = name }: Audited,
+  { name, words, endpoint = name, path = null }: Audited,
   acting: Acting,
 ): RunningAct {
   const startedAt = clock.monotonic();
@@ -57,7 +59,7 @@ export function beginAct(
   let deed: Deed = {};
   let written: number | null = null;
 
-  const row = (status: number, code: string | null = null): AuditRow =>
+  const row = (status: number, problem: Problem | null = null): AuditRow =>
     auditRow({
       at: clock.now(),
       accountId,
@@ -70,7 +72,9 @@ export function beginAct(
       words,
       deed,
       status,
-      code,
+      code: problem?.code ?? (status >= 500 ? 'internal_error' : null),
+      path,
+      field: problem?.field ?? null,
       requestId,
       ms: clock.monotonic() - startedAt,
     });
@@ -96,8 +100,21 @@ export function beginAct(
       if (written !== status) await commit.insert({ audit: [taken(status)] });
     },
     async failed(error) {
-      const [status, code] = error instanceof Problem ? [error.status, error.code] : [500, 'internal_error'];
-      await commit.insert({ audit: [row(status, code)] });
+      const problem = error instanceof Problem ? error : null;
+      await commit.insert({
+        audit: [row(problem?.status ?? 500, problem)],
+        ...(problem === null ? {} : { request_details: [detailsOf(requestId, accountId, problem)] }),
+      });
     },
   };
 }
+
+const LONGEST_MESSAGE = 500;
+
+const detailsOf = (requestId: string, accountId: string | null, { message }: Problem): RequestDetailsRow => ({
+  request_id: requestId,
+  account_id: accountId,
+  query: null,
+  error_message: message.slice(0, LONGEST_MESSAGE).toWellFormed(),
+  body: null,
+});

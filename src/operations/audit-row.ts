@@ -39,6 +39,11 @@ export interface AuditEntry extends Pick<AuditRow, 'at' | 'actor' | 'method' | '
   result?: AuditRow['result'];
   code?: string | null;
   isReplay?: boolean;
+  /** The path as it was asked, where it differs from `endpoint`. */
+  path?: string | null;
+  /** The field that was refused. */
+  field?: string | null;
+  idempotencyKey?: string | null;
   /** The operation's name; null where a request reached none. */
   operation: string | null;
   /** Null for what only reads. */
@@ -48,6 +53,7 @@ export interface AuditEntry extends Pick<AuditRow, 'at' | 'actor' | 'method' | '
 
 const LONGEST_NAME = 200;
 const LONGEST_AGENT = 512;
+const LONGEST_PATH = 500;
 
 export function auditRow(entry: AuditEntry): AuditRow {
   const { at, actor, method, endpoint, status, words = null } = entry;
@@ -69,6 +75,9 @@ export function auditRow(entry: AuditEntry): AuditRow {
     idempotency_replayed: entry.isReplay === true ? 1 : 0,
     user_agent: entry.userAgent?.slice(0, LONGEST_AGENT).toWellFormed() ?? null,
     operation: entry.operation,
+    path: entry.path?.slice(0, LONGEST_PATH).toWellFormed() ?? null,
+    error_field: entry.field?.slice(0, LONGEST_NAME).toWellFormed() ?? null,
+    idempotency_key: entry.idempotencyKey ?? null,
     ...(words === null ? noAct : describe(words, entry.deed ?? {}, endingOf(result, entry))),
   };
 }

@@ -21,14 +21,19 @@ const asked = z.strictObject({
 export type AskedByOperator = z.output<typeof asked>;
 
 /** Returns the JSON of the answer. Throws `Unavailable` if this operation needs the running server and `deps` are not the server's. */
-export async function askAsOperator(deps: StoreDeps, name: string, given: unknown): Promise<unknown> {
+export async function askAsOperator(
+  deps: StoreDeps,
+  name: string,
+  given: unknown,
+  userAgent: string | null,
+): Promise<unknown> {
   if (!deps.inside.has(name)) {
     if (!('mta' in deps)) throw notRunning();
     throw new Problem('not_found', `there is no operation ${JSON.stringify(name.slice(0, 100))}`);
   }
   const { account, params = {}, query = {}, body = {} } = check(asked, given);
   const row = account === undefined ? await ownerOf(deps, params) : await accountNamed(deps, account);
-  const asking = { caller: operatorCaller(row), ip: null, userAgent: null, whenOver: () => undefined };
+  const asking = { caller: operatorCaller(row), ip: null, userAgent, whenOver: () => undefined };
   return jsonOf(await deps.inside.ask(asking, name, { params, query, body }));
 }
 

@@ -30,7 +30,8 @@ export async function copyBeforeMigration(config: Config, made: (folder: string)
   if (copy.kind === 'made') made(copy.folder);
   else
     throw new Unavailable(
-      'no_backup',
+      // No other start can do better: systemd does not try again with this exit code.
+      copy.why === 'no_access' ? 'no_access' : 'no_backup',
       `no backup could be made before the database is migrated: ${copy.text} (backup.beforeMigration: false does without)`,
     );
 }

@@ -1,6 +1,8 @@
 /** The client of the control socket, for the command line. */
 import http from 'node:http';
+import { environment } from '../config/load.ts';
 import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
+import { systemUser } from './system-user.ts';
 import { absenceOf, refusal, type ControlAnswer } from './control-socket.ts';
 
 export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
@@ -21,7 +23,11 @@ function post(
   body: string,
 ): Promise<{ kind: 'answered'; text: string } | { kind: 'no_server' }> {
   return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      'x-system-user': systemUser(environment()),
+    };
     const request = http.request({ socketPath: file, method: 'POST', path: `/${name}`, headers, agent: false });
     request.on('error', (error: NodeJS.ErrnoException) => {
       if (absenceOf(error) !== null) resolve({ kind: 'no_server' });

@@ -6,7 +6,9 @@ import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
+import { commandLine } from '../operations/act.ts';
 import { perform, type OperatorDeps } from './operations.ts';
+import { agentOf } from './system-user.ts';
 import { Unavailable } from './unavailable.ts';
 
 /** A mail with html and text of the largest size allowed, and every character escaped, is below this. */
@@ -101,7 +103,9 @@ async function performed(
   const name = target.exec(request.url ?? '')?.[1] ?? '';
   try {
     if (request.method !== 'POST') throw new Problem('method_not_allowed', 'the control socket takes POST only');
-    const result = await perform(deps, name, await readArgs(request));
+    const user = request.headers['x-system-user'];
+    const acting = { ...commandLine, user_agent: agentOf(typeof user === 'string' ? user : undefined) };
+    const result = await perform(deps, name, await readArgs(request), { acting });
     return [200, { result }];
   } catch (error) {
     const problem = error instanceof Problem ? error : internal(deps, name, error);

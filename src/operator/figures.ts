@@ -23,7 +23,10 @@ export interface FigureDeps {
 
 /** Each of these is a separate counter; `bounced` is counted by class instead (meters.ts). */
 const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
-  ['delivered', 'Recipients whose mail was delivered.'],
+  [
+    'delivered',
+    'Recipients whose mail was delivered, or discarded by a route (posthorn_attempts_total counts those apart).',
+  ],
   ['deferred', 'Recipients whose mail was put off, each time.'],
   ['complained', 'Recipients who complained.'],
   ['suppressed', 'Recipients that were left out because they are on the suppression list.'],

@@ -14,17 +14,20 @@ export async function waitingDomains({ db, clock, mta }: Deps) {
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [clock.now(), MOST_DOMAINS],
   );
-  return rows.map(({ domain, waiting, due, oldest, held }) => ({
-    domain,
-    /** The lane its mail goes through. */
-    lane: mta.laneOf(domain),
-    waiting,
-    /** Of the waiting recipients, how many are due now, and how many are held back. */
-    due,
-    held,
-    /** When the one that has waited longest fell or falls due. */
-    oldest_due_at: rfc3339(oldest),
-  }));
+  return rows.map(({ domain, waiting, due, oldest, held }) => {
+    const lane = mta.laneOf(domain);
+    return {
+      domain,
+      /** The lane its mail goes through. */
+      lane,
+      waiting,
+      /** Of the waiting recipients, how many are due now, and how many are held back: all of them if a route holds. */
+      due,
+      held: lane === '~hold' ? waiting : held,
+      /** When the one that has waited longest fell or falls due. */
+      oldest_due_at: rfc3339(oldest),
+    };
+  });
 }
 
 type WaitingDomain = Awaited<ReturnType<typeof waitingDomains>>[number];

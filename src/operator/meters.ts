@@ -21,7 +21,8 @@ const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 /** The range is from a warm connection in the same rack to a host that takes five minutes to answer. */
 const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
-const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed'];
+/** `discarded` is mail that a route threw away: its sender gets the event `delivered` all the same. */
+const OUTCOMES = ['accepted', 'discarded', 'deferred', 'refused', 'uncertain', 'failed'];
 const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
 /** Ten samples a second show a blocked event loop, at a negligible cost. */
@@ -54,8 +55,9 @@ export function createMeters({ clock }: { clock: Clock }) {
   }
 
   return {
-    attempted({ kind, facts }: Outcome): void {
-      attempts.add({ outcome: kind });
+    attempted(outcome: Outcome): void {
+      const { kind, facts } = outcome;
+      attempts.add({ outcome: kind === 'accepted' && outcome.isDiscarded === true ? 'discarded' : kind });
       for (const [phase, ms] of Object.entries(facts.timings)) {
         // 0 means that the phase was not needed or not reached.
         if (ms > 0) phases.get(phase)?.observe(ms / 1000);

@@ -23,7 +23,7 @@ import {
 import { heldFigures } from './held-mail.ts';
 import type { Meters } from './meters.ts';
 import { serverFigures, type ServerFigureDeps } from './server-figures.ts';
-import { balanceFigures, domainFigures, reportFigures, webhookFigures } from './service-figures.ts';
+import { balanceFigures, domainFigures, hindranceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 export interface MetricsDeps extends FigureDeps, ServerFigureDeps {
@@ -102,6 +102,7 @@ async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
     await Promise.all([
       heldFigures(deps),
       domainFigures(deps),
+      hindranceFigures(deps),
       webhookFigures(deps),
       reportFigures(deps),
       backupFigures(deps),

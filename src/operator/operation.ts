@@ -33,6 +33,8 @@ export interface StoreDeps {
   inside: Inside;
   /** Only the running server has one. */
   log?: Log;
+  /** Tells how many requests with unknown keys the running server has not kept. */
+  strangerLines?: { readonly notKept: number };
 }
 
 /** The dependencies that only the running server has. */

@@ -10,6 +10,7 @@ import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
 import { doctorOperations } from './doctor.ts';
 import { eventOperations } from './events.ts';
+import { exportOperations } from './exports.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
@@ -21,6 +22,7 @@ import { reputationOperations } from './reputation.ts';
 import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
+import { savedViewOperations } from './saved-views.ts';
 import { sourceOperations } from './sources.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { notRunning, Unavailable } from './unavailable.ts';
@@ -38,6 +40,8 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
+  ...exportOperations,
+  ...savedViewOperations,
   ...bookOperations,
   ...backupOperations,
   ...serverStateOperations,
@@ -80,7 +84,7 @@ export async function perform(
   { acting, onlyAccount }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
-  if (operation === null) return await askAsOperator(deps, name, given);
+  if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
   if (onlyAccount !== undefined && operation.who !== 'member')
     throw new Problem('insufficient_scope', 'Only administrators may do this.');
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);

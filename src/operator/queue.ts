@@ -2,6 +2,8 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import type { Config } from '../config/schema.ts';
+import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
@@ -42,13 +44,16 @@ export const queueOperations = {
       status: z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional(),
       limit: z.int().min(1).max(1000).optional(),
     }),
-    async run({ db }, { domain, account, status, limit = 100 }) {
+    async run({ db, config }, { domain, account, status, limit = 100 }) {
       const query = db.reader<DeliveryRow>('deliveries').whereNotNull('due_at');
       if (domain !== undefined) query.andWhere({ domain });
       if (account !== undefined) query.andWhere({ account_id: (await accountNamed({ db }, account)).id });
       if (status !== undefined) query.whereIn('status', status);
       const rows = await query.orderBy(['due_at', 'id']).limit(limit + 1);
-      return { data: rows.slice(0, limit).map(queuedDelivery), has_more: rows.length > limit };
+      return {
+        data: rows.slice(0, limit).map((row) => queuedDelivery(row, config.delivery.routes)),
+        has_more: rows.length > limit,
+      };
     },
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
@@ -88,7 +93,10 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
   act.concerns(row.account_id);
 }
 
-function queuedDelivery(row: DeliveryRow) {
+const isHeldByRoute = (routes: Config['delivery']['routes'], domain: string): boolean =>
+  domain !== SIMULATOR_DOMAIN && (Object.hasOwn(routes, domain) ? routes[domain] : routes['*'])?.kind === 'hold';
+
+function queuedDelivery(row: DeliveryRow, routes: Config['delivery']['routes']) {
   const answered = row.smtp_code !== null || row.smtp_reply !== null;
   return {
     object: 'delivery' as const,
@@ -102,7 +110,7 @@ function queuedDelivery(row: DeliveryRow) {
     /** Null while it is being tried. */
     next_attempt_at: nextAttemptAt(row),
     /** `messages why` tells what holds it back. */
-    held: row.held_by !== null,
+    held: row.held_by !== null || isHeldByRoute(routes, row.domain),
     give_up_at: rfc3339(row.give_up_at),
     smtp: answered ? { code: row.smtp_code, reply: row.smtp_reply, mx: row.mx } : null,
   };

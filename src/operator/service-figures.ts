@@ -71,6 +71,26 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
   ];
 }
 
+/** Counts holds of operators, and addresses that block lists have; housekeeping asks the lists every few hours. */
+export async function hindranceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
+  const { reader: read } = db;
+  const [holds]: { endless: number | null; ending: number | null }[] = await read('holds')
+    .where({ kind: 'hold' })
+    .select(read.raw('SUM(until IS NULL) AS endless, SUM(until IS NOT NULL) AS ending'));
+  const [listed]: { n: number }[] = await read('listings').whereNull('until').count({ n: '*' });
+  return [
+    gauge('posthorn_holds', 'Holds that operators set, by whether they end by themselves.', [
+      { labels: { end: 'none' }, value: holds?.endless ?? 0 },
+      { labels: { end: 'timed' }, value: holds?.ending ?? 0 },
+    ]),
+    gauge(
+      'posthorn_blocklist_listings',
+      'Addresses of ours that a block list has, once for each list.',
+      listed?.n ?? 0,
+    ),
+  ];
+}
+
 /** Reads all rows that `retention.reports` keeps, so it should run seldom. */
 export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const rows: { kind: string | null; state: string; n: number }[] = await db

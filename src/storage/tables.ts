@@ -4,7 +4,16 @@
  * are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by the time they were made.
  */
 import type { RowOf } from './table.ts';
-import { accounts, apiKeys, streams, idempotency, audit, settings, accountSettings } from './tables/accounts.ts';
+import {
+  accounts,
+  apiKeys,
+  streams,
+  idempotency,
+  audit,
+  requestDetails,
+  settings,
+  accountSettings,
+} from './tables/accounts.ts';
 import { domains, dkimKeys } from './tables/domains.ts';
 import { suppressions } from './tables/suppressions.ts';
 import {
@@ -33,6 +42,7 @@ import {
   tlsPolicies,
   tlsReports,
 } from './tables/engine.ts';
+import { exportFiles, savedViews } from './tables/exports.ts';
 import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
 
 export * from './tables/accounts.ts';
@@ -46,6 +56,7 @@ export * from './tables/reports.ts';
 export * from './tables/webhooks.ts';
 export * from './tables/engine.ts';
 export * from './tables/members.ts';
+export * from './tables/exports.ts';
 
 export const tables = {
   accounts,
@@ -64,6 +75,7 @@ export const tables = {
   events,
   idempotency,
   audit,
+  request_details: requestDetails,
   counters,
   message_tags: messageTags,
   message_metadata: messageMetadata,
@@ -98,6 +110,8 @@ export const tables = {
   sign_ins: signIns,
   setup_links: setupLinks,
   recovery_codes: recoveryCodes,
+  export_files: exportFiles,
+  saved_views: savedViews,
 };
 
 export type TableName = keyof typeof tables;

@@ -80,7 +80,7 @@ export async function changeTemplate(
     change: ((body: TemplateBody) => TemplateBody) | null;
     publish: boolean;
   },
-  alsoInTransaction: RowsFor<Template> = noRows,
+  alsoInTransaction: RowsFor<Template & { before: TemplateRow }> = noRows,
 ): Promise<Template> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
@@ -104,7 +104,7 @@ export async function changeTemplate(
     );
     const template = { row, version, body };
     const fresh = input.change === null ? [] : [versionRow(row.id, version, body, now)];
-    await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction(template)]);
+    await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction({ ...template, before })]);
     return template;
   });
 }

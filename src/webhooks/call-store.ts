@@ -8,7 +8,7 @@ import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
-import { statement } from '../storage/sql.ts';
+import { dialectOf, statement } from '../storage/sql.ts';
 import { columnKinds } from '../storage/table.ts';
 import { webhookCalls, type WebhookCallRow, type WebhookCause, type WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
@@ -218,12 +218,17 @@ export async function pageOfDeliveries(
   const query = db.reader<WebhookDeliveryRow>('webhook_deliveries');
   // The plus sign keeps SQLite from the index by endpoint, which it would read in order from its end to its beginning.
   if (sequence === undefined) query.where({ webhook_id: webhookId });
-  else query.where({ sequence }).whereRaw('+webhook_id = ?', [webhookId]);
+  else query.where({ sequence }).whereRaw(`${dialectOf(db.reader).unindexed('webhook_id')} = ?`, [webhookId]);
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
   return readPage<WebhookDeliveryRow>(query, page);
 }
+
+const lastCalls = statement(
+  ({ among }) => `SELECT d.* FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
+    WHERE d.sequence ${among('integer')} AND w.account_id = ? ORDER BY d.position DESC LIMIT ?`,
+);
 
 /** Returns the last calls to the endpoints of an account for these events, oldest first. */
 export async function callsForEvents(
@@ -232,11 +237,7 @@ export async function callsForEvents(
   sequences: readonly number[],
   most: number,
 ): Promise<WebhookDeliveryRow[]> {
-  const rows = await fast.all<WebhookDeliveryRow>(
-    `SELECT d.* FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
-     WHERE d.sequence IN (SELECT value FROM json_each(?)) AND w.account_id = ? ORDER BY d.position DESC LIMIT ?`,
-    [JSON.stringify(sequences), accountId, most],
-  );
+  const rows = await fast.all<WebhookDeliveryRow>(lastCalls, [JSON.stringify(sequences), accountId, most]);
   return rows.reverse();
 }
 

@@ -53,7 +53,7 @@ export interface WithSecrets {
 }
 
 const MOST_ENDPOINTS = 100;
-/** Time for which a replaced secret signs together with the new one. */
+/** Time for which a replaced secret signs beside the new one. */
 const OLD_SECRET_MS = DAY_MS;
 /** A receiver tries each signature of a call, so their number is kept small. */
 const MOST_OLD_SECRETS = 5;
@@ -61,25 +61,25 @@ const MOST_OLD_SECRETS = 5;
 /** Registers an endpoint, which gets all events from now on. Throws `already_exists` and `invalid_state`. */
 export async function createEndpoint(
   deps: EndpointDeps,
-  wish: NewEndpoint,
-  together: RowsFor<WithSecrets>,
+  wanted: NewEndpoint,
+  alsoCommit: RowsFor<WithSecrets>,
 ): Promise<WithSecrets> {
   const { db, clock, keyring } = deps;
   const now = clock.now();
   const id = newId('whk', now);
   const secrets: EndpointSecret[] = [{ secret: randomBytes(SECRET_BYTES), until: null }];
-  const draft = { ...settingColumns(keyring, id, wish), secrets_sealed: sealSecrets(keyring, id, secrets) };
+  const draft = { ...settingColumns(keyring, id, wanted), secrets_sealed: sealSecrets(keyring, id, secrets) };
   const made = await db.commit.transact(async (tx) => {
-    await refuseTwin(tx, wish.accountId, wish.url, id);
-    const there = await tx.all('SELECT id FROM webhooks WHERE account_id = ?', [wish.accountId]);
+    await refuseTwin(tx, wanted.accountId, wanted.url, id);
+    const there = await tx.all('SELECT id FROM webhooks WHERE account_id = ?', [wanted.accountId]);
     if (there.length >= MOST_ENDPOINTS)
       throw new Problem('invalid_state', `An account has at most ${String(MOST_ENDPOINTS)} webhook endpoints.`);
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const row: WebhookRow = {
       ...draft,
       id,
-      account_id: wish.accountId,
-      status: wish.enabled ? 'active' : 'paused',
+      account_id: wanted.accountId,
+      status: wanted.enabled ? 'active' : 'paused',
       disabled_reason: null,
       cursor: newest?.last ?? 0,
       failures: 0,
@@ -88,10 +88,10 @@ export async function createEndpoint(
       last_success_at: null,
       last_failure_at: null,
       created_at: now,
-      created_by: wish.createdBy,
+      created_by: wanted.createdBy,
       updated_at: now,
     };
-    await insertRows(tx, [{ webhooks: [row] }, together({ row, secrets })]);
+    await insertRows(tx, [{ webhooks: [row] }, alsoCommit({ row, secrets })]);
     return { row, secrets };
   });
   deps.changed(id);
@@ -123,7 +123,7 @@ export async function updateEndpoint(
   deps: EndpointDeps,
   ref: EndpointRef,
   changes: Partial<EndpointSettings>,
-  together: RowsFor<WebhookRow>,
+  alsoCommit: RowsFor<WebhookRow>,
 ): Promise<WebhookRow> {
   const { db, clock, keyring } = deps;
   const columns = settingColumns(keyring, ref.id, changes);
@@ -135,7 +135,7 @@ export async function updateEndpoint(
       ...statusAfter(before, changes.enabled),
       updated_at: clock.now(),
     });
-    await insertRows(tx, [together(row)]);
+    await insertRows(tx, [alsoCommit(row)]);
     return row;
   });
   deps.changed(ref.id);
@@ -150,13 +150,13 @@ function statusAfter(before: WebhookRow, enabled: boolean | undefined): Partial<
 }
 
 /** Removes an endpoint with its waiting calls; its delivery log is deleted when it is old. Throws `not_found`. */
-export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, together: () => Rows): Promise<void> {
+export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, alsoCommit: () => Rows): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await lookUp(tx, ref);
     await tx.run('DELETE FROM webhook_calls WHERE webhook_id = ?', [ref.id]);
     await tx.run('DELETE FROM webhook_replays WHERE webhook_id = ?', [ref.id]);
     await tx.run('DELETE FROM webhooks WHERE id = ?', [ref.id]);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoCommit()]);
   });
   deps.changed(ref.id);
 }
@@ -168,7 +168,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, toget
 export async function rotateSecret(
   deps: EndpointDeps,
   ref: EndpointRef,
-  together: RowsFor<WithSecrets>,
+  alsoCommit: RowsFor<WithSecrets>,
 ): Promise<WithSecrets> {
   const { db, clock, keyring } = deps;
   const fresh: EndpointSecret = { secret: randomBytes(SECRET_BYTES), until: null };
@@ -185,7 +185,7 @@ export async function rotateSecret(
       secrets_sealed: sealSecrets(keyring, ref.id, secrets),
       updated_at: now,
     });
-    await insertRows(tx, [together({ row, secrets })]);
+    await insertRows(tx, [alsoCommit({ row, secrets })]);
     return { row, secrets };
   });
   deps.changed(ref.id);
@@ -193,14 +193,14 @@ export async function rotateSecret(
 }
 
 /**
- * Disables an endpoint that has answered no call for days or answered 410, with a line in the audit log and the rows that `together`
- * returns. Resolves with the result of `together`; null where the endpoint was not active.
+ * Disables an endpoint that has answered no call for days or answered 410, with a line in the audit log and the rows that `alsoCommit`
+ * returns. Resolves with the result of `alsoCommit`; null where the endpoint was not active.
  */
 export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
   { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
   id: string,
   reason: string,
-  together: (tx: Connection, row: WebhookRow) => Promise<More>,
+  alsoCommit: (tx: Connection, row: WebhookRow) => Promise<More>,
 ): Promise<More | null> {
   return db.commit.transact(async (tx) => {
     const now = clock.now();
@@ -209,7 +209,7 @@ export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
       [reason, now, id],
     );
     if (row === undefined) return null;
-    const more = await together(tx, row);
+    const more = await alsoCommit(tx, row);
     await insertRows(tx, [{ audit: [disabledAudit(row, now)] }, ...more.rows]);
     return more;
   });

@@ -42,7 +42,7 @@ const MOST_READS = 25;
 export async function createReplay(
   { db, clock }: ReplayDeps,
   request: ReplayRequest,
-  together: (row: WebhookReplayRow) => Rows,
+  alsoCommit: (row: WebhookReplayRow) => Rows,
 ): Promise<WebhookReplayRow> {
   const now = clock.now();
   const { webhookId, accountId, since, until, which, types } = request;
@@ -64,7 +64,7 @@ export async function createReplay(
       created_at: now,
       finished_at: null,
     };
-    await insertRows(tx, [{ webhook_replays: [row] }, together(row)]);
+    await insertRows(tx, [{ webhook_replays: [row] }, alsoCommit(row)]);
     return row;
   });
 }

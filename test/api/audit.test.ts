@@ -40,6 +40,7 @@ describe('audit lines', () => {
         user_agent: 'tester/1',
         ...noAct,
         operation: 'getMessage',
+        path: '/v1/messages/msg_1',
         waited: false,
       },
     );
@@ -82,6 +83,14 @@ describe('audit lines', () => {
     ['DELETE', '/v1/settings', {}, [403, 'refused', 'insufficient_scope', true, 'key_one'], 'a scope that is missing'],
     ['GET', '/v1/messages', { key: null }, null, 'no key, no use of a key'],
     ['GET', '/healthz', { key: null }, null, 'health checks'],
+    ['GET', '/healthz', { key: null, headers: { authorization: 'Basic YTpi' } }, null, 'what needs no key'],
+    [
+      'GET',
+      '/v1/messages',
+      { key: null, headers: { authorization: 'ak_live_1' } },
+      [401, 'refused', 'missing_api_key', true, null],
+      'a key that is not sent as a bearer token',
+    ],
   ];
   for (const [method, path, options, line, why] of rows) {
     it(`${line === null ? 'are not written for' : 'are written for'} ${why}`, async () => {
@@ -90,6 +99,44 @@ describe('audit lines', () => {
       assert.deepEqual(got, line === null ? [] : [line]);
     });
   }
+
+  it('have the path as it was asked, the field that was refused, and the idempotency key', async () => {
+    await h.send('GET', '/v1/messages/msg_1?expand=content');
+    await h.send('POST', '/v1/messages', { body: { to: 5 }, headers: { 'idempotency-key': 'order-1' } });
+    assert.deepEqual(
+      h.audits.map(({ path, error_field, idempotency_key }) => [path, error_field, idempotency_key]),
+      [
+        ['/v1/messages/msg_1', h.audits[0]?.error_field, null],
+        [null, 'to', 'order-1'],
+      ],
+    );
+  });
+
+  it('have details where there are any: query, text of the error, body as the setting says', async () => {
+    await h.send('GET', '/v1/messages/msg_1');
+    assert.equal(h.details.length, 0);
+    await h.send('GET', '/v1/messages?to=ana%40x.test');
+    assert.equal(h.details[0]?.query, 'to=ana%40x.test');
+    await h.send('POST', '/v1/messages?to=ana%40x.test', { key: 'nonsense', body: { to: 5 } });
+    assert.deepEqual([h.details[1]?.query, h.details[1]?.body], [null, null], 'of a stranger only the error');
+    assert.match(h.details[1]?.error_message ?? '', /no such API key/);
+    for (const [keepBodies, kept] of [
+      ['none', [null]],
+      ['refused', ['{"to":5,"html":"(1 characters)"}']],
+      ['all', ['{"to":"a"}', '{"to":5,"html":"(1 characters)"}']],
+    ] as const) {
+      const own = await startHarness({ deps: { keepBodies } });
+      await own.send('POST', '/v1/messages', { body: { to: 'a' } });
+      await own.send('POST', '/v1/messages', { body: { to: 5, html: 'x' } });
+      await own.stop();
+      assert.deepEqual(
+        own.details.map(({ body }) => body),
+        kept,
+        keepBodies,
+      );
+      assert.match(own.details.at(-1)?.error_message ?? '', /html/);
+    }
+  });
 
   it('are written for each refused request of a known key', async () => {
     for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'tiny' });
@@ -109,7 +156,9 @@ describe('audit lines', () => {
 
   it('are in the log where they cannot be written, and the answer stands', async () => {
     const broken = await startHarness({
-      deps: { audit: { write: () => Promise.reject(new Error('disk full')), later: () => undefined } },
+      deps: {
+        audit: { write: () => Promise.reject(new Error('disk full')), later: () => undefined, note: () => undefined },
+      },
     });
     assert.equal((await broken.send('POST', '/v1/messages', { body: { to: 'a' }, key: KEY })).status, 202);
     assert.ok(broken.logged.some((fields) => 'audit' in fields));

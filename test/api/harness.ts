@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 import type {} from '../../src/api/audit.ts';
-import type { AuditRow } from '../../src/storage/tables.ts';
+import type { AuditRow, RequestDetailsRow } from '../../src/storage/tables.ts';
 import type { IdempotencyRow } from '../../src/api/idempotency.ts';
 import { openapiDocument, openapiRoute } from '../../src/api/openapi.ts';
 import { route } from '../../src/api/route.ts';
@@ -41,6 +41,7 @@ export interface Harness {
   port: number;
   clock: FakeClock;
   audits: (AuditRow & { waited: boolean })[];
+  details: RequestDetailsRow[];
   /** `key address` of each use that was noted. */
   uses: string[];
   rows: Map<string, IdempotencyRow>;
@@ -80,6 +81,7 @@ export interface HarnessOptions {
 export async function startHarness(options: HarnessOptions = {}): Promise<Harness> {
   const clock = new FakeClock();
   const audits: Harness['audits'] = [];
+  const details: RequestDetailsRow[] = [];
   const uses: string[] = [];
   const rows: Harness['rows'] = new Map();
   const logged: object[] = [];
@@ -98,11 +100,16 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
       keyChanges: createNotifier(),
       planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,
       audit: {
-        write: (row) => {
+        write: (row, more) => {
           audits.push({ ...row, waited: true });
+          if (more != null) details.push(more);
           return Promise.resolve();
         },
-        later: (row) => void audits.push({ ...row, waited: false }),
+        later: (row, more) => {
+          audits.push({ ...row, waited: false });
+          if (more != null) details.push(more);
+        },
+        note: (more) => void details.push(more),
       },
       idempotency: { store: memoryStore(rows, clock), onMismatch: 'replay' },
       ready: () => Promise.resolve({ status: 'ok', checks: { database: true } }),
@@ -126,6 +133,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
     port,
     clock,
     audits,
+    details,
     uses,
     rows,
     logged,

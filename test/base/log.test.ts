@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import os from 'node:os';
 import { createHash } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
-import { openSync, closeSync } from 'node:fs';
+import { closeSync, fstatSync, mkdtempSync, openSync, rmSync } from 'node:fs';
 import path from 'node:path';
+import { isJournal } from '../../src/base/journal.ts';
 import { createLog } from '../../src/base/log.ts';
 import type { LogOptions } from '../../src/base/log.ts';
 
@@ -131,3 +133,40 @@ const LOGGING = `
     }, 100);
   });
 `;
+
+describe('log to the journal', () => {
+  it('gives each line its priority, which the journal removes', () => {
+    const lines: string[] = [];
+    const log = createLog({
+      level: 'debug',
+      format: 'json',
+      journal: true,
+      stream: { write: (line) => lines.push(line) },
+    });
+    log.error({ event: 'a' }, 'x');
+    log.warn({ event: 'b' }, 'x');
+    log.info({ event: 'c', text: '{"level":"error"' }, 'x');
+    log.debug({ event: 'd' }, 'x');
+    log.child({ lane: 'x' }).error({ event: 'e' }, 'x');
+    assert.deepEqual(
+      lines.map((line) => line.slice(0, 3)),
+      ['<3>', '<4>', '<6>', '<7>', '<3>'],
+    );
+    for (const line of lines) assert.doesNotThrow(() => JSON.parse(line.slice(3)) as unknown);
+    log.flush();
+  });
+  it('knows the journal by the file that systemd names', () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-journal-'));
+    const file = openSync(path.join(folder, 'stream'), 'w');
+    try {
+      const { dev, ino } = fstatSync(file, { bigint: true });
+      assert.equal(isJournal(`${String(dev)}:${String(ino)}`, file), true);
+      assert.equal(isJournal(`${String(dev)}:1`, file), false);
+      assert.equal(isJournal(undefined, file), false);
+      assert.equal(isJournal('1:1', 999_999), false);
+    } finally {
+      closeSync(file);
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

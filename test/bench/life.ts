@@ -66,7 +66,8 @@ export async function live(
 
 async function keepHouse(db: Database, clock: Clock, keep: Life['keep']): Promise<void> {
   const messages = keep.messages * DAY_MS;
-  const retention = { content: keep.content * DAY_MS, messages, events: messages, audit: messages, reports: messages };
+  const own = { content: keep.content * DAY_MS, requestDetails: keep.content * DAY_MS };
+  const retention = { ...own, messages, events: messages, audit: messages, reports: messages };
   const rules = [...retentionRules({ db, clock, retention }), oldStats({ db, clock }), ...spaceRules({ db, clock })];
   for (const rule of rules) await runToItsEnd(rule);
 }

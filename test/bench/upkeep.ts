@@ -87,7 +87,8 @@ const log = {
     console.error(fields);
   },
 };
-const kept = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
+const long = { messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
+const kept = { ...long, content: 30 * DAY, requestDetails: 30 * DAY };
 const watch = new Watch(db.commit, file);
 const watched = { ...db, commit: watch.commit };
 const all = [...retentionRules({ db: watched, clock, retention: kept }), ...spaceRules({ db: watched, clock })];

@@ -3,10 +3,12 @@ import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
   copyFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readdirSync,
   rmSync,
   utimesSync,
   writeFileSync,
@@ -134,5 +136,43 @@ describe('bin/ready.mjs', () => {
       bare.stderr,
       /missing: python3 make g\+\+\.\nOn Debian and Ubuntu: apt-get install python3 make g\+\+/,
     );
+  });
+
+  for (const [what, said, explained] of [
+    [
+      'the registry cannot be reached',
+      'npm error code EAI_AGAIN\nnpm error request to https://registry.example/koa failed, reason: getaddrinfo EAI_AGAIN',
+      /registry of packages cannot be reached.*proxy[^]*npm run pack:offline/,
+    ],
+    [
+      'neither the binary of sqlite3 nor the headers can be fetched',
+      'npm error gyp ERR! stack FetchError: request to https://nodejs.org/download/release/v20/node-headers.tar.gz failed, reason: getaddrinfo ENOTFOUND nodejs.org',
+      /no binary of sqlite3.*github\.com.*nodejs\.org[^]*npm_config_nodedir=\/usr[^]*npm run pack:offline/,
+    ],
+  ] as const) {
+    it(`says what to do where ${what}`, () => {
+      rmSync(at('node_modules'), { recursive: true });
+      for (const compiler of ['python3', 'make', 'g++'])
+        writeFileSync(at(`tools/${compiler}`), '#!/bin/sh\n', { mode: 0o755 });
+      put('said', said);
+      fakeNpm(`cat '${at('said')}' >&2; exit 1`);
+      const { status, stderr } = ready();
+      assert.equal(status, 1);
+      assert.match(stderr, explained);
+    });
+  }
+
+  it('refuses a path with a space before npm runs, unless all is installed', () => {
+    const spaced = path.join(folder, 'with a space');
+    const parts = readdirSync(folder);
+    mkdirSync(spaced);
+    for (const part of parts) cpSync(at(part), path.join(spaced, part), { recursive: true, preserveTimestamps: true });
+    const script = path.join(spaced, 'src/bin/ready.mjs');
+    const run = () => spawnSync(process.execPath, [script], { encoding: 'utf8', env: { PATH: at('tools') } });
+    assert.equal(run().status, 0);
+    rmSync(path.join(spaced, 'node_modules'), { recursive: true });
+    const { status, stderr } = run();
+    assert.equal(status, 1);
+    assert.match(stderr, /has a space in it \(.*with a space\).*\nMove it to a path without spaces/);
   });
 });

@@ -19,7 +19,7 @@ describe('posthorn doctor', () => {
     const test = await startTestApp({ zones: zonesFor('dest.test'), settings: { storage: { minFreeBytes: '0B' } } });
     const env = { POSTHORN_DATA_DIR: test.folder };
     const json = await ran(['doctor', '--json', '--only', HERE], env);
-    assert.deepEqual(Object.keys(report(json)[0] ?? {}), ['check', 'status', 'why', 'cure']);
+    assert.deepEqual(Object.keys(report(json)[0] ?? {}), ['check', 'status', 'why', 'cure', 'about', 'copy']);
     assert.deepEqual([...new Set(report(json).map(({ check }) => check))].sort(), HERE.split(',').sort());
     assert.match(lineOf(json, 'listeners')?.why ?? '', /^bounces \d+, submission \d+ and \d+$/);
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 0 recipients accepted');

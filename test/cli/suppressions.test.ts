@@ -56,6 +56,29 @@ describe('cli/suppressions', () => {
     assert.match(again.notes, /is not on the list/);
   });
 
+  it('imports from standard input, also where a character is cut between two pieces', async () => {
+    const bytes = Buffer.from('email,note\nana@example.net,Zoë\nnot an address,\n');
+    const cut = bytes.indexOf(0xc3) + 1;
+    async function* input(): AsyncGenerator<Buffer> {
+      yield bytes.subarray(0, cut);
+      yield await Promise.resolve(bytes.subarray(cut));
+    }
+    const env = { POSTHORN_DATA_DIR: path.join(folder, 'data') };
+    const { code, out, notes } = await ran(['suppressions', 'import', '-'], env, { input: input() });
+    assert.deepEqual([code, out], [exitCodes.data, '1 added, 0 on the list already, 1 rejected'], notes);
+    assert.deepEqual(
+      (await list()).map(({ email, note }) => [email, note]),
+      [['ana@example.net', 'Zoë']],
+    );
+    const faulty = await ran(['suppressions', 'import', '-'], env, {
+      input: (async function* () {
+        yield await Promise.resolve(Buffer.from('"a'));
+      })(),
+    });
+    assert.equal(faulty.code, exitCodes.data);
+    assert.match(faulty.notes, /standard input: /);
+  });
+
   it('keeps a complaint unless forced', async () => {
     await posthorn('suppressions', 'add', 'ana@example.net', '--reason', 'complaint');
     assert.equal((await posthorn('suppressions', 'remove', 'ana@example.net')).code, exitCodes.data);

@@ -17,6 +17,15 @@ const DAY = 86_400_000;
 const OTHER = 'acc_00000000000000000000000002';
 const BULK = 'bat_00000000000000000000000001';
 
+const retention = {
+  content: 30 * DAY,
+  messages: 90 * DAY,
+  events: 90 * DAY,
+  audit: 90 * DAY,
+  reports: 90 * DAY,
+  requestDetails: 30 * DAY,
+};
+
 describe('housekeeping/retention', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
@@ -25,7 +34,6 @@ describe('housekeeping/retention', () => {
   beforeEach(async () => {
     temp = await openTempDatabase();
     clock = new FakeClock(NOW);
-    const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
     rules = new Map(retentionRules({ db: temp.db, clock, retention }).map((rule) => [rule.name, rule]));
     await temp.db.commit.insert({
       accounts: [ACCOUNT, OTHER].map((id, n) => ({
@@ -149,7 +157,6 @@ describe('housekeeping/retention', () => {
         return temp.db.maintenance.all<Row>(sql, values);
       },
     };
-    const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
     const rule = retentionRules({ db: { ...temp.db, maintenance: cold }, clock, retention }).find(
       ({ name }) => name === 'old messages',
     );

@@ -114,6 +114,8 @@ check 'there is no compiler and no npm' in_image sh -c '! command -v gcc && ! co
 check 'nothing of the program is writable for it' in_image sh -c '! test -w /opt/posthorn && test -z "$(find /opt/posthorn -writable ! -type l -print -quit)"'
 check 'packages for development are not in it' test ! -e "$mounted/opt/posthorn/node_modules/typescript"
 check 'the lockfile is in it, with what was installed' test -s "$mounted/opt/posthorn/package-lock.json" -a -s "$mounted/opt/posthorn/node_modules/.package-lock.json"
+check 'a list of its packages is in it' grep -q '"bomFormat": "CycloneDX"' "$mounted/opt/posthorn/sbom.json"
+check 'a volume for backups gets the right owner' test "$(stat -c '%u %a' "$mounted/var/backups/posthorn")" = '8025 700'
 check 'it is Node.js of the promised line' in_image node -e "process.exit(process.versions.node.split('.')[0] === '$major' ? 0 : 1)"
 
 # --- run --------------------------------------------------------------------------------------------------------------

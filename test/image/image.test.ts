@@ -91,17 +91,61 @@ describe('the program as the image has it', () => {
 });
 
 describe('docs/compose.yaml', () => {
-  const { services } = parse(read('docs/compose.yaml')) as { services: { posthorn: Record<string, unknown> } };
+  const compose = parse(read('docs/compose.yaml')) as {
+    services: { posthorn: Record<string, unknown> };
+    secrets: Record<string, unknown>;
+  };
+  const { services } = compose;
 
-  it('gives a stop its time, the data a volume, and the container no rights', () => {
+  it('gives a stop its time, data and backups a volume, and the container no rights', () => {
     const { stop_grace_period, volumes, read_only, cap_drop, build } = services.posthorn;
     assert.deepEqual(
       [stop_grace_period, volumes, read_only, cap_drop, build],
-      ['75s', ['data:/var/lib/posthorn'], true, ['ALL'], '..'],
+      ['75s', ['data:/var/lib/posthorn', 'backups:/var/backups/posthorn'], true, ['ALL'], '..'],
     );
+  });
+  it('hands the passphrase in as a secret, and the image makes the folder of the backups for its user', () => {
+    const { environment, secrets } = services.posthorn as {
+      environment: Record<string, string>;
+      secrets: string[];
+    };
+    assert.equal(environment['POSTHORN_BACKUP__PASSPHRASE_FILE'], `/run/secrets/${String(secrets[0])}`);
+    assert.deepEqual(Object.keys(compose.secrets), secrets);
+    assert.match(read('Dockerfile'), /install -d -o posthorn -g posthorn -m 0700 \/var\/backups\/posthorn/);
+    assert.match(read('.gitignore'), /^docs\/backup-passphrase$/m);
   });
   it('sets only settings that are there', () => {
     assert.deepEqual(unknownIn(read('docs/compose.yaml')), []);
     assert.deepEqual(unknownIn(read('docs/install.md')), []);
+  });
+});
+
+describe('npm run sbom', () => {
+  it('lists every package that runs, and none for development', function () {
+    this.timeout(60_000);
+    const { status, stdout, stderr } = spawnSync('npm', ['run', '--silent', 'sbom'], { cwd: root, encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    const { bomFormat, components } = JSON.parse(stdout) as {
+      bomFormat: string;
+      components: { purl: string; hashes: unknown[] }[];
+    };
+    assert.equal(bomFormat, 'CycloneDX');
+    const { dependencies, devDependencies } = JSON.parse(read('package.json')) as Record<
+      string,
+      Record<string, string>
+    >;
+    const listed = components.map(({ purl }) => decodeURIComponent(purl).replace(/^pkg:npm\//, ''));
+    assert.deepEqual(
+      Object.entries(dependencies ?? {})
+        .map(([name, version]) => `${name}@${version}`)
+        .filter((one) => !listed.includes(one)),
+      [],
+    );
+    const development = Object.entries(devDependencies ?? {}).map(([name, version]) => `${name}@${version}`);
+    assert.deepEqual(
+      listed.filter((one) => development.includes(one)),
+      [],
+    );
+    assert.ok(components.every(({ hashes }) => hashes.length === 1));
   });
 });

@@ -4,7 +4,7 @@ import net from 'node:net';
 import { makeSelfSigned } from '../../src/config/self-signed.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
 import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
-import { HeldMail } from '../../src/inbound/mail-intake.ts';
+import { MailMemory } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -59,7 +59,7 @@ describe('inbound/listener', () => {
   const begin = async (
     limits: Partial<ListenerLimits> = {},
     handlers: Partial<Handlers<never>> = {},
-    held = new HeldMail(),
+    memory = new MailMemory(),
     keepBytes = 1000,
   ): Promise<void> => {
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
@@ -76,7 +76,7 @@ describe('inbound/listener', () => {
         keepBytes,
         maxRecipients: 3,
         limits,
-        held,
+        memory,
       },
       {
         sender: () => Promise.resolve(null),
@@ -347,21 +347,21 @@ describe('inbound/listener', () => {
   });
 
   it('ends a mail that trickles, and lets a slow one come whole', async () => {
-    const held = new HeldMail();
-    await begin({ dataPace: 100 }, {}, held, 10_000);
+    const memory = new MailMemory();
+    await begin({ dataPace: 100 }, {}, memory, 10_000);
     const [slow, trickle] = [await inData('127.20.0.1'), await inData('127.20.0.1')];
     for (let step = 0; step < 6; step++) {
       slow.write(`${'y'.repeat(598)}\r\n`);
       trickle.write('x\r\n');
       // Up to a line of each may still be looked at for the dot that ends the mail.
-      while (held.total < 600 * step + 500) await new Promise((resolve) => setImmediate(resolve));
+      while (memory.total < 600 * step + 500) await new Promise((resolve) => setImmediate(resolve));
       clock.advance(5000);
     }
     await trickle.closed;
     assert.match(trickle.text(), /^421 4\.4\.2 the mail came too slowly/m);
     slow.write('.\r\n');
     await slow.said(/^250 2\.0\.0 taken/m);
-    assert.equal(held.total, 0);
+    assert.equal(memory.total, 0);
     end([slow]);
   });
 
@@ -399,13 +399,13 @@ describe('inbound/listener', () => {
   });
 
   it('shares the memory limit with listeners that have the same count', async () => {
-    const held = new HeldMail();
-    await begin({ heldBytes: 500 }, {}, held);
-    held.add('a network of another listener', 490);
+    const memory = new MailMemory();
+    await begin({ heldBytes: 500 }, {}, memory);
+    memory.add('a network of another listener', 490);
     assert.match(await deliver(), /^452 4\.3\.1 /m);
-    held.add('a network of another listener', -490);
+    memory.add('a network of another listener', -490);
     assert.match(await deliver(), /^250 2\.0\.0 taken/m);
-    assert.equal(held.total, 0);
+    assert.equal(memory.total, 0);
   });
 
   it('refuses what is said before the greeting, and what is pipelined behind STARTTLS', async () => {

@@ -1,6 +1,6 @@
 /** A backup taken while mail comes in and goes out, brought to life elsewhere: nothing lost, nothing twice. */
 import assert from 'node:assert/strict';
-import { mkdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { createBackup, type Made } from '../../src/backup/create.ts';
 import { restoreBackup } from '../../src/backup/restore.ts';
@@ -187,6 +187,23 @@ describe('journey: backup', () => {
     });
     assert.equal(moved.code, 0, moved.notes);
     assert.match(moved.out, /^restored into .*moved: 1 messages.*\nkeys: restored\n/);
+    const older = path.join(path.dirname(record.backup), 'posthorn-20200101T000000Z');
+    cpSync(record.backup, older, { recursive: true });
+    const both = await ran(['backup', 'verify', record.backup, older], env);
+    assert.deepEqual([both.code, both.out.match(/: whole, 1 messages/g)?.length], [0, 2], both.notes);
+    writeFileSync(path.join(older, 'SHA256SUMS'), '');
+    const faulty = await ran(['backup', 'verify', older, record.backup, '--json'], env);
+    const told = faulty.out.split('\n').map((line) => JSON.parse(line) as { backup: string; ok: boolean });
+    assert.deepEqual([faulty.code, told.map(({ ok }) => ok)], [1, [false, true]]);
+    const newest = await ran(['backup', 'restore', older, record.backup], {
+      ...env,
+      POSTHORN_DATA_DIR: path.join(folder, 'newest'),
+    });
+    assert.equal(newest.code, 0, newest.notes);
+    assert.ok(newest.notes.includes(`of 2 backups the newest is restored: ${record.backup}`), newest.notes);
+    const nameless = await ran(['backup', 'restore', older, folder], { POSTHORN_DATA_DIR: path.join(folder, 'n2') });
+    assert.equal(nameless.code, 65);
+    assert.match(nameless.notes, /has no time in its name: name one backup to restore/);
     const none = await ran(['backup', 'create'], { POSTHORN_DATA_DIR: path.join(folder, 'nowhere') });
     assert.equal(none.code, 66);
     const short = await ran(['backup', 'verify', record.backup, '--passphrase-file', path.join(folder, 'none')], env);

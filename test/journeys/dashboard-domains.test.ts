@@ -161,6 +161,17 @@ describe('dashboard: domains', () => {
     await app.settled();
   });
 
+  it('is linked from the doctor, which has the value to copy and folds what is well', async () => {
+    await begin();
+    await check();
+    lose();
+    const { html } = await browser.open('/doctor?run');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.ok(html.includes(`<a href="${page}">shop.test</a>`), 'a link');
+    assert.match(html, /data-copy="v&#x3D;spf1 a:mail\.posthorn\.test ~all"/);
+    assert.match(html, /<details><summary>\d+ results are ok<\/summary>/);
+  });
+
   it('says that DNS did not answer, and that nothing follows from it', async () => {
     await begin();
     await check();

@@ -23,7 +23,8 @@ describe('dashboard: API keys', () => {
   const make = async (fields: Fields = {}): Promise<string> => {
     await browser.open(NEW);
     const page = await browser.submit(NEW, { ...USUAL, ...fields });
-    assert.equal(page.status, 201, page.html);
+    assert.equal(page.status, 200, page.html);
+    assert.match(page.at, /^\/shown\//);
     const key = /<pre id="the-key">([^<]+)<\/pre>/.exec(page.html)?.[1] ?? '';
     assert.match(key, /^ak_(?:live|test)_/);
     return key;
@@ -49,6 +50,38 @@ describe('dashboard: API keys', () => {
     for (const where of ['/developer/keys', `/developer/keys/${await idOf('shop')}`])
       assert.ok(!(await browser.open(where)).html.includes(key), where);
     assert.match((await browser.open('/developer/keys')).html, /member:ana@example\.net/);
+  });
+
+  it('are shown once: a reload shows nothing and makes no second key', async () => {
+    const key = await make();
+    const again = await browser.open(browser.last.at);
+    assert.equal(again.status, 404);
+    assert.ok(!again.html.includes(key));
+    assert.match(again.html, /shown already/);
+    assert.deepEqual(htmlFaults(again.html), []);
+    const { body } = await app.get<{ data: unknown[] }>('/v1/keys');
+    assert.equal(body.data.length, 2, 'that of the tests, and this one');
+  });
+
+  it('can be given another end, or none', async () => {
+    const key = await make();
+    const where = `/developer/keys/${await idOf('shop')}`;
+    const ends = async (fields: Fields): Promise<string | null> => {
+      await browser.open(where);
+      const seen = await browser.submit(where, { name: 'shop', scopes: ['send'], ...fields });
+      assert.equal(seen.status, 200, seen.html);
+      const { body } = await app.get<{ data: { name: string; expires_at: string | null }[] }>('/v1/keys');
+      return body.data.find(({ name }) => name === 'shop')?.expires_at ?? null;
+    };
+    const day = new Date(app.clock.now() + 5 * 86_400_000).toISOString().slice(0, 10);
+    assert.equal(await ends({ ttl: 'date', expires_on: day }), `${day}T23:59:59.000Z`);
+    assert.equal(await ends({}), `${day}T23:59:59.000Z`, 'as it is');
+    await browser.open(where);
+    const past = await browser.submit(where, { name: 'shop', scopes: ['send'], ttl: 'date', expires_on: '2020-01-01' });
+    assert.equal(past.status, 400);
+    assert.match(past.html, /in the future/);
+    app.clock.advance(6 * 86_400_000);
+    assert.equal((await send(key)).status, 401);
   });
 
   it('have the scopes of a preset, or those of the boxes', async () => {
@@ -185,8 +218,7 @@ describe('dashboard: API keys', () => {
     const refused = await browser.open(`/developer/log?key_id=${id}&result=refused`);
     assert.equal(refused.html.match(/<tr class="refused">/g)?.length, 1);
     const actions = await browser.open('/developer/actions');
-    assert.match(actions.html, /member:ana@example\.net/);
-    assert.match(actions.html, /<span class="method">POST<\/span> \/v1\/keys/);
+    assert.match(actions.html, /<strong>ana@example\.net<\/strong> created the API key shop/);
     assert.doesNotMatch(actions.html, /key:shop/);
     const csv = await browser.open(`/developer/log/export?format=csv&key_id=${id}`);
     assert.match(csv.headers.get('content-disposition') ?? '', /attachment; filename="requests.csv"/);

@@ -150,7 +150,7 @@ describe('dashboard: the queue', () => {
     assert.match(none.html, /That did not work/);
     assert.equal((await browser.submit('/queue/hold', { scope: 'domain', target: ' ' })).status, 400);
     const actions = await browser.open('/developer/actions');
-    assert.match(actions.html, /queue\.cancel/);
+    assert.match(actions.html, /canceled waiting mail of the message/);
   });
 });
 
@@ -178,7 +178,7 @@ describe('dashboard: webhooks', () => {
       concurrency: '5',
       headers: 'X-Token: one',
     });
-    assert.equal(made.status, 201, made.html);
+    assert.equal(made.status, 200, made.html);
     assert.match(made.html, /whsec_/);
     assert.deepEqual(htmlFaults(made.html), []);
     return /href="\/webhooks\/(whk_[^"]+)"/.exec(made.html)?.[1] ?? '';

@@ -40,6 +40,28 @@ const stages: ReadonlySet<string> = new Set([
   'quit',
 ]);
 
+/** The time limit of each stage at which a host hangs. */
+const limitsInSeconds: Partial<Record<Stage, number>> = {
+  connect: 311,
+  ehlo: 313,
+  starttls: 61,
+  mail: 317,
+  rcpt: 331,
+  data: 127,
+  message: 599,
+};
+const secondsOf = (stage: Stage): string => `${String(limitsInSeconds[stage])}s`;
+const timeouts = {
+  banner: secondsOf('connect'),
+  bannerWithOthers: secondsOf('connect'),
+  ehlo: secondsOf('ehlo'),
+  tls: secondsOf('starttls'),
+  mail: secondsOf('mail'),
+  rcpt: secondsOf('rcpt'),
+  data: secondsOf('data'),
+  dot: secondsOf('message'),
+};
+
 const leaf = new X509Certificate(certificate.cert);
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 /** Values of `dane`. */
@@ -127,7 +149,9 @@ describe('dialogues', () => {
     app = await startTestApp({
       mailPort,
       resolver,
-      settings: { delivery: { dnssecResolver: true, smtputf8: true, tls: Object.fromEntries(needs) as unknown } },
+      settings: {
+        delivery: { dnssecResolver: true, smtputf8: true, timeouts, tls: Object.fromEntries(needs) as unknown },
+      },
     });
   });
   after(() => app.stop());
@@ -144,18 +168,23 @@ describe('dialogues', () => {
     return server;
   }
 
-  /** Lets a hanging host's time run out, as often as it is dialled, until the attempt has ended. */
+  /**
+   * Lets a hanging host's time run out, as often as it is dialled, until the attempt has ended. The limits of the stages differ,
+   * so that the timer tells that the program waits at this one: pipelined commands arrive before the replies are read.
+   */
   async function outwait(server: FakeMailServer, { script }: Dialogue, ended: Promise<unknown>): Promise<void> {
     const hanging = (Object.entries(script) as [Stage, Action][]).find(
       ([, action]) => action === 'hang' || (typeof action === 'object' && action.then === 'hang'),
     );
     if (hanging === undefined) return;
-    const state = { over: false };
-    void ended.then(() => (state.over = true));
-    for (let time = 1; !state.over; time++) {
+    let over = false;
+    void ended.then(() => (over = true));
+    const isOver = (): boolean => over;
+    for (let time = 1; !isOver(); time++) {
       await Promise.race([server.reached(hanging[0], time), ended]);
-      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-      app.clock.advance(601_000);
+      const limit = 1000 * (limitsInSeconds[hanging[0]] ?? 0);
+      while (!isOver() && !app.clock.isDueIn(limit)) await new Promise((resolve) => setImmediate(resolve));
+      if (!isOver()) app.clock.advance(limit);
     }
   }
 

@@ -57,7 +57,12 @@ describe('journey: held mail', () => {
     );
     const { data } = await app.operator.call('queue.lanes', {});
     const lane = data.find(({ name }) => name === '~hold');
-    assert.deepEqual([lane?.waiting_in_all, lane?.waits[0]?.message], [1, why.message]);
+    assert.deepEqual([lane?.waiting_in_all, lane?.held, lane?.waits[0]?.message], [1, 1, why.message]);
+    const queued = await app.operator.call('queue.list', {});
+    assert.deepEqual(
+      queued.data.map(({ held }) => held),
+      [true],
+    );
     const trace = (await app.operator.call('messages.trace', { id })).data.at(-1);
     assert.deepEqual([trace?.what, trace?.text], ['next', `queued: ${why.message}`]);
     assert.match(await metrics(), /posthorn_queue_held\{by="route"\} 1\n/);

@@ -69,8 +69,10 @@ describe('keys/new-key', () => {
   }
 
   it('checks changes by the same rules and leaves out what does not change', () => {
-    assert.deepEqual(checkKeyChanges({}), {});
-    assert.deepEqual(checkKeyChanges({ name: ' B ', allowedIps: [] }), { name: 'B', allowedIps: [] });
-    assert.throws(() => checkKeyChanges({ scopes: [] }), Problem);
+    assert.deepEqual(checkKeyChanges({}, 0), {});
+    assert.deepEqual(checkKeyChanges({ name: ' B ', allowedIps: [] }, 0), { name: 'B', allowedIps: [] });
+    assert.throws(() => checkKeyChanges({ scopes: [] }, 0), Problem);
+    assert.deepEqual(checkKeyChanges({ expiresAt: null }, 5), { expiresAt: null });
+    assert.throws(() => checkKeyChanges({ expiresAt: 5 }, 5), Problem);
   });
 });

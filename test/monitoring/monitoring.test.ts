@@ -78,6 +78,13 @@ describe('monitoring', () => {
       assert.deepEqual(Object.keys(annotations), ['summary', 'description']);
     }
   });
+  it('has a line in the runbook for each alert, and for no other', () => {
+    const { groups } = parse(read('config/monitoring/alerts.yaml')) as { groups: { rules: { alert: string }[] }[] };
+    const runbook = [...read('docs/monitoring.md').matchAll(/^\| (Posthorn\w+) +\| \S.* \| \S/gm)].map(
+      ([, name]) => name,
+    );
+    assert.deepEqual(runbook.sort(), groups.flatMap(({ rules }) => rules.map(({ alert }) => alert)).sort());
+  });
   it('panels speak of figures that are there, and have ids and places of their own', () => {
     const { panels } = JSON.parse(read('config/monitoring/grafana-dashboard.json')) as Dashboard;
     const graphs = panels.filter(({ type }) => type !== 'row');

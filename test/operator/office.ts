@@ -111,6 +111,7 @@ export class Office {
       },
       book,
       laneActs: createLaneActs(),
+      strangerLines: { notKept: 0 },
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
     const { keyring, accept, recorder, holds, mta } = deps;

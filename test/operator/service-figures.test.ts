@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Family } from '../../src/operator/exposition.ts';
-import { balanceFigures, reportFigures, webhookFigures } from '../../src/operator/service-figures.ts';
+import { balanceFigures, hindranceFigures, reportFigures, webhookFigures } from '../../src/operator/service-figures.ts';
 import { Office } from './office.ts';
 
 const valueOf = (families: readonly Family[], name: string, labels = ''): number | undefined =>
@@ -26,6 +26,28 @@ describe('figures of the service', () => {
       [id, account.id, `https://${id}.example/`, status, cursor],
     );
   }
+
+  it('tell holds by their end, and what block lists have', async () => {
+    assert.equal(valueOf(await hindranceFigures(office.deps), 'posthorn_holds', 'none'), 0);
+    await office.deps.db.commit.transact(async (tx) => {
+      const hold = `INSERT INTO holds (id, kind, scope, target, until, catches_new, created_at) VALUES (?, ?, 'domain', ?, ?, 1, 0)`;
+      await tx.run(hold, ['hld_1', 'hold', 'a.test', null]);
+      await tx.run(hold, ['hld_2', 'hold', 'b.test', 9]);
+      await tx.run(hold, ['hld_3', 'limit', 'c.test', null]);
+      const listing = 'INSERT INTO listings (ip, list, since, until, codes) VALUES (?, ?, 0, ?, ?)';
+      await tx.run(listing, ['192.0.2.1', 'list.example', null, '127.0.0.2']);
+      await tx.run(listing, ['192.0.2.1', 'old.example', 5, '127.0.0.2']);
+    });
+    const families = await hindranceFigures(office.deps);
+    assert.deepEqual(
+      [
+        valueOf(families, 'posthorn_holds', 'none'),
+        valueOf(families, 'posthorn_holds', 'timed'),
+        valueOf(families, 'posthorn_blocklist_listings'),
+      ],
+      [1, 1, 1],
+    );
+  });
 
   it('tell the backlog of webhooks', async () => {
     await endpoint('whk_a', 'active', 0);

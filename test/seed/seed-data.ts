@@ -344,4 +344,7 @@ const auditRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow
   before_json: null,
   after_json: null,
   summary: null,
+  path: null,
+  error_field: null,
+  idempotency_key: null,
 });

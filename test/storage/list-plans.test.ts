@@ -3,7 +3,7 @@
  * step that scans is a fault. With a million messages such a step takes seconds.
  */
 import assert from 'node:assert/strict';
-import { pageOfAudit } from '../../src/accounts/audit-list.ts';
+import { findAuditEntry, pageOfAudit } from '../../src/accounts/audit-list.ts';
 import { eventsAfter, eventsBefore, type EventFilter } from '../../src/events/event-log.ts';
 import { readStats } from '../../src/events/stats-store.ts';
 import type { MessageFilter } from '../../src/messages/list/message-filter.ts';
@@ -127,10 +127,10 @@ describe('storage: plans of lists', () => {
           await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, { accountId: ACCOUNT }, { limit: 25 })),
           [],
         );
-        assert.deepEqual(
-          await scansOf(() => pageOfAudit({ db: temp.db }, { accountId: ACCOUNT, by: 'person' }, { limit: 25 })),
-          [],
-        );
+        for (const of of [{ accountId: ACCOUNT }, 'server', 'strangers'] as const)
+          for (const by of ['person', 'key'] as const)
+            assert.deepEqual(await scansOf(() => pageOfAudit({ db: temp.db }, { of, by }, { limit: 25 })), []);
+        assert.deepEqual(await scansOf(() => findAuditEntry({ db: temp.db }, 'aud_1', ACCOUNT)), []);
       });
     });
   }

@@ -120,6 +120,61 @@ said() { inside journalctl -u posthorn --no-pager -o cat | grep -q "$1"; }
 inside systemctl reload posthorn
 check 'a reload reads the settings again' eventually 10 said '"event":"reloaded"'
 
+# --- a newcomer's attempts --------------------------------------------------------------------------------------------
+run_as() { # run_as USER COMMAND...
+  local user=$1
+  shift
+  inside setpriv --reuid="$user" --regid=65534 --clear-groups -- "$@"
+}
+rejected() { ! run_as 65534 sh -c 'cd / && exec posthorn queue list' 2>"$work/other-user"; }
+check 'another user may not look' rejected
+check 'and is told to use sudo' grep -q 'sudo posthorn' "$work/other-user"
+
+# A certificate as certbot keeps it: links in a folder that only root may enter.
+certs=$machine/etc/letsencrypt
+mkdir -p "$certs/live/mail" "$certs/archive/mail"
+fixtures=$root/test/fixtures/tls/chain
+cat "$fixtures/leaf.pem" "$fixtures/issuer.pem" >"$certs/archive/mail/fullchain1.pem"
+cp "$fixtures/leaf.key" "$certs/archive/mail/privkey1.pem"
+chmod 600 "$certs/archive/mail/privkey1.pem"
+chmod 700 "$certs/live" "$certs/archive"
+for name in fullchain privkey; do ln -s "../../archive/mail/${name}1.pem" "$certs/live/mail/$name.pem"; done
+check 'root installs the certificate of certbot, and the server uses it' grep -q 'the running server uses it' \
+  <<<"$(posthorn tls install --any-name --cert /etc/letsencrypt/live/mail/fullchain.pem --key /etc/letsencrypt/live/mail/privkey.pem)"
+check 'only the service may read its file' test "$(stat -c %a "$machine/var/lib/posthorn/tls.pem")" = 600
+check 'which belongs to it' test "$(stat -c %u "$machine/var/lib/posthorn/tls.pem")" = "$(stat -c %u "$machine/var/lib/posthorn")"
+
+# Backups on another disk.
+inside mkdir -p /srv/other
+inside mount -t tmpfs tmpfs /srv/other
+inside sed -i 's|dir: /var/backups/posthorn|dir: /srv/other/bk|' /etc/posthorn/posthorn.yaml
+inside systemctl restart posthorn
+fails() { ! inside systemctl start posthorn-backup 2>/dev/null; }
+check 'a backup where the unit may not write fails' fails
+check 'and says why, as an error of the journal' grep -q 'cannot be written, since its file system is read-only' \
+  <<<"$(inside journalctl -u posthorn-backup -p err --no-pager -o cat)"
+doctor_sees() { ! posthorn doctor --only backups >"$work/doctor"; }
+check 'the doctor sees it' doctor_sees
+inside /opt/posthorn/systemd/paths.sh >"$work/paths.log"
+inside systemctl restart posthorn
+check 'after paths.sh it is made' inside systemctl start posthorn-backup
+check 'on the other disk' bash -c "nsenter --target $init --all -- ls /srv/other/bk | grep -q '^posthorn-'"
+
+# Another mail server has port 25.
+inside systemctl stop posthorn
+inside systemd-run --unit=other-mail --quiet /usr/bin/node -e 'require("net").createServer().listen(25, "127.0.0.1")'
+eventually 10 inside systemctl is-active other-mail
+sleep 1
+check 'it starts while another program has port 25' inside systemctl start posthorn
+warned() { inside journalctl -u posthorn -p warning --no-pager -o cat | grep -q '"event":"smtp_port_taken"'; }
+check 'and says so as a warning of the journal' eventually 10 warned
+ready() { inside /usr/bin/node -e 'fetch("http://127.0.0.1:8025/readyz").then((r) => r.json()).then((b) => console.log(b.status, b.degraded?.join()))'; }
+check 'it is ready, but degraded' test "$(ready)" = 'degraded mx'
+inside systemctl stop other-mail
+healed() { test "$(ready)" = 'ok undefined'; }
+check 'it takes the port when it is free, without a restart' eventually 90 healed
+main=$(property MainPID)
+
 say 'making it hang, until the watchdog bites'
 inside sh -c "kill -STOP $main"
 restarted() { [ "$(property NRestarts)" = 1 ] && inside systemctl is-active posthorn; }

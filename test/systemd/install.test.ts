@@ -133,6 +133,43 @@ describe('systemd/install.sh', function () {
     assert.doesNotMatch(readFileSync(path.join(root, 'etc/systemd/system/posthorn.service'), 'utf8'), /# old/);
   });
 
+  it('lets the units write where the settings say, and takes that back', () => {
+    const settings = path.join(root, 'etc/posthorn/posthorn.yaml');
+    const before = readFileSync(settings, 'utf8');
+    const dropIn = (unit: string): string => path.join(root, `etc/systemd/system/${unit}.d/10-folders.conf`);
+    mkdirSync(path.join(root, 'srv'));
+    writeFileSync(settings, 'dataDir: /var/lib/posthorn\nbackup: { dir: /srv/bk 100% }\n');
+    const first = run('install.sh', '--root', root);
+    assert.equal(first.status, 0, first.err);
+    assert.match(first.out, /made \/srv\/bk 100% for the service\n.*the units may write where the settings say/);
+    for (const unit of ['posthorn.service', 'posthorn-backup.service'])
+      assert.match(readFileSync(dropIn(unit), 'utf8'), /^\[Service\]\nReadWritePaths="-\/srv\/bk 100%%"$/m);
+    assert.match(readFileSync(dropIn('posthorn-backup.service'), 'utf8'), /^RequiresMountsFor="\/srv\/bk 100%%"$/m);
+    const folder = lstatSync(path.join(root, 'srv/bk 100%'));
+    assert.deepEqual([folder.mode & 0o777, folder.uid > 0], [0o700, true]);
+    assert.match(run('install.sh', '--root', root).out, /nothing has changed/);
+
+    const paths = path.join(root, 'opt/posthorn/systemd/paths.sh');
+    const again = (text: string): ReturnType<typeof spawnSync> => {
+      writeFileSync(settings, text);
+      return spawnSync(paths, ['--root', root], { encoding: 'utf8' });
+    };
+    const moved = again('dataDir: /srv/data\nbackup: { dir: /var/backups/posthorn }\n');
+    assert.equal(moved.status, 0, String(moved.stderr));
+    assert.match(
+      readFileSync(dropIn('posthorn-backup.service'), 'utf8'),
+      /^ConditionPathExists=\nConditionPathExists=\/srv\/data\/posthorn\.db$/m,
+    );
+    const wrong = again('backup: { dri: /srv/bk }\n');
+    assert.equal(wrong.status, 1);
+    assert.match(String(wrong.stderr), /the settings have mistakes.*backup\.dri: unknown setting/);
+    assert.ok(existsSync(dropIn('posthorn.service')));
+    assert.equal(again('backup: { dir: "/srv/\\"x" }\n').status, 1);
+    assert.equal(again(before).status, 0);
+    assert.equal(existsSync(path.dirname(dropIn('posthorn.service'))), false);
+    rmSync(path.join(root, 'srv'), { recursive: true });
+  });
+
   it('refuses a build that is older than its sources', () => {
     const stale = mkdtempSync(path.join(os.tmpdir(), 'ph-stale-'));
     for (const folder of ['systemd', 'dist/src', 'src', 'migrations'])

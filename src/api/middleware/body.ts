@@ -3,11 +3,11 @@ import { Problem } from '../../base/problem.ts';
 import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
 import { ownerOf } from '../exchange.ts';
-import type { Held, HeldMemory } from '../held-memory.ts';
+import type { BodyShare, BodyMemory } from '../body-memory.ts';
 import type { JsonReader } from '../json-reader.ts';
 import type { ApiDeps, Context, Middleware } from '../request-state.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'usedUp'> & { limits: BodyLimits; held: HeldMemory; reader: JsonReader };
+type Deps = Pick<ApiDeps, 'clock' | 'usedUp'> & { limits: BodyLimits; bodyMemory: BodyMemory; reader: JsonReader };
 
 export function body(deps: Deps): Middleware {
   return async (ctx, next) => {
@@ -16,12 +16,12 @@ export function body(deps: Deps): Middleware {
       await next();
       return;
     }
-    const held = deps.held.begin(ownerOf(exchange));
+    const share = deps.bodyMemory.begin(ownerOf(exchange));
     try {
-      await read(deps, ctx, held);
+      await read(deps, ctx, share);
       await next();
     } finally {
-      held.release();
+      share.release();
     }
   };
 }
@@ -29,16 +29,16 @@ export function body(deps: Deps): Middleware {
 /** The body of another method has no meaning (RFC 9110 section 9.3) and is drained. */
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-async function read(deps: Deps, { req, state: { exchange } }: Context, held: Held): Promise<void> {
+async function read(deps: Deps, { req, state: { exchange } }: Context, share: BodyShare): Promise<void> {
   if (exchange.route?.page === true) {
     // The body of an unknown link is not read.
-    if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(deps, req, held);
+    if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(deps, req, share);
     return;
   }
   const isPresent = hasBody(req);
   if (isPresent || req.headers['content-type'] !== undefined) {
     const encoding = checkMediaType(req);
-    const bytes = await readBody(deps, req, encoding, held.take);
+    const bytes = await readBody(deps, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
       exchange.body = await deps.reader.read(bytes, exchange.route?.sendRules?.(exchange.at) ?? null);
@@ -55,8 +55,8 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, held: Hel
 }
 
 /** Reads a form of any media type: mail providers send urlencoded and multipart (RFC 8058 section 3.2). */
-async function readForm(deps: Deps, req: Context['req'], held: Held): Promise<string> {
+async function readForm(deps: Deps, req: Context['req'], share: BodyShare): Promise<string> {
   if (!hasBody(req)) return '';
-  const bytes = await readOpenForm(deps, req, held.take);
+  const bytes = await readOpenForm(deps, req, share.take);
   return bytes.toString('utf8');
 }

@@ -1,4 +1,5 @@
 /** The checks of `posthorn doctor`, for administrators. */
+import type { Finding } from '../../operator/doctor/finding.ts';
 import { adminGet, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/doctor';
@@ -11,8 +12,33 @@ export function doctorPages(): Page[] {
 async function show(visit: Visit): Promise<Shown> {
   if (!visit.query.has('run')) return view('doctor', 'Doctor', { findings: null });
   const { data } = await visit.operate('doctor', {});
-  const worst = { failed: 0, warning: 1, ok: 2 };
-  const findings = [...data].sort((a, b) => worst[a.status] - worst[b.status]);
-  const count = (status: keyof typeof worst): number => data.filter((one) => one.status === status).length;
-  return view('doctor', 'Doctor', { findings, failed: count('failed'), warnings: count('warning'), well: count('ok') });
+  const of = (status: Finding['status']): object[] =>
+    data.filter((one) => one.status === status).map((one) => onPage(one, visit.account.id));
+  const [failed, warnings, good] = [of('failed'), of('warning'), of('ok')];
+  return view('doctor', 'Doctor', {
+    findings: true,
+    bad: [...failed, ...warnings],
+    good,
+    failed: failed.length,
+    warnings: warnings.length,
+    well: good.length,
+  });
+}
+
+/** Longer cures are folded: a DKIM key alone has 400 letters. */
+const LONGEST_CURE = 200;
+
+const places = { domain: '/domains/', webhook: '/webhooks/' };
+
+/** Pages show one account, so what belongs to another one than `accountId` has no link. */
+function onPage(finding: Finding, accountId: string): object {
+  const { about, cure, copy } = finding;
+  const text = cure ?? '';
+  const end = text.search(/[.:](?: |$)/);
+  return {
+    ...finding,
+    href: about?.account_id !== accountId ? null : `${places[about.object]}${encodeURIComponent(about.id)}`,
+    isLong: text.length > LONGEST_CURE || copy.some((one) => one.length > LONGEST_CURE),
+    short: text.slice(0, end === -1 ? LONGEST_CURE : Math.min(end + 1, LONGEST_CURE)),
+  };
 }

@@ -127,12 +127,13 @@ function recordsOnPage(domain: DomainRecord): object {
 
 /** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
 function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part): object {
-  const { status, checked_at: checkedAt, purpose, required, value } = record;
-  const found = isTrusted && status !== 'ok' ? 'not_found' : status;
+  const { status, checked_at: checkedAt, purpose, required, value, found } = record;
+  const state = isTrusted && status !== 'ok' ? 'not_found' : status;
   return {
     ...record,
-    badge: checkedAt === null ? 'not_asked' : found,
+    badge: checkedAt === null ? 'not_asked' : state,
     isWrong: status !== 'ok',
+    foundText: found?.replaceAll('\n', ' | ') ?? null,
     isOptional: part === 'next' ? value.includes('k=ed25519') : !required,
     purposeText: purposes[purpose],
   };

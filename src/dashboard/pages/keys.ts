@@ -5,7 +5,7 @@ import type { CreatedKey, Key } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
 
 /** A key that was not used for this time is shown as idle. */
@@ -113,7 +113,6 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
   return days === undefined ? {} : { ttl: days * DAY_S };
 }
 
-/** Shows the key in the answer to the form itself, since it is stored nowhere that another page could read it from. */
 function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
   const url = config.http.publicUrl;
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
@@ -127,7 +126,7 @@ function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
     env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`,
     url,
   };
-  return view('key-made', 'Your new API key', data, 201);
+  return once('key-made', 'Your new API key', data);
 }
 
 async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -147,6 +146,14 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
 }
 
+/** Returns the end that the form chooses; nothing where it stays. */
+function newEnd(form: URLSearchParams, now: number): { expires_at?: string | null } {
+  const choice = form.get('ttl') ?? 'keep';
+  if (choice === 'keep') return {};
+  const { ttl, expires_at: at } = lifetime(form, now);
+  return { expires_at: at ?? (ttl === undefined ? null : new Date(now + ttl * 1000).toISOString()) };
+}
+
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
   await visit.ask('updateKey', {
@@ -156,6 +163,7 @@ async function change(visit: Visit): Promise<Shown> {
       scopes: form.getAll('scopes'),
       domains: fieldItems(form, 'domains'),
       allowed_ips: addressesIn(visit),
+      ...newEnd(form, visit.now),
     },
   });
   return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed, with effect at once.');

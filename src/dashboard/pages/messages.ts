@@ -5,6 +5,8 @@ import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { streamChoices } from '../choices.ts';
+import { exportOf } from './exports.ts';
+import { savedViewsOf } from './saved-views.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
@@ -97,6 +99,8 @@ async function list(visit: Visit): Promise<Shown> {
     pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
+    saved: await savedViewsOf(visit, '/messages'),
+    export: exportOf('messages', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
@@ -196,13 +200,14 @@ function firstPart({ html, text, stored }: Content): string {
   return text === null && stored === 'mail' ? 'source' : 'text';
 }
 
-/** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
+/** Leads to the page of the request of the message. */
 async function request(visit: Visit): Promise<Shown> {
   const message = await visit.ask('getMessage', { params: visit.params });
   const { request_id: id } = message;
   if (id === null) throw new Problem('not_found', 'This message has no request.');
-  const place = (await requestOf(visit, message))?.key_id == null ? '/developer/actions' : '/developer/log';
-  return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
+  const entry = await requestOf(visit, message);
+  if (entry === null) throw new Problem('not_found', 'The request log does not have this request any more.');
+  return move(`/developer/log/${entry.id}`);
 }
 
 const MOST_LOOKED_UP = 10;

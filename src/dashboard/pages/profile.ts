@@ -11,7 +11,7 @@ import type { Rows } from '../../storage/rows.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { newPasswordIn, provenPassword } from './proof.ts';
 
 const WHERE = '/profile';
@@ -37,8 +37,9 @@ export function profilePages(deps: DashboardDeps): Page[] {
     ),
     post(`${WHERE}/second-factor/off`, onPage(switchOff)),
     post(`${WHERE}/recovery-codes`, onPage(newRecoveryCodes)),
-    post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
-      await closeSession(deps, member.id, params['id'] ?? '');
+    post(`${WHERE}/sessions/:id/end`, async (visit) => {
+      const { member, params } = visit;
+      await closeSession(deps, member.id, params['id'] ?? '', acted(deps, visit, 'profile.session.end'));
       return move(WHERE, 'That session has ended.');
     }),
   ];
@@ -149,7 +150,7 @@ function codesPage(
   const { hostname: host } = new URL(config.http.publicUrl);
   const lines = [`Recovery codes of ${member.email} at ${host}`, new Date(now).toISOString(), '', ...codes, ''];
   const file = `data:text/plain;charset=utf-8,${encodeURIComponent(lines.join('\n'))}`;
-  return view('recovery-codes', 'Recovery codes', {
+  return once('recovery-codes', 'Recovery codes', {
     codes,
     all: codes.join('\n'),
     file,

@@ -1,11 +1,16 @@
-/** The request log: every use of a key, and a second list with the actions of members. Exported as CSV or NDJSON. */
+/** The request log: every use of a key; the actions of people; for administrators those on the server, and uses of unknown keys. */
 import { Readable } from 'node:stream';
 import { csvLine } from '../../base/csv.ts';
-import type { AuditEntry } from '../../client/types.ts';
-import { linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { rangeOf } from '../range.ts';
+import { Problem } from '../../base/problem.ts';
+import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
+import { changesOf, curlOf, doorText, objectLink, undoOf, whoText } from '../audit-words.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
-import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { savedViewsOf } from './saved-views.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
+import { rangeOf, type Range } from '../range.ts';
+import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const columns = [
   'at',
@@ -14,62 +19,106 @@ const columns = [
   'ip',
   'method',
   'endpoint',
+  'path',
   'status',
   'error_code',
+  'error_field',
   'ms',
   'request_id',
   'idempotency_replayed',
+  'idempotency_key',
   'user_agent',
+  'operation',
+  'object_type',
+  'object_id',
+  'summary',
 ] as const;
-const filters = ['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'] as const;
+const filters = [
+  ...['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'],
+  ...['operation', 'object_type', 'object_id'],
+];
 
-export function requestLogPages(): Page[] {
+type Kind = 'key' | 'person';
+type Listed = Cursors & { data: AuditEntry[]; not_kept?: number | undefined };
+
+export function requestLogPages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
   return [
     get('/developer/log', (visit) => show(visit, 'key')),
     get('/developer/actions', (visit) => show(visit, 'person')),
     get('/developer/log/export', (visit) => exported(visit, 'key')),
     get('/developer/actions/export', (visit) => exported(visit, 'person')),
+    get('/developer/log/:id', (visit) => details(visit, config)),
+    get('/developer/actions/:id', (visit) => details(visit, config)),
   ];
 }
 
-const placeOf = (by: 'key' | 'person'): string => (by === 'key' ? '/developer/log' : '/developer/actions');
-
-function wanted(visit: Visit, by: 'key' | 'person'): Record<string, string | null> {
-  const named = Object.fromEntries(filters.map((name) => [name, visit.query.get(name)]));
-  const { since, until } = rangeOf(visit, usualRange(by));
-  return { ...named, by, since, until };
-}
+const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
+  by === 'key' ? '/developer/log' : '/developer/actions';
 
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
-const usualRange = (by: 'key' | 'person'): '24h' | '30d' => (by === 'key' ? '24h' : '30d');
+const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
 
-async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
+const isAdmin = ({ member }: Visit): boolean => member.is_admin === 1;
+
+/** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
+async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, string | null>>): Promise<Listed> {
+  const { query } = visit;
+  const { since, until } = rangeFor(visit, by);
+  const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
+  // People are looked for by their addresses; the log has them with a prefix.
+  if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
+  const of = query.get('of') ?? '';
+  if (!isAdmin(visit) || of === 'account' || (by === 'key' && of !== 'unknown'))
+    return await visit.ask('listAuditEntries', { query: { ...named, by, since, until, ...part } });
+  const given = Object.entries({ ...named, ...part }).filter(([, value]) => value !== null && value !== '');
+  const args = {
+    ...Object.fromEntries(given),
+    ...(named['status'] === '' ? {} : { status: fieldNumber(query, 'status') }),
+    ...(since === null ? {} : { since: Date.parse(since) }),
+    ...(until === null ? {} : { until: Date.parse(until) }),
+    limit: Number(part['limit']),
+    ...(by === 'key'
+      ? { strangers: true }
+      : { server: true, ...(of === 'server' ? {} : { account: visit.account.id }) }),
+  };
+  const { data, has_more: hasMore, not_kept } = await visit.operate('audit.list', args);
+  const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null];
+  const [isBack, isOn] = [part['before'] != null, part['after'] != null];
+  return {
+    data,
+    not_kept,
+    next_cursor: isBack || hasMore ? last : null,
+    previous_cursor: isOn || (isBack && hasMore) ? first : null,
+  };
+}
+
+async function show(visit: Visit, by: Kind): Promise<Shown> {
   const { query } = visit;
   const place = placeOf(by);
-  const range = rangeOf(visit, usualRange(by));
-  const isAdmin = visit.member.is_admin === 1;
-  const entries =
-    by === 'person' && isAdmin && query.get('of') === 'server'
-      ? await serverActs(visit)
-      : await visit.ask('listAuditEntries', { query: { ...wanted(visit, by), ...pageOf(query) } });
+  const range = rangeFor(visit, by);
+  const entries = await listOf(visit, by, pageOf(query));
+  const choices =
+    by === 'key'
+      ? ([['unknown', 'of unknown keys']] as const)
+      : ([
+          ['account', 'of this account'],
+          ['server', 'of the server'],
+        ] as const);
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
     tab: by === 'key' ? 'log' : 'actions',
     isLog: by === 'key',
-    serverActs: isAdmin && query.get('of') !== 'server' ? `${place}?of=server` : null,
+    chips: isAdmin(visit) ? chipsOf(place, query, 'of', choices) : [],
+    isUnknown: by === 'key' && query.get('of') === 'unknown',
+    notKept: entries.not_kept,
     place,
-    rows: entries.data.map((entry) => ({
-      ...entry,
-      isRefused: entry.status >= 400,
-      mails: mailsOf(entry),
-      byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
-      byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
-    })),
+    rows: entries.data.map((entry) => rowOf(visit, entry, place)),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
       name,
       on: query.get('result') === name,
     })),
     range,
+    saved: await savedViewsOf(visit, placeOf(by)),
     keys: by === 'key' ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
@@ -78,31 +127,70 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   });
 }
 
-/** Acts that concern no account, for administrators; the newest. */
-async function serverActs(visit: Visit): Promise<Cursors & { data: AuditEntry[] }> {
-  const { data } = await visit.operate('audit.list', { server: true });
-  return { data: data as unknown as AuditEntry[], next_cursor: null, previous_cursor: null };
+function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
+  const { query } = visit;
+  return {
+    ...entry,
+    who: whoText(entry),
+    door: doorText(entry),
+    asked: entry.path ?? entry.endpoint,
+    isRefused: entry.status >= 400,
+    page: `${place}/${entry.id}`,
+    link: objectLink(entry, isAdmin(visit)),
+    undo: undoOf(entry, isAdmin(visit)),
+    byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
+    byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
+  };
 }
 
-/** Returns a link to the messages of a request; null for a repeated request, which sent nothing. */
-const mailsOf = ({
-  endpoint,
-  method,
-  status,
-  idempotency_replayed: isReplay,
-  request_id: id,
-}: AuditEntry): string | null =>
-  method !== 'GET' && sendsMail.has(endpoint) && status < 300 && !isReplay
-    ? linkTo('/messages', new URLSearchParams({ q: id }))
-    : null;
+/** The most messages of a request that its page lists. */
+const MOST_MESSAGES = 20;
 
-const sendsMail: ReadonlySet<string> = new Set(['/v1/messages', '/v1/messages/{id}/resend', 'DATA']);
+async function details(visit: Visit, config: DashboardDeps['config']): Promise<Shown> {
+  const entry = await entryOf(visit);
+  const isOfAccount = entry.account_id === visit.account.id;
+  // A repeated request sent nothing.
+  const isSending = isOfAccount && entry.method !== 'GET' && entry.status < 300 && !entry.idempotency_replayed;
+  const { data: messages } = isSending
+    ? await visit.ask('listMessages', { query: { request_id: entry.request_id, limit: String(MOST_MESSAGES) } })
+    : { data: [] };
+  const isCall = /^[A-Z]+$/.test(entry.method) && !['CLI', 'DASHBOARD', 'SYSTEM', 'SMTP'].includes(entry.method);
+  const isLog = entry.key_id !== null || entry.actor === 'api';
+  return view('request', isLog ? 'Request' : 'Action', {
+    tab: isLog ? 'log' : 'actions',
+    isLog,
+    ...rowOf(visit, entry, placeOf(isLog ? 'key' : 'person')),
+    entry,
+    messages,
+    moreMessages:
+      messages.length === MOST_MESSAGES ? linkTo('/messages', new URLSearchParams({ q: entry.request_id })) : null,
+    changes: changesOf(entry),
+    hasBefore: entry.before !== null,
+    hasAfter: entry.after !== null,
+    bodyText: entry.body === null ? null : JSON.stringify(entry.body, null, 2),
+    keepsBodies: config.requestLog.bodies,
+    isCall,
+    curl: isCall && isLog ? curlOf(entry, config.http.publicUrl) : null,
+  });
+}
+
+/** Administrators may also open entries that concern no account. */
+async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: string | null }> {
+  const { params, account } = visit;
+  if (!/^aud_[0-9a-z]{26}$/.test(params['id'] ?? '')) throw noEntry();
+  const own = await nullAt('not_found', () => visit.ask('getAuditEntry', { params }));
+  if (own !== null) return { ...own, account_id: account.id };
+  const other = isAdmin(visit) ? await visit.operate('audit.show', { id: params['id'] ?? '' }) : null;
+  if (other?.account_id !== null) throw noEntry();
+  return other;
+}
+
+const noEntry = (): Problem => new Problem('not_found', 'There is no such entry.');
 
 /** Sends all entries, however many: they are read while they are sent. */
-async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
+async function exported(visit: Visit, by: Kind): Promise<Shown> {
   const isCsv = visit.query.get('format') !== 'ndjson';
-  const pageAfter = (after: string | null) =>
-    visit.ask('listAuditEntries', { query: { ...wanted(visit, by), limit: '100', after } });
+  const pageAfter = (after: string | null) => listOf(visit, by, { limit: '100', after });
   const lineOf = (entry: AuditEntry): string =>
     isCsv ? csvLine(columns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry);
   // Read before the answer begins: afterwards a refused filter could not be reported.
@@ -116,7 +204,8 @@ async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
     }
   }
   const body = Readable.from(lines());
+  const name = by === 'key' ? 'requests' : 'actions';
   return isCsv
-    ? { kind: 'file', body, type: 'text/csv; charset=utf-8', name: 'requests.csv' }
-    : { kind: 'file', body, type: 'application/x-ndjson; charset=utf-8', name: 'requests.ndjson' };
+    ? { kind: 'file', body, type: 'text/csv; charset=utf-8', name: `${name}.csv` }
+    : { kind: 'file', body, type: 'application/x-ndjson; charset=utf-8', name: `${name}.ndjson` };
 }

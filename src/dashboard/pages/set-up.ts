@@ -82,15 +82,24 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
 async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const [domains, keys, messages] = await Promise.all([
     visit.ask('listDomains', { query: { status: 'any', limit: '5' } }),
-    visit.ask('listKeys', { query: { limit: '1' } }),
+    visit.ask('listKeys', { query: { limit: '100' } }),
     visit.ask('listMessages', { query: { limit: '1' } }),
   ]);
+  const verified = domains.data.find(({ status }) => status === 'verified')?.name;
   return view('welcome', 'First steps', {
     domains: domains.data,
-    hasKey: keys.data.length > 0,
+    // The test key that the first start prints in the terminal is not counted.
+    hasKey: keys.data.some(
+      ({ created_by: by, mode, revoked_at: end }) => end === null && (mode === 'live' || by !== 'operator'),
+    ),
     hasSent: messages.data.length > 0,
     simulator: config.simulator.domain,
-    samples: sampleCommands({ url: config.http.publicUrl, simulator: config.simulator.domain, key: null }),
+    samples: sampleCommands({
+      url: config.http.publicUrl,
+      simulator: config.simulator.domain,
+      key: null,
+      ...(verified === undefined ? {} : { from: `hello@${verified}` }),
+    }),
   });
 }
 

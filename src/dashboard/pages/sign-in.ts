@@ -20,13 +20,21 @@ export function signInPages(deps: DashboardDeps): Page[] {
     ),
     // For public/forms.js, which asks for it before it sends a form.
     get('/session', () => view('session', 'Session')),
-    post('/logout', async ({ member, session }) => {
-      await closeSession(deps, member.id, session.id);
+    get('/shown/:token', ({ params }) => ({ kind: 'kept', token: params['token'] ?? '' })),
+    post('/logout', async (visit) => {
+      const { member, session, account } = visit;
+      await closeSession(deps, member.id, session.id, () =>
+        actRows(deps, { ...visit, email: member.email }, 'sign-out', account.id),
+      );
       return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
     }),
-    post('/account', async ({ form, accounts, session }) => {
+    post('/account', async (visit) => {
+      const { form, accounts, session, member } = visit;
       const chosen = accounts.find(({ id }) => id === form.get('account'));
-      if (chosen !== undefined) await chooseAccount(deps, session.id, chosen.id);
+      if (chosen !== undefined)
+        await chooseAccount(deps, session.id, chosen.id, () =>
+          actRows(deps, { ...visit, email: member.email }, 'account.choose', chosen.id, { object: chosen.name }),
+        );
       return move(
         placeWithin(form.get('back')),
         chosen === undefined ? 'There is no such account.' : `You now look at ${chosen.name}.`,

@@ -8,6 +8,8 @@ import { chartHtml } from '../chart.ts';
 import { choicesOf, domainChoices, streamChoices } from '../choices.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { rangeOf, type Range } from '../range.ts';
+import { exportOf } from './exports.ts';
+import { savedViewsOf } from './saved-views.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { providerText } from '../words.ts';
 import { part, stepsOf, volumeChart } from './overview.ts';
@@ -119,6 +121,9 @@ async function show(visit: Visit): Promise<Shown> {
     ]),
     rows: sortedBy(rows, order, (row, column) => row[column]),
     headings: order.headings,
+    saved: await savedViewsOf(visit, '/stats'),
+    export: exportOf('stats', { ...only, ...asked, bucket }),
+    exportBy: exportOf('stats', { ...only, ...asked, by }),
     isEmpty: overTime.total.sent === 0,
   });
 }

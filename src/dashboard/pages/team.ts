@@ -8,7 +8,7 @@ import type { Deed } from '../../operations/audit-row.ts';
 import { actRows, type DashboardAct } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
@@ -95,12 +95,12 @@ const seen = (email: string, { isAdmin, accountIds }: { isAdmin: boolean; accoun
 const chosen = ({ form, accounts: all }: Visit): string[] =>
   form.getAll('accounts').filter((id) => all.some((one) => one.id === id));
 
-/** Shows the link in the answer to the form itself, since only its hash is stored. */
+/** Shows the link once, since only its hash is stored. */
 async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
   const { token, expiresAt } = await makeSetUpLink(deps, member.id);
   await deps.db.commit.insert(rowsFor(deps, visit, 'team.link', { object: member.email }));
   const url = `${dashboardUrl(deps.config)}/setup/${token}`;
-  return view('team-link', 'Set-up link', { email: member.email, url, expiresAt }, 201);
+  return once('team-link', 'Set-up link', { email: member.email, url, expiresAt });
 }
 
 async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {

@@ -4,7 +4,7 @@ import type { WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
@@ -107,7 +107,7 @@ export function headersOf(text: string): Record<string, string> {
 
 async function create(visit: Visit): Promise<Shown> {
   const made = await visit.ask('createWebhook', { body: settingsIn(visit.form) });
-  return view('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true }, 201);
+  return once('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true });
 }
 
 async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<Shown> {
@@ -172,7 +172,7 @@ async function secret(
     params: visit.params,
   });
   const isRotated = operation === 'rotateWebhookSecret';
-  return view('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
+  return once('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
 }
 
 /** Reads the times of the form, which are UTC. */

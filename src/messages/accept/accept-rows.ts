@@ -139,7 +139,7 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     status_at: now,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
-    require_tls: tlsWishOf(draft),
+    require_tls: tlsRequestOf(draft),
     notice_to: draft.source?.noticeTo ?? null,
     null_sender: 0,
   };
@@ -157,7 +157,7 @@ export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Uns
  * Returns the value of messages.require_tls (RFC 8689): 1 requires TLS on all hops, 0 prefers delivery over the recipient's TLS policies,
  * null asks for nothing.
  */
-function tlsWishOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' | 'headers'>): 1 | 0 | null {
+function tlsRequestOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' | 'headers'>): 1 | 0 | null {
   if (requireTls != null) return requireTls ? 1 : 0;
   return headers.some(([name, value]) => name.toLowerCase() === 'tls-required' && isWaiver(value)) ? 0 : null;
 }

@@ -106,7 +106,8 @@ export interface Grounds {
 
 /** The result of an attempt. */
 export type Outcome =
-  | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
+  /** `isDiscarded`: a route threw the mail away. */
+  | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean; isDiscarded?: true }
   | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
   | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict; grounds?: Grounds }
   /** The connection broke after the final dot and before the reply. The mail may have arrived; it is tried again all the same. */

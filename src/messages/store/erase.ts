@@ -35,7 +35,7 @@ const AT_ONCE = 25;
 export async function eraseContent(
   { db }: Pick<EraseDeps, 'db'>,
   message: Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>,
-  together: () => Rows = () => ({}),
+  alsoCommit: () => Rows = () => ({}),
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [
@@ -44,7 +44,7 @@ export async function eraseContent(
     if (waiting !== undefined)
       throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
     await cutContents(tx, [message]);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoCommit()]);
   });
 }
 
@@ -68,17 +68,18 @@ export async function erasePerson(
   deps: EraseDeps,
   reach: MailReach,
   email: string,
-  together: () => Rows = () => ({}),
+  alsoCommit: () => Rows = () => ({}),
 ): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
+  await eraseRequestDetails(deps, reach.accountId, [email, key]);
   let recipients = 0;
   for (;;) {
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
       const some = await eraseSome(tx, reach, key);
       // Written with the last step: after an interruption the caller asks again for the rest.
-      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
+      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [alsoCommit()]);
       return some;
     });
     recipients += done;
@@ -100,17 +101,48 @@ async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key:
   }
 }
 
-type Held = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
+/** Forgets what the request log keeps of requests that name the person. Their lines stay: who asked, when, and how it ended. */
+async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: readonly string[]): Promise<void> {
+  const spellings = [...new Set(names.flatMap((name) => [name, encodeURIComponent(name)]))];
+  const like = ['query', 'error_message', 'body'].flatMap((column) =>
+    spellings.map(() => `${column} LIKE ? ESCAPE '\\'`),
+  );
+  const values = ['query', 'error_message', 'body'].flatMap(() =>
+    spellings.map((one) => `%${one.replace(/[\\%_]/g, '\\$&')}%`),
+  );
+  // Reads in slices, since the table may be large.
+  const AT_A_TIME = 1000;
+  let after = '';
+  for (;;) {
+    const slice = await db.prepared.all<{ request_id: string; is_named: number }>(
+      `SELECT request_id, account_id = ? AND (${like.join(' OR ')}) AS is_named FROM request_details
+       WHERE request_id > ? ORDER BY request_id LIMIT ?`,
+      [accountId, ...values, after, AT_A_TIME],
+    );
+    const named = slice.filter(({ is_named: is }) => is === 1).map(({ request_id: id }) => id);
+    if (named.length > 0)
+      await db.commit.transact((tx) =>
+        tx.run(
+          statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
+          [JSON.stringify(named)],
+        ),
+      );
+    if (slice.length < AT_A_TIME) return;
+    after = slice.at(-1)?.request_id ?? '';
+  }
+}
+
+type ErasedDelivery = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
 
 const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
 
 async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
-  const held = await tx.all<Held>(
+  const found = await tx.all<ErasedDelivery>(
     `SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
     [key, reach.accountId, AT_ONCE],
   );
-  if (held.length === 0) return 0;
-  const ids = JSON.stringify(held.map(({ id }) => id));
+  if (found.length === 0) return 0;
+  const ids = JSON.stringify(found.map(({ id }) => id));
   await tx.run(
     statement(
       ({ among }) =>
@@ -122,22 +154,22 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
     statement(({ among }) => `UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${among('text')}`),
     [ids],
   );
-  await eraseEvents(tx, held);
+  await eraseEvents(tx, found);
   // A bounce contains the mail, a complaint names the person.
   await tx.run(
     statement(({ among }) => `DELETE FROM reports WHERE delivery_id ${among('text')}`),
     [ids],
   );
-  await eraseMessages(tx, held, key);
-  return held.length;
+  await eraseMessages(tx, found, key);
+  return found.length;
 }
 
 /** Replies of mail servers, which often repeat the address, and facts that browsers send about their users. */
 const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
 
-async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {
-  const messages = JSON.stringify([...new Set(held.map(({ message_id }) => message_id))]);
-  const own = new Set(held.map(({ id }) => id));
+async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Promise<void> {
+  const messages = JSON.stringify([...new Set(found.map(({ message_id }) => message_id))]);
+  const own = new Set(found.map(({ id }) => id));
   const events = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'>>(
     statement(({ among }) => `SELECT id, delivery_id, type, detail_json FROM events WHERE message_id ${among('text')}`),
     [messages],
@@ -167,8 +199,8 @@ type Named = Pick<
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
 > & { waits: number };
 
-async function eraseMessages(tx: Connection, held: readonly Held[], key: string): Promise<void> {
-  const asTo = new Set(held.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
+async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], key: string): Promise<void> {
+  const asTo = new Set(found.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
   const rows = await tx.all<Named>(
     statement(
       ({
@@ -177,7 +209,7 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
        EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
      FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value`,
     ),
-    [JSON.stringify([...new Set(held.map(({ message_id }) => message_id))])],
+    [JSON.stringify([...new Set(found.map(({ message_id }) => message_id))])],
   );
   for (const row of rows) {
     const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];

@@ -8,7 +8,7 @@
 import { idFloor } from '../../base/id.ts';
 import { allEventTypes } from '../../events/event.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { AuditRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
+import type { AuditRow, EventRow, MessageRow, ReportRow, RequestDetailsRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
 
@@ -146,6 +146,20 @@ export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
     await tx.run(
       statement(({ among }) => `DELETE FROM audit WHERE id ${among('text')}`),
       [idsOf(rows)],
+    );
+  },
+};
+
+export const oldRequestDetails: Purge<Pick<RequestDetailsRow, 'request_id'>> = {
+  choose: (reader, { before, after, most }) =>
+    reader.all(
+      'SELECT request_id FROM request_details WHERE request_id > ? AND request_id < ? ORDER BY request_id LIMIT ?',
+      [after?.request_id ?? '', idFloor('req', before), most],
+    ),
+  async remove(tx, rows) {
+    await tx.run(
+      statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
+      [JSON.stringify(rows.map(({ request_id: id }) => id))],
     );
   },
 };

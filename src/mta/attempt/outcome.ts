@@ -143,6 +143,7 @@ export function discarded(frame: AttemptFrame): Outcome {
     kind: 'accepted',
     facts: { ...frameFacts(frame), ...noPlace, smtpReply: 'discarded by delivery.routes' },
     viaRelay: true,
+    isDiscarded: true,
   };
 }
 

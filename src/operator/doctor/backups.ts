@@ -10,6 +10,7 @@ const OLD_MS = 36 * HOUR_MS;
 const FAR_TOO_OLD_MS = 8 * 24 * HOUR_MS;
 const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
+const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
 export async function backups({
   machine,
@@ -25,13 +26,23 @@ export async function backups({
       `${dir} cannot be read: ${state.text}`,
       `Let the service read it: see the owner and the rights of ${dir}.`,
     );
+  const closed = await machine.whyNoBackups();
+  if (closed !== null)
+    return failed(
+      `no backup can be made: ${closed}`,
+      'See docs/backup.md, and try it: systemctl start posthorn-backup.service',
+    );
   const { newest } = state;
   if (newest === null)
-    return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
+    return warning(
+      `there is no backup in ${dir}`,
+      `${CURE} Where another tool copies the data, ignore this line.`,
+      MAKE_ONE,
+    );
   const age = clock.now() - newest.at;
   const why = `the newest backup in ${dir} is ${ageText(age)} old`;
-  if (age > FAR_TOO_OLD_MS) return failed(why, CURE);
-  if (age > OLD_MS) return warning(why, CURE);
+  if (age > FAR_TOO_OLD_MS) return failed(why, CURE, MAKE_ONE);
+  if (age > OLD_MS) return warning(why, CURE, MAKE_ONE);
   if (!newest.hasKeys)
     return warning(
       `${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`,

@@ -35,7 +35,7 @@ function judged(answer: Answer): Pick<Listing, 'state' | 'text'> {
   if (answer.kind === 'no_domain' || answer.kind === 'no_data') return { state: 'clear', text: '' };
   if (answer.kind === 'trouble') return { state: 'silent', text: answer.text };
   const text = answer.records.join(', ');
-  // 127.255.255.0/24 means that this resolver may not ask; an address outside of 127/8 does not come from a list.
+  // RFC 5782 section 2.1; an address outside of 127/8 does not come from a list.
   const isRefusal = answer.records.every((code) => code.startsWith('127.255.255.') || !code.startsWith('127.'));
   return { state: isRefusal ? 'refused' : 'listed', text };
 }
@@ -58,13 +58,79 @@ function verdictOn({ ip, list, state, text }: Listing): Verdict[] {
     case 'silent':
       return [warning(`${list} does not answer about ${ip}: ${text}`, UNANSWERED)];
     case 'refused':
-      return [warning(`${list} refuses to answer this resolver (${text})`, UNANSWERED)];
-    case 'listed':
-      return [
-        failed(
-          `${ip} is listed by ${list} (${text})`,
-          `Look the address up at the list's own site, end what caused it, and ask there to be taken off; until then send from another address.`,
-        ),
-      ];
+      return [refusalOf(list, text)];
+    case 'listed': {
+      const { name, cure } = meaningOf(list, text);
+      return [failed(`${ip} is listed by ${name === null ? list : `${list}: ${name}`} (${text})`, cure)];
+    }
   }
+}
+
+/** Codes by which Spamhaus refuses a query; other lists use some of them with the same meaning. */
+const refusals: Readonly<Record<string, readonly [why: string, cure: string]>> = {
+  '127.255.255.252': [
+    'there is no list of this name',
+    'Correct the name in `doctor.blocklists`: it is probably mistyped.',
+  ],
+  '127.255.255.254': ['the query came through a public resolver', UNANSWERED],
+  '127.255.255.255': [
+    'this resolver asks too often',
+    'Name a resolver of your own in `delivery.dnsServers`; if it is one, get a key of the list for many queries.',
+  ],
+};
+
+function refusalOf(list: string, text: string): Verdict {
+  const known = text.split(', ').map((code) => refusals[code]);
+  const [why, cure] = known.find((one) => one !== undefined) ?? ['', UNANSWERED];
+  return warning(`${list} refuses to answer${why === '' ? ' this resolver' : `: ${why}`} (${text})`, cure);
+}
+
+const GENERAL_CURE =
+  "Look the address up at the list's own site, end what caused it, and ask there to be taken off; until then send from another address.";
+const LOOK_UP = 'https://check.spamhaus.org';
+
+interface Meaning {
+  name: string | null;
+  cure: string;
+}
+
+/** The lists that a combined list of Spamhaus consists of, the gravest first. */
+const spamhaus: readonly (readonly [codes: RegExp, meaning: Meaning])[] = [
+  [
+    /^127\.0\.0\.(?:2|9)$/,
+    {
+      name: 'SBL, spam was seen from it',
+      cure: `Find whose mail it was (posthorn reputation, complaints) and stop it, then ask to be taken off at ${LOOK_UP}. The owner of the network often has to ask.`,
+    },
+  ],
+  [
+    /^127\.0\.0\.3$/,
+    {
+      name: 'CSS, mail like that of spammers was seen from it',
+      cure: `Stop mail to old lists, check the host name and its PTR (line \`name\`), then take the address off at ${LOOK_UP}; it also ends by itself some days after the cause.`,
+    },
+  ],
+  [
+    /^127\.0\.0\.[4-7]$/,
+    {
+      name: 'XBL, a machine behind it is infected or an open proxy',
+      cure: `Some program behind this address connects to spam traps: search this machine and, behind a NAT, all that share it. Allow outbound port 25 to Posthorn alone, then take the address off at ${LOOK_UP}.`,
+    },
+  ],
+  [
+    /^127\.0\.0\.1[01]$/,
+    {
+      name: 'PBL, a network that is not expected to send mail itself',
+      cure: `This is no spam listing: the provider or Spamhaus entered the whole network, as of dial-up lines. If the address is fixed, set its PTR record and take it off at ${LOOK_UP}; otherwise send through the provider's relay (\`delivery.routes\`).`,
+    },
+  ],
+];
+
+/** Returns the meaning of the gravest code, where the list is known. */
+function meaningOf(list: string, text: string): Meaning {
+  const codes = text.split(', ');
+  const known = /(?:^|\.)spamhaus\.(?:org|net)$/i.test(list)
+    ? spamhaus.find(([pattern]) => codes.some((code) => pattern.test(code)))
+    : undefined;
+  return known?.[1] ?? { name: null, cure: GENERAL_CURE };
 }

@@ -2,6 +2,7 @@
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
 import { recordName } from '../../domains/lost-records.ts';
+import { formsOf } from '../../domains/record-forms.ts';
 import { cureOf, type Mistake } from '../../domains/record-mistakes.ts';
 import type { DnsRecord } from '../../domains/dns-records.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
@@ -52,7 +53,18 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   const fault = `${what} ${faultText(found)}`;
   const why = record.required ? `${fault}${meaningOf(row)}` : fault;
   const cure = `${cureOf(record, found) ?? ''}   (all of them: posthorn domains records ${name})`;
-  return [record.required && status !== 'pending' ? failed(why, cure) : warning(why, cure)];
+  const more = {
+    about: { object: 'domain', id: row.id, name, account_id: row.account_id },
+    copy: copyOf(record, found),
+  } as const;
+  return [record.required && status !== 'pending' ? failed(why, cure, more) : warning(why, cure, more)];
+}
+
+/** Returns the form of the record that its mistake asks for. */
+function copyOf(record: DnsRecord, { mistake }: Exclude<Found, { status: 'unknown' }>): string[] {
+  if (mistake === 'several' || mistake === 'doubled_name') return [];
+  const { quoted } = formsOf(record);
+  return [mistake === 'cut_off' && quoted !== null ? quoted : record.value];
 }
 
 function faultText({ status, found, mistake }: Exclude<Found, { status: 'unknown' }>): string {

@@ -10,6 +10,7 @@ import { holds } from './holds.ts';
 import { books, oneClick, webhooks } from './ledger.ts';
 import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
 import { listeners } from './listeners.ts';
+import { ipv6OfName } from './ipv6.ts';
 import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
@@ -33,7 +34,7 @@ const checks = {
   resolver,
   dnssec,
   outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))],
-  name,
+  name: async (probes) => [...(await name(probes)), ...(await ipv6OfName(probes))],
   mx,
   bounce,
   holds,
@@ -71,6 +72,8 @@ async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
   return (Array.isArray(verdicts) ? verdicts : [verdicts as Verdict]).map((verdict: Verdict) => ({
     check,
     ...verdict,
+    about: verdict.about ?? null,
+    copy: verdict.copy ?? [],
   }));
 }
 

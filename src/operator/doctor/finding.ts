@@ -8,18 +8,34 @@ export interface Verdict {
   why: string;
   /** The remedy; null if none is needed. */
   cure: string | null;
+  /** The object that it is about, for a link. */
+  about?: { object: 'domain' | 'webhook'; id: string; name: string; account_id: string };
+  /** Commands and values of the remedy, to be copied. */
+  copy?: readonly string[];
 }
 
 /** One line of the doctor's report. A check may have several, one for each thing it found. */
-export interface Finding extends Verdict {
+export interface Finding extends Required<Omit<Verdict, 'about'>> {
   check: string;
+  about: NonNullable<Verdict['about']> | null;
 }
 
 export const ok = (why: string): Verdict => ({ status: 'ok', why, cure: null });
+type More = Pick<Verdict, 'about' | 'copy'>;
 /** Makes a warning: mail is still delivered. */
-export const warning = (why: string, cure: string): Verdict => ({ status: 'warning', why, cure });
+export const warning = (why: string, cure: string, more: More = {}): Verdict => ({
+  status: 'warning',
+  why,
+  cure,
+  ...more,
+});
 /** Makes a failure: mail, or a promise about it, is in danger. */
-export const failed = (why: string, cure: string): Verdict => ({ status: 'failed', why, cure });
+export const failed = (why: string, cure: string, more: More = {}): Verdict => ({
+  status: 'failed',
+  why,
+  cure,
+  ...more,
+});
 
 /** Returns the faults that a check found, or `well` if there are none. */
 export const orWell = (faults: readonly Verdict[], well: string): readonly Verdict[] =>

@@ -48,5 +48,7 @@ function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly Waitin
 function ofHold({ id, scope, target, note, created_at: at, created_by: by }: HoldRow): Verdict {
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
   const why = `the ${scope} ${target} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
-  return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`);
+  return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`, {
+    copy: [`posthorn queue release ${id}`],
+  });
 }

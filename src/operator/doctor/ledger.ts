@@ -19,16 +19,19 @@ export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly 
 export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const [count, sick] = await Promise.all([store.endpointCount(), store.sickEndpoints()]);
-  const faults = sick.map(({ id, url, status, disabled_reason: reason, failing_since: since }) => {
+  const faults = sick.map(({ id, account_id, url, status, disabled_reason: reason, failing_since: since }) => {
+    const about = { object: 'webhook', id, name: url, account_id } as const;
     if (status === 'disabled')
       return failed(
         `${url} is disabled (${reason ?? 'no reason given'}): its events wait`,
         `Have its owner fix it, then: posthorn webhooks enable ${id}`,
+        { about, copy: [`posthorn webhooks enable ${id}`] },
       );
     const hours = Math.floor((clock.now() - (since ?? clock.now())) / 3_600_000);
     return warning(
       `${url} has failed for ${counted(hours, 'hour')}`,
       `See what it answers: GET /v1/webhooks/${id}/deliveries; after five days of failures it is disabled.`,
+      { about },
     );
   });
   return orWell(faults, `${counted(count, 'endpoint')}, none failing`);

@@ -5,6 +5,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { backupState } from '../../backup/newest.ts';
+import { whyNotWritable } from '../../backup/writable.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
 import { certificateFiles, readCertificate, type CertificateFiles } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
@@ -38,6 +39,8 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
     certificate: (): CertificateFacts =>
       certificateOf(certificateFiles({ tls, dataDir }), path.join(dataDir, OWN_CERT_FILE)),
     backups: () => backupState(backup.dir),
+    /** Returns why this process cannot write backups, or null. */
+    whyNoBackups: () => whyNotWritable(backup.dir),
   };
 }
 

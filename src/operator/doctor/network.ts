@@ -2,7 +2,8 @@
 import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
-import type { Greeting, SignIn, SmarthostAccess } from './probes.ts';
+import type { Greeting, SignIn, SmarthostAccess, SmarthostPlace } from './probes.ts';
+import { offerMail } from './relay-probe.ts';
 
 const GREET_MS = 8_000;
 const TIME_MS = 3_000;
@@ -22,6 +23,8 @@ export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT 
     greet: (place: { ip: string; port: number }) => greet(clock, place),
     /** Signs in at a smarthost as the delivery does, and sends nothing. */
     signIn,
+    /** Offers a smarthost a mail without a login, and ends before its content. */
+    offerMail: (place: SmarthostPlace) => offerMail({ clock }, place),
     /** Asks a time server (RFC 4330). */
     askTime: (ip: string) => askTime(clock, { ip, port: ntpPort }),
   };

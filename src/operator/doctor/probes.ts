@@ -48,12 +48,24 @@ export type Greeting =
   /** `silent`: no answer in time, as of a firewall that drops. */
   | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
 
-export interface SmarthostAccess {
+interface Smarthost {
   ip: string;
   /** For TLS. */
   host: string;
   port: number;
   tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+}
+
+export interface SmarthostPlace extends Smarthost {
+  /** The name of ours for EHLO and for the addresses of the mail that is offered. */
+  hostname: string;
+}
+
+export type RelayAnswer =
+  /** It accepts our sender and recipient, or refuses them for another reason than a login. */
+  { kind: 'taken' } | { kind: 'login_wanted'; why: string } | { kind: 'failed'; why: string };
+
+export interface SmarthostAccess extends Smarthost {
   auth: { user: string; password: string };
 }
 

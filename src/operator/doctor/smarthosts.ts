@@ -1,43 +1,82 @@
-/** Checks that the smarthosts of `delivery.routes` accept our passwords, and that the passwords are sent by TLS. */
+/** Checks that the smarthosts of `delivery.routes` take our mail: with our passwords, which are sent by TLS, or without a login. */
 import { isIP } from 'node:net';
 import { plaintextPasswords } from '../../config/route.ts';
 import type { Config } from '../../config/schema.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
-import type { Probes } from './probes.ts';
+import type { Probes, RelayAnswer } from './probes.ts';
 
 type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthost' }>;
 
 /** The most that are tried, as each is a connection and a sign-in. */
 const MOST = 10;
 
-/** Returns no verdicts if no route has a password. */
-export async function smarthosts({
-  config,
-  resolver,
-  network,
-}: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<readonly Verdict[]> {
+/** Returns no verdicts if there is no smarthost. */
+export async function smarthosts(probes: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<readonly Verdict[]> {
+  const { config, resolver, network } = probes;
   const { routes } = config.delivery;
   const warnings = plaintextPasswords(routes).map((text) =>
     warning(text, 'Use `tls: required`, or `implicit` on port 465; otherwise the password can be read on the way.'),
   );
-  const tried = await Promise.all(withPassword(routes).map((route) => signIn(resolver, network, route)));
-  return [...warnings, ...tried];
+  const all = smarthostsOf(routes);
+  const tried = await Promise.all(
+    all.map(({ route, isForAll }) =>
+      route.auth === null
+        ? withoutLogin(probes, route, isForAll)
+        : signIn(resolver, network, { ...route, auth: route.auth }),
+    ),
+  );
+  return [...warnings, ...tried.flat()];
 }
 
 /** Returns each host and user once. */
-function withPassword(routes: Config['delivery']['routes']): (Smarthost & { auth: NonNullable<Smarthost['auth']> })[] {
-  const found = new Map<string, Smarthost & { auth: NonNullable<Smarthost['auth']> }>();
-  for (const route of Object.values(routes)) {
-    if (route.kind !== 'smarthost' || route.auth === null) continue;
-    found.set(`${route.host}:${String(route.port)} ${route.auth.user}`, { ...route, auth: route.auth });
+function smarthostsOf(routes: Config['delivery']['routes']): { route: Smarthost; isForAll: boolean }[] {
+  const found = new Map<string, { route: Smarthost; isForAll: boolean }>();
+  for (const [domain, route] of Object.entries(routes)) {
+    if (route.kind !== 'smarthost') continue;
+    const key = `${route.host}:${String(route.port)} ${route.auth?.user ?? ''}`;
+    found.set(key, { route, isForAll: domain === '*' || found.get(key)?.isForAll === true });
   }
   return [...found.values()].slice(0, MOST);
+}
+
+/** A smarthost of all mail that cannot be reached is reported by the check of the way out. */
+async function withoutLogin(
+  { config, resolver, network }: Pick<Probes, 'config' | 'resolver' | 'network'>,
+  { host, port, tls }: Smarthost,
+  isForAll: boolean,
+): Promise<Verdict[]> {
+  const place = `the smarthost ${host}, port ${String(port)}`;
+  const answer = isIP(host) > 0 ? null : await resolver.a(host, { fresh: true });
+  const ip = answer === null ? host : answer.kind === 'found' ? answer.records[0] : undefined;
+  const result: RelayAnswer =
+    ip === undefined
+      ? { kind: 'failed', why: 'it has no address in DNS' }
+      : await network.offerMail({ ip, host, port, tls, hostname: config.smtp.hostname });
+  switch (result.kind) {
+    case 'taken':
+      return [ok(`${place} takes mail from us without a login`)];
+    case 'login_wanted':
+      return [
+        failed(
+          `${place} does not take mail from us without a login: ${result.why}`,
+          'Give the route a `user` and a `password` in `delivery.routes`, or have its operator let this address relay; until then all mail for it is deferred or bounces.',
+        ),
+      ];
+    case 'failed':
+      if (isForAll) return [];
+      return [
+        failed(
+          `${place} cannot be used: ${result.why}`,
+          'Is it running, and does its firewall let this machine in? Its mail waits meanwhile.',
+        ),
+      ];
+  }
 }
 
 async function signIn(
   resolver: Probes['resolver'],
   network: Probes['network'],
-  { host, port, tls, auth }: ReturnType<typeof withPassword>[number],
+  { host, port, tls, auth }: Smarthost & { auth: NonNullable<Smarthost['auth']> },
 ): Promise<Verdict> {
   const place = `${host}, port ${String(port)}`;
   const answer = isIP(host) > 0 ? null : await resolver.a(host, { fresh: true });

@@ -52,10 +52,10 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
       listDomains({ db }, { accountId: null, limit: most }),
     /** Returns the endpoints that are disabled or failing. */
     async sickEndpoints(): Promise<
-      readonly Pick<WebhookRow, 'id' | 'url' | 'status' | 'disabled_reason' | 'failing_since'>[]
+      readonly Pick<WebhookRow, 'id' | 'account_id' | 'url' | 'status' | 'disabled_reason' | 'failing_since'>[]
     > {
       return await read<WebhookRow>('webhooks')
-        .select('id', 'url', 'status', 'disabled_reason', 'failing_since')
+        .select('id', 'account_id', 'url', 'status', 'disabled_reason', 'failing_since')
         .where({ status: 'disabled' })
         .orWhere((query) => {
           void query.where({ status: 'active' }).andWhere('failures', '>=', FAILURES_THAT_COUNT);

@@ -108,8 +108,30 @@ export const audit = table({
   after_json: orNull(text()),
   /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
   summary: orNull(text()),
+  /** The path as it was asked, without the query; null where it is `endpoint` itself, where there was none, and where it names a person to be forgotten. */
+  path: orNull(text()),
+  /** The field that was refused. */
+  error_field: orNull(text()),
+  /** Null where the answer holds a secret: it is stored sealed under this key. */
+  idempotency_key: orNull(text()),
 });
 export type AuditRow = RowOf<typeof audit>;
+
+/** Details of a request, kept for a shorter time than its line in `audit`, since people's data may be in them. */
+export const requestDetails = table(
+  {
+    request_id: text(),
+    /** Null where the key was unknown. */
+    account_id: orNull(text()),
+    /** The query, without its `?`. */
+    query: orNull(text()),
+    error_message: orNull(text()),
+    /** The JSON body, redacted and cut. */
+    body: orNull(text()),
+  },
+  { onConflict: { key: ['request_id'] } },
+);
+export type RequestDetailsRow = RowOf<typeof requestDetails>;
 
 export const settings = table({
   name: text(),

@@ -91,6 +91,9 @@ const auditRow = (id: string): AuditRow => ({
   before_json: null,
   after_json: null,
   summary: null,
+  path: null,
+  error_field: null,
+  idempotency_key: null,
 });
 
 describe('messages/accept', () => {

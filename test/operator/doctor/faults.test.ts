@@ -86,6 +86,78 @@ const faults: Fault[] = [
     /Correct `user` and `password`/,
   ],
   [
+    'a smarthost wants a login that the route does not have',
+    (p) => {
+      p.settings['delivery'] = { routes: { 'dest.example': '9.1.1.2:587' } };
+      p.offers['9.1.1.2'] = { kind: 'login_wanted', why: '530 5.7.0 Authentication required' };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.2, port 587 does not take mail from us without a login: 530/,
+    /Give the route a `user` and a `password`/,
+  ],
+  [
+    'the smarthost of one domain is down',
+    (p) => {
+      p.settings['delivery'] = { routes: { 'dest.example': '9.1.1.2:587' } };
+      p.offers['9.1.1.2'] = { kind: 'failed', why: 'ECONNREFUSED' };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.2, port 587 cannot be used: ECONNREFUSED/,
+    /Is it running/,
+  ],
+  [
+    'an AAAA record where nothing listens on IPv6',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2a01:4f8::10'];
+      p.zones['2a01:4f8::10 PTR'] = [HOST];
+      p.machine = { ...p.machine, addresses: () => [IP, '2a01:4f8::10'] };
+      p.greetings['2a01:4f8::10:25'] = { kind: 'refused', why: 'ECONNREFUSED' };
+    },
+    'name',
+    'warning',
+    /AAAA record of mail\.posthorn\.example leads to 2a01:4f8::10, but nothing listens there: smtp\.mx\.host is 0\.0\.0\.0/,
+    /Set `smtp\.mx\.host: '::'`.* or remove the AAAA record/,
+  ],
+  [
+    'an AAAA record whose port is closed',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2a01:4f8::10'];
+      p.zones['2a01:4f8::10 PTR'] = [HOST];
+      p.settings['smtp'] = { hostname: HOST, mx: { host: '::' } };
+      p.machine = { ...p.machine, addresses: () => [IP, '2a01:4f8::10'] };
+    },
+    'name',
+    'warning',
+    /leads to 2a01:4f8::10, but its port 25 is not answered by us: no answer within 8 s/,
+    /firewall for IPv6 too/,
+  ],
+  [
+    'an AAAA record of another machine',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2a01:4f8::99'];
+      p.machine = { ...p.machine, addresses: () => [IP, '2a01:4f8::10'] };
+    },
+    'name',
+    'warning',
+    /leads to 2a01:4f8::99, which is no address of this machine/,
+    /Remove the AAAA record.*or let it lead to 2a01:4f8::10/,
+  ],
+  [
+    'an IPv6 address without a name',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2a01:4f8::10'];
+      p.settings['smtp'] = { hostname: HOST, mx: { host: '::' } };
+      p.machine = { ...p.machine, addresses: () => [IP, '2a01:4f8::10'] };
+      p.greetings['2a01:4f8::10:25'] = { kind: 'greeted', line: `220 ${HOST} ESMTP Posthorn`, ms: 1 };
+    },
+    'name',
+    'warning',
+    /2a01:4f8::10 has no name \(PTR record\), so mail leaves over IPv4 only/,
+    /\(PTR\) to mail\.posthorn\.example; or remove the AAAA/,
+  ],
+  [
     'a smarthost has no TLS',
     (p) => {
       p.settings['delivery'] = {
@@ -368,6 +440,53 @@ const faults: Fault[] = [
     /not recognised within 5 s/,
     /log/,
   ],
+  [
+    'no bounce can have an address at a host name without a dot',
+    (p) => {
+      p.settings['smtp'] = { hostname: 'box' };
+      p.zones['box A'] = [IP];
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box', ms: 1 };
+      p.certify('box', p.office.clock.now());
+      p.selfTest = { ok: false, why: 'the MX listener did not take a bounce: 553 5.1.3 this is not an address', ms: 9 };
+    },
+    'bounce',
+    'failed',
+    /553 5\.1\.3/,
+    /No mail can have an address at box, which has no dot\. Set `smtp\.hostname`; see the line of `name`/,
+    'name',
+    'domains',
+  ],
+  [
+    'no bounce is taken for lack of room',
+    (p) => {
+      p.selfTest = { ok: false, why: 'the MX listener did not take a bounce: 452 4.3.1 there is no room now', ms: 9 };
+    },
+    'bounce',
+    'failed',
+    /452 4\.3\.1/,
+    /see the line of `disk`/,
+  ],
+  ...(
+    [
+      ['127.0.0.2, 127.0.0.10', 'failed', /SBL, spam was seen from it/, /posthorn reputation/],
+      ['127.0.0.3', 'failed', /CSS, mail like that of spammers/, /old lists/],
+      ['127.0.0.4', 'failed', /XBL, a machine behind it is infected/, /search this machine/],
+      ['127.0.0.11', 'failed', /PBL, a network that is not expected/, /no spam listing.*PTR record.*relay/],
+      ['127.255.255.252', 'warning', /there is no list of this name/, /mistyped/],
+      ['127.255.255.254', 'warning', /through a public resolver/, /`delivery\.dnsServers`/],
+      ['127.255.255.255', 'warning', /asks too often/, /resolver of your own/],
+    ] as const
+  ).map(([codes, status, why, cure]): Fault => [
+    `zen.spamhaus.org says ${codes}`,
+    (p) => {
+      p.lists = ['zen.spamhaus.org'];
+      p.zones[`${IP.split('.').reverse().join('.')}.zen.spamhaus.org A`] = codes.split(', ');
+    },
+    'blocklists',
+    status,
+    why,
+    cure,
+  ]),
   [
     'the clock is late',
     (p) => {
@@ -676,7 +795,7 @@ const faults: Fault[] = [
     },
     'blocklists',
     'warning',
-    /refuses to answer this resolver/,
+    /refuses to answer: the query came through a public resolver/,
     /delivery\.dnsServers/,
   ],
   [

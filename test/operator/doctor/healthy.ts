@@ -11,7 +11,7 @@ import type { ListenerState } from '../../../src/operator/operation.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
-import type { Greeting, Probes, SignIn } from '../../../src/operator/doctor/probes.ts';
+import type { Greeting, Probes, RelayAnswer, SignIn } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
@@ -39,6 +39,9 @@ export class Patient {
   };
   /** What smarthosts say to our password, by name or address. */
   readonly signIns: Record<string, SignIn> = {};
+  /** What smarthosts say to a mail without a login, by name or address. */
+  readonly offers: Record<string, RelayAnswer> = {};
+  lists = ['list.example'];
   machine: Partial<Probes['machine']>;
   timeOffset: number | null = 30;
   ports: { mx: number | null; submission: number | null; submissions: number | null } = {
@@ -131,7 +134,7 @@ export class Patient {
       doctor: {
         mailHost: `${MAIL_HOST}:25`,
         timeServer: 'time.example',
-        blocklists: ['list.example'],
+        blocklists: this.lists,
         signedZone: 'signed.example',
         brokenZone: 'broken.example',
       },
@@ -157,6 +160,7 @@ export class Patient {
       network: {
         greet: ({ ip, port }) => Promise.resolve(this.greetings[`${ip}:${String(port)}`] ?? silent),
         signIn: ({ host }) => Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' }),
+        offerMail: ({ host }) => Promise.resolve(this.offers[host] ?? { kind: 'taken' }),
         askTime: () =>
           Promise.resolve(
             this.timeOffset === null

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createNetwork } from '../../../src/operator/doctor/network.ts';
-import type { Greeting } from '../../../src/operator/doctor/probes.ts';
+import type { Greeting, RelayAnswer } from '../../../src/operator/doctor/probes.ts';
 import { server as certificate } from '../../support/harness/certificate.ts';
-import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import { startMailServer, type Script } from '../../support/fakes/fake-mail-server.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 async function listen(answer: (socket: net.Socket) => void): Promise<{ port: number; close(): Promise<void> }> {
@@ -101,6 +101,51 @@ describe('doctor: the network', () => {
     assert.equal((await signIn({ ...at, tls: 'none' })).kind, 'signed_in');
     await server.close();
     assert.equal((await signIn(at)).kind, 'failed');
+  });
+
+  const refusingRecipient = { rcpt: '554 5.7.1 <postmaster@us.test>: Relay access denied' };
+  for (const [what, script, expected] of [
+    ['takes our recipient', {}, { kind: 'taken' }],
+    [
+      'wants a login at once',
+      { mail: '530 5.7.0 Authentication required' },
+      { kind: 'login_wanted', why: '530 5.7.0 Authentication required' },
+    ],
+    ['wants a login for the recipient', refusingRecipient, { kind: 'login_wanted', why: refusingRecipient.rcpt }],
+    ['refuses the recipient for another reason', { rcpt: '550 5.1.1 unknown' }, { kind: 'taken' }],
+    ['puts us off', { mail: '451 4.7.1 later' }, { kind: 'taken' }],
+    ['closes the connection', { mail: { raw: '', then: 'drop' } }, { kind: 'failed', why: 'it closes the connection' }],
+    ['greets with a refusal', { connect: '554 no' }, { kind: 'failed', why: '554 no' }],
+  ] as [string, Script, RelayAnswer][])
+    it(`offers a mail to a smarthost without a login, which ${what}, and never sends it`, async () => {
+      const server = await startMailServer({ tls: 'starttls', certificate, script });
+      const { offerMail } = createNetwork({ clock: systemClock });
+      const place = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
+      assert.deepEqual(await offerMail({ ...place, tls: 'opportunistic' }), expected);
+      await server.close();
+      const [session] = server.sessions;
+      assert.deepEqual(session?.mails, []);
+      assert.ok(session.lines.every((line) => !/^DATA|^BDAT/i.test(line)));
+    });
+
+  it('offers a mail to a smarthost with TLS from the start', async () => {
+    const server = await startMailServer({ tls: 'implicit', certificate });
+    const { offerMail } = createNetwork({ clock: systemClock });
+    const place = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
+    assert.deepEqual(await offerMail({ ...place, tls: 'implicit' }), { kind: 'taken' });
+    assert.notEqual(server.sessions[0]?.tls, null);
+    await server.close();
+  });
+
+  it('waits 8 s for a smarthost that greets and then says nothing', async () => {
+    const clock = new FakeClock();
+    const server = await startMailServer({ script: { ehlo: { raw: '', then: 'hang' } } });
+    const place = { ip: '127.0.0.1', host: '127.0.0.1', port: server.port, tls: 'none', hostname: 'us.test' } as const;
+    const asked = createNetwork({ clock }).offerMail(place);
+    await server.reached('ehlo');
+    clock.advance(8000);
+    assert.deepEqual(await asked, { kind: 'failed', why: 'no answer within 8 s' });
+    await server.close();
   });
 
   it('a host that says nothing is not waited for longer than 8 s', async () => {

@@ -63,6 +63,11 @@ export class FakeClock implements Clock {
     return next;
   }
 
+  /** True if a timer falls due in exactly so many milliseconds. */
+  isDueIn(ms: number): boolean {
+    return [...this.waiting].some(({ at }) => at === this.time + ms);
+  }
+
   private nextBefore(end: number): Waiting | undefined {
     let best: Waiting | undefined;
     for (const entry of this.waiting) {

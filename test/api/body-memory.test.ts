@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import type { BudgetName } from '../../src/base/budgets.ts';
-import { HeldMemory } from '../../src/api/held-memory.ts';
+import { BodyMemory } from '../../src/api/body-memory.ts';
 
 const MIB = 2 ** 20;
 const noRoom = { code: 'service_unavailable' };
 
 describe('the memory for bodies', () => {
   it('leaves room for others, however much one account takes', () => {
-    const memory = new HeldMemory(256 * MIB);
+    const memory = new BodyMemory(256 * MIB);
     const greedy = Array.from({ length: 7 }, () => memory.begin('acc_greedy'));
     assert.throws(() => {
       for (let mib = 0; mib < 36; mib++) for (const one of greedy) one.take(MIB);
@@ -22,7 +22,7 @@ describe('the memory for bodies', () => {
 
   it('gives strangers a small part, however much is free', () => {
     const refused: BudgetName[] = [];
-    const memory = new HeldMemory(256 * MIB, (budget) => refused.push(budget));
+    const memory = new BodyMemory(256 * MIB, (budget) => refused.push(budget));
     const forms = Array.from({ length: 16 }, () => memory.begin(null));
     for (const form of forms) form.take(MIB);
     const late = memory.begin(null);

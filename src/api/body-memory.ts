@@ -6,15 +6,15 @@
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
 
-/** The memory that one request holds. */
-export interface Held {
+/** The part of the memory that one request has. */
+export interface BodyShare {
   /** Takes so much more. Throws `service_unavailable` where there is no room. */
   readonly take: (bytes: number) => void;
   /** Gives everything back. */
   readonly release: () => void;
 }
 
-export class HeldMemory {
+export class BodyMemory {
   private readonly most: number;
   private taken = 0;
   private readonly owners = new Map<string, number>();
@@ -27,7 +27,7 @@ export class HeldMemory {
   }
 
   /** `owner`: an account; null for a stranger. */
-  begin(owner: string | null): Held {
+  begin(owner: string | null): BodyShare {
     const name = owner ?? '';
     let mine = 0;
     return {
@@ -47,7 +47,7 @@ export class HeldMemory {
     };
   }
 
-  /** Bytes held by all requests together. */
+  /** Bytes of all requests. */
   get bytes(): number {
     return this.taken;
   }

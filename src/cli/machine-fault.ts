@@ -1,0 +1,71 @@
+/**
+ * Explains errors of the machine that end a command: a full disk, a disk that fails, a file system that is read-only, rights that are
+ * missing. The errors of SQLite and of Node.js name neither the cause nor what to do.
+ */
+import { exitCodes } from './exit-codes.ts';
+
+export interface MachineFault {
+  line: string;
+  cure: string;
+  exitCode: number;
+}
+
+const FULL = /^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/;
+const FAILING = /^(?:SQLITE_IOERR|SQLITE_CORRUPT|SQLITE_NOTADB|EIO)$/;
+const READ_ONLY = /^(?:SQLITE_READONLY|EROFS)$/;
+const FORBIDDEN = /^(?:EACCES|EPERM|SQLITE_CANTOPEN)$/;
+
+/** Returns whether a later try may work by itself: the disk is full, and may be emptied. */
+export const isDiskFull = (error: unknown): boolean => FULL.test(codeOf(error));
+
+/** Returns null for an error that is not one of the machine. `dataDir` is named where the error names no file. */
+export function machineFault(error: unknown, dataDir: string | null): MachineFault | null {
+  const code = codeOf(error);
+  const place = pathOf(error) ?? dataDir ?? 'the data folder';
+  if (FULL.test(code))
+    return {
+      line: `the disk of ${place} is full (${code})`,
+      cure: 'Make room: nothing that was accepted is lost. `df -h` shows the disks; old backups are in backup.dir.',
+      exitCode: exitCodes.output,
+    };
+  if (FAILING.test(code))
+    return {
+      line: `the disk of ${place} reports errors or is full, or a file there is damaged (${code})`,
+      cure: 'Look at `df -h` and `dmesg`. If the disk has room and no errors, restore the last backup: docs/backup.md.',
+      exitCode: exitCodes.output,
+    };
+  if (READ_ONLY.test(code))
+    return {
+      line: `${place} cannot be written: the file system is read-only here (${code})`,
+      cure: 'Under systemd the service may write only into the folders of its unit: run `sudo /opt/posthorn/systemd/paths.sh`, which reads the settings. Elsewhere look at `mount`.',
+      exitCode: exitCodes.noPermission,
+    };
+  if (FORBIDDEN.test(code))
+    return {
+      line:
+        code === 'SQLITE_CANTOPEN'
+          ? `the database cannot be opened: this user (${user()}) has to be able to read and write it, its -wal and -shm files and their folder`
+          : `this user (${user()}) may not open ${place} (${code})`,
+      cure: 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
+      exitCode: exitCodes.noPermission,
+    };
+  return null;
+}
+
+const user = (): string => String(process.getuid?.() ?? 'unknown');
+
+/** Returns the error, or that of its causes, which has a code. */
+function coded(error: unknown): Error | null {
+  if (!(error instanceof Error)) return null;
+  return 'code' in error ? error : coded(error.cause);
+}
+
+function codeOf(error: unknown): string {
+  const found = coded(error);
+  return found !== null && 'code' in found ? String(found.code) : '';
+}
+
+function pathOf(error: unknown): string | null {
+  const found = coded(error);
+  return found !== null && 'path' in found && typeof found.path === 'string' ? found.path : null;
+}

@@ -1,0 +1,79 @@
+/** Prints the error that ended a command, with cause and cure, and finds its exit code (sysexits.h). */
+import { CommanderError } from '@commander-js/extra-typings';
+import { KeyFileError } from '../base/keyring.ts';
+import { catalogue, Problem } from '../base/problem.ts';
+import { ConfigError } from '../config/load.ts';
+import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
+import { UnsupportedSchema } from '../storage/migrate.ts';
+import { exitCodes } from './exit-codes.ts';
+import { ListenError } from './listen-fault.ts';
+import { machineFault } from './machine-fault.ts';
+import { printable } from './table.ts';
+
+type Note = (line: string) => void;
+
+const refused: Readonly<Record<RefusalWhy, number>> = {
+  unsuitable: exitCodes.config,
+  in_use: exitCodes.cannotCreate,
+  unreachable: exitCodes.unavailable,
+};
+
+/** Prints an error for people. Returns the exit code. */
+export function printError(error: unknown, note: Note, dataDir: string | null): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // commander has printed the reason
+  if (error instanceof ConfigError) {
+    for (const mistake of error.mistakes) note(mistake);
+    if (!error.isForbidden) return exitCodes.config;
+    note('  cure:  Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.');
+    return exitCodes.noPermission;
+  }
+  if (error instanceof Unavailable) {
+    note(`posthorn: ${error.message}`);
+    return unavailable[error.why];
+  }
+  if (error instanceof DatabaseRefusal) {
+    note(`posthorn: ${error.message}`);
+    return refused[error.why];
+  }
+  if (error instanceof ListenError) {
+    note(`posthorn: ${error.message}`);
+    return error.exitCode;
+  }
+  if (error instanceof UnsupportedSchema || error instanceof KeyFileError) {
+    note(`posthorn: ${error.message}`);
+    return exitCodes.config;
+  }
+  if (error instanceof Problem) return printProblem(error, note);
+  const fault = machineFault(error, dataDir);
+  if (fault !== null) {
+    note(`posthorn: ${fault.line}`);
+    note(`  cure:  ${fault.cure}`);
+    return fault.exitCode;
+  }
+  // The modules of the server are loaded late; src/bin/posthorn.cjs prints the same for earlier ones.
+  if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
+    note('posthorn: this shell allows too few open files: run `ulimit -n 1024` or more (systemd: LimitNOFILE).');
+    return exitCodes.software;
+  }
+  note(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  return exitCodes.software;
+}
+
+const unavailable: Readonly<Record<UnavailableWhy, number>> = {
+  not_running: exitCodes.unavailable,
+  already_running: exitCodes.cannotCreate,
+  no_database: exitCodes.noInput,
+  no_access: exitCodes.noPermission,
+  no_backup: exitCodes.cannotCreate,
+};
+
+/** Prints a problem with cause and cure from the catalogue. Returns the exit code. */
+function printProblem(problem: Problem, note: Note): number {
+  const { cause, cure } = catalogue[problem.code];
+  note(`posthorn: ${printable(problem.message)} (${problem.code})`);
+  note(`  cause: ${cause}`);
+  note(`  cure:  ${cure}`);
+  if (problem.code === 'not_found') return exitCodes.noInput;
+  return problem.status >= 500 ? exitCodes.software : exitCodes.data;
+}

@@ -1,0 +1,76 @@
+/**
+ * Checks the IPv6 address of our host name (AAAA). Hosts that send bounces try it first, so one that does not work delays them;
+ * and receivers refuse mail from an IPv6 address that has no name.
+ */
+import { isIPv6 } from 'node:net';
+import { isPublicAddress, plainAddress } from '../../net/ip.ts';
+import { warning, type Verdict } from './finding.ts';
+import type { Greeting, Probes } from './probes.ts';
+
+type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network'>;
+
+const SMTP_PORT = 25;
+/** The most addresses that are tried. */
+const MOST = 3;
+
+/** Returns no verdicts if there is no AAAA record, or if it works. */
+export async function ipv6OfName(probes: Needs): Promise<readonly Verdict[]> {
+  const host = probes.config.smtp.hostname;
+  const answer = await probes.resolver.aaaa(host, { fresh: true });
+  const ips = answer.kind === 'found' ? answer.records.slice(0, MOST) : [];
+  return (await Promise.all(ips.map((ip) => faultsOf(probes, host, ip)))).flat();
+}
+
+async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdict[]> {
+  const { config, machine, network } = probes;
+  const own = machine.addresses().flatMap((one) => plainAddress(one) ?? []);
+  const isOwn = own.includes(plainAddress(ip) ?? ip);
+  const greeting = await network.greet({ ip, port: SMTP_PORT });
+  const unnamed = isOwn ? await withoutName(probes, host, ip) : [];
+  if (isAnswer(greeting, host)) return unnamed;
+  const what = `the AAAA record of ${host} leads to ${ip}`;
+  // Behind a NAT the address is that of another machine, and may not be reachable from here.
+  if (!own.some(isPublicAddress)) return [];
+  if (!isOwn) {
+    const theirs = own.filter((one) => isIPv6(one) && isPublicAddress(one));
+    const other = theirs.length === 0 ? '' : `, or let it lead to ${theirs.join(' or ')}`;
+    return [
+      warning(`${what}, which is no address of this machine`, `Remove the AAAA record: hosts try it first${other}.`),
+    ];
+  }
+  if (!config.smtp.mx.host.includes(':'))
+    return [
+      warning(
+        `${what}, but nothing listens there: smtp.mx.host is ${config.smtp.mx.host}, which is IPv4 only`,
+        `Set \`smtp.mx.host: '::'\`, which takes both, and restart; or remove the AAAA record. Bounces are delayed meanwhile.`,
+      ),
+      ...unnamed,
+    ];
+  const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
+  return [
+    warning(
+      `${what}, but its port 25 is not answered by us: ${why}`,
+      'Open inbound TCP port 25 in the firewall for IPv6 too, or remove the AAAA record. Bounces are delayed meanwhile.',
+    ),
+    ...unnamed,
+  ];
+}
+
+const isAnswer = (greeting: Greeting, host: string): boolean =>
+  greeting.kind === 'greeted' && greeting.line.toLowerCase().startsWith(`220 ${host}`);
+
+/** With `delivery.ipv6: always` the line of `name` says so, as mail then leaves from that address in any case. */
+async function withoutName({ config, resolver }: Needs, host: string, ip: string): Promise<Verdict[]> {
+  if (config.delivery.ipv6 !== 'auto') return [];
+  const answer = await resolver.ptr(ip, { fresh: true });
+  if (answer.kind === 'trouble') return [];
+  const names = answer.kind === 'found' ? answer.records.map((one) => one.toLowerCase()) : [];
+  if (names.includes(host)) return [];
+  const found = names.length === 0 ? 'has no name (PTR record)' : `is called ${names.slice(0, 3).join(', ')}`;
+  return [
+    warning(
+      `${ip} ${found}, so mail leaves over IPv4 only`,
+      `Ask the provider of the address to set its reverse record (PTR) to ${host}; or remove the AAAA record, if IPv4 is enough.`,
+    ),
+  ];
+}

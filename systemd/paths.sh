@@ -1,0 +1,101 @@
+#!/bin/sh
+# Lets the sandbox of both units write where the settings put the data and the backups: a drop-in for each unit, made from
+# `dataDir` and `backup.dir`. install.sh runs it; run it again, as root, after you have changed one of these settings.
+#
+#   /opt/posthorn/systemd/paths.sh [--root FOLDER]
+set -eu
+umask 022
+
+say() { printf 'posthorn: %s\n' "$*"; }
+fail() {
+  printf 'posthorn: %s\n' "$*" >&2
+  exit 1
+}
+
+root=
+while [ $# -gt 0 ]; do
+  case "$1" in
+  --root)
+    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
+    root=$(cd "$2" && pwd)
+    [ "$root" != / ] || root=
+    shift
+    ;;
+  -h | --help)
+    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+  *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+[ "$(id -u)" = 0 ] || fail 'run this as root: sudo /opt/posthorn/systemd/paths.sh'
+
+program=$(cd "$(dirname "$0")/.." && pwd)/src/bin/posthorn.cjs
+units=$root/etc/systemd/system
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# The settings as the service reads them: its file, and its credentials.
+(cd / && CREDENTIALS_DIRECTORY="$root/etc/posthorn/credentials" node "$program" --config "$root/etc/posthorn/posthorn.yaml" config show --json) \
+  >"$scratch/settings" 2>"$scratch/mistakes" || fail "the settings have mistakes, so the folders of the units stay as they are: $(cat "$scratch/mistakes")"
+
+# Writes the folders that the units do not allow by themselves into `folders`, and the drop-ins of both units.
+node - "$scratch" <<'SCRIPT'
+const fs = require('node:fs');
+const [, , scratch] = process.argv;
+const { dataDir, backup } = JSON.parse(fs.readFileSync(`${scratch}/settings`, 'utf8'));
+const usual = ['/var/lib/posthorn', '/var/backups/posthorn'];
+const isUsual = (folder) => usual.some((one) => folder === one || folder.startsWith(`${one}/`));
+const folders = [...new Set([dataDir, backup.dir])].filter((folder) => !isUsual(folder));
+const wrong = folders.find((folder) => /["\\\n]/.test(folder));
+if (wrong !== undefined) {
+  console.error(`posthorn: a unit cannot name the folder ${JSON.stringify(wrong)}`);
+  process.exit(1);
+}
+const written = (folder) => folder.replaceAll('%', '%%');
+// A folder that is missing must not keep the service from starting: the doctor names it.
+const service = folders.map((folder) => `ReadWritePaths="-${written(folder)}"\n`).join('');
+const head = '# Made by systemd/paths.sh from the settings dataDir and backup.dir; it is replaced by each upgrade.\n';
+const condition =
+  dataDir === usual[0] ? '' : `ConditionPathExists=\nConditionPathExists=${written(dataDir)}/posthorn.db\n`;
+const mounts = folders.map((folder) => `RequiresMountsFor="${written(folder)}"\n`).join('');
+fs.writeFileSync(`${scratch}/folders`, folders.map((folder) => `${folder}\n`).join(''));
+fs.writeFileSync(`${scratch}/posthorn.service`, `${head}[Service]\n${service}`);
+fs.writeFileSync(`${scratch}/posthorn-backup.service`, `${head}[Unit]\n${condition}${mounts}\n[Service]\n${service}`);
+SCRIPT
+
+changed=no
+for unit in posthorn.service posthorn-backup.service; do
+  place=$units/$unit.d/10-folders.conf
+  if [ ! -s "$scratch/folders" ]; then
+    [ ! -e "$place" ] || { rm -f "$place" && changed=yes; }
+    rmdir "$units/$unit.d" 2>/dev/null || true
+  elif ! cmp -s "$scratch/$unit" "$place"; then
+    mkdir -p "$units/$unit.d"
+    cp "$scratch/$unit" "$place.new"
+    chmod 644 "$place.new"
+    mv "$place.new" "$place"
+    changed=yes
+  fi
+done
+
+owner=$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):\([0-9]*\):.*/\1:\2/p' "$root/etc/passwd")
+while IFS= read -r folder; do
+  if [ ! -e "$root$folder" ] && [ -d "$root$(dirname "$folder")" ]; then
+    mkdir -m 0700 "$root$folder"
+    chown "$owner" "$root$folder"
+    say "made $folder for the service"
+  elif [ ! -d "$root$folder" ]; then
+    say "$folder is not there: make it, and give it to the service (chown posthorn: $folder)"
+  elif [ "$(stat -c %u "$root$folder")" != "${owner%:*}" ]; then
+    say "$folder does not belong to the service: chown posthorn: $folder"
+  fi
+done <"$scratch/folders"
+
+[ "$changed" = yes ] || exit 0
+say 'the units may write where the settings say'
+if [ -z "$root" ] && [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+  say 'restart the service for it: systemctl restart posthorn'
+fi
