@@ -139,7 +139,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const operator = buildOperator(
     context,
-    { delivery, accept, routes: api.routes },
+    { delivery, accept, routes: api.routes, notices },
     { inbound, certificate: certificateWatch },
   );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });

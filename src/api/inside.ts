@@ -6,12 +6,14 @@
 import type { Readable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';
+import { rightsOf } from '../keys/roles.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import { beginAct, type Acting, type RunningAct } from '../operations/act.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { AccountRow, MemberRow } from '../storage/tables.ts';
 import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
+import { refuseScope } from './middleware/scope.ts';
 import type { Reply, Route, Incoming } from './route.ts';
 
 /** The input of an operation. */
@@ -48,6 +50,7 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
       if (route === undefined) throw new Error(`there is no operation ${operationId}`);
       const act = begin(deps, route, asking, asked.params);
       try {
+        refuseScope(route, asking.caller, (asked.body ?? {}) as JsonObject);
         const reply = await route.run(incoming(deps, { route, asking, asked, act }));
         if (route.act !== undefined) {
           act.on(deedOf(asked.params ?? {}, reply));
@@ -126,9 +129,13 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
 
 type Account = Pick<AccountRow, 'id' | 'plan' | 'paused'>;
 
-/** A member of the dashboard, who may do everything in an account that a key could be made for. */
-export const memberCaller = ({ id, email }: Pick<MemberRow, 'id' | 'email'>, account: Account): Caller => ({
+/** A member of the dashboard in an account, with the scopes of their role. */
+export const memberCaller = (
+  { id, email, role }: Pick<MemberRow, 'id' | 'email' | 'role'>,
+  account: Account,
+): Caller => ({
   ...unlimited(account),
+  scopes: rightsOf(role).scopes,
   keyId: id,
   keyName: email,
   member: email,

@@ -197,6 +197,13 @@ const listQuery = z.strictObject({
   ...pageParameters(),
   status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas or one by one.'),
   to: z.string().max(320).optional().describe('Address of any recipient.'),
+  to_start: z.string().min(1).max(320).optional().describe('Beginning of the address of any recipient.'),
+  to_domain: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe('Domain of any recipient; a name without a dot, such as `yahoo`, stands for all its endings.'),
   from: z.string().max(320).optional().describe('Address of the sender.'),
   subject: z
     .string()
@@ -204,6 +211,24 @@ const listQuery = z.strictObject({
     .max(200)
     .optional()
     .describe('Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise.'),
+  q: z
+    .string()
+    .min(1)
+    .max(200)
+    .optional()
+    .describe(
+      'A word: the beginning of the address of a recipient, or of a word of the subject. Looks 30 days back unless `created_after` says otherwise.',
+    ),
+  id_start: z
+    .string()
+    .regex(/^msg_[0-7]?[0-9a-hjkmnp-tv-z]{0,25}$/)
+    .optional()
+    .describe('Beginning of the id of the message.'),
+  request_id_start: z
+    .string()
+    .regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{7,24}$/)
+    .optional()
+    .describe('Beginning of the id of the request, with 8 characters after `req_` at least.'),
   tag: textsParameter(z.string().max(128), 10)
     .optional()
     .describe('Tags, separated by commas or one by one, which must all be there.'),
@@ -254,16 +279,32 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
   );
 }
 
+/** Letters of an id after its prefix. */
+const ID_LETTERS = 26;
+
+/** Returns the times in which messages of this request, or of requests whose ids begin like this, were accepted. */
+function requestTimes(start: string | undefined): { from: number; until: number } | null {
+  if (start === undefined) return null;
+  const timeOf = (letter: string): number =>
+    idTime(start.padEnd('req_'.length + ID_LETTERS, letter)) ?? Number.MAX_SAFE_INTEGER;
+  return { from: timeOf('0') - MOST_AHEAD_MS, until: timeOf('z') + LONGEST_REQUEST_MS };
+}
+
 function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>): MessageFilter {
-  const { created_after, subject } = query;
-  const came =
-    query.request_id === undefined ? null : (idTime(query.request_id) ?? Number.MAX_SAFE_INTEGER) - MOST_AHEAD_MS;
-  const usual = came ?? (subject === undefined ? undefined : now - SUBJECT_SPAN_MS);
+  const { created_after, subject, q: text } = query;
+  const requested = requestTimes(query.request_id ?? query.request_id_start);
+  const came = requested?.from ?? null;
+  const usual = came ?? (subject === undefined && text === undefined ? undefined : now - SUBJECT_SPAN_MS);
   const createdAfter = created_after ?? usual;
-  const createdBefore = query.created_before ?? (came === null ? undefined : came + LONGEST_REQUEST_MS);
+  const createdBefore = query.created_before ?? requested?.until;
   const wanted = {
     status: query.status,
     to: query.to === undefined ? undefined : soughtAddress(query.to),
+    toStart: query.to_start,
+    toDomain: query.to_domain === undefined ? undefined : soughtDomain(query.to_domain),
+    text,
+    idStart: query.id_start,
+    requestStart: query.request_id_start,
     from: query.from === undefined ? undefined : soughtAddress(query.from),
     subject,
     tags: query.tag,

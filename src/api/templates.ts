@@ -11,6 +11,7 @@ import { checkVariables, localeSchema, templateMembers, timezoneSchema } from '.
 import type { Database } from '../storage/database.ts';
 import { MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
+import { joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
 import {
   changeTemplate,
   createTemplate,
@@ -511,6 +512,10 @@ const RenderRequest = z
     subject: contents.subject,
     html: contents.html,
     text: contents.text,
+    mark_missing: z
+      .boolean()
+      .optional()
+      .describe('Writes `⟦name⟧` where a text has no value, for a preview that people look at.'),
   })
   .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
 
@@ -536,6 +541,14 @@ const RenderRecord = z
     html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
     text: PartRecord.nullable().describe('The plain text body; null where there is none.'),
     variables: z.array(z.string()).describe('Names that the template asks for.'),
+    missing: z
+      .array(z.string())
+      .describe(
+        'Paths of values that the template reads and `variables` lacks; `items[].price`: in an entry of a list.',
+      ),
+    sample_variables: z
+      .record(z.string(), z.unknown())
+      .describe('Values that fit the template, guessed from what it does with them.'),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
 
@@ -546,6 +559,8 @@ const renderSample: z.output<typeof RenderRecord> = {
   html: { rendered: '<p>Hello Ana</p>', errors: [] },
   text: null,
   variables: ['name'],
+  missing: [],
+  sample_variables: { name: 'Ana' },
 };
 
 function renderRoute({ db, renderer }: TemplatesDeps): Route {
@@ -597,14 +612,17 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
           fallback === null ? [] : [[name, fallback]],
         ),
       );
+      const given = { ...defaults, ...body.variables };
+      const sample = joinSamples((await renderer.read(parts)).map((one) => one.sample));
       const results = await renderer.render(parts, {
-        variables: { ...defaults, ...body.variables },
+        variables: body.mark_missing === true ? markMissing(sample, given) : given,
         strict: body.strict_variables ?? template?.body.strict ?? false,
         locale: body.locale ?? template?.body.locale ?? 'en',
         timezone: body.timezone ?? template?.body.timezone ?? 'UTC',
         now,
       });
-      return { status: 200, body: renderRecord(results) };
+      const missing = missingIn(sample, given).map(({ path }) => path);
+      return { status: 200, body: { ...renderRecord(results), missing, sample_variables: sample } };
     },
   );
 }
@@ -625,7 +643,9 @@ async function requireTemplate(
   }
 }
 
-function renderRecord(results: readonly PartResult[]): z.output<typeof RenderRecord> {
+function renderRecord(
+  results: readonly PartResult[],
+): Omit<z.output<typeof RenderRecord>, 'missing' | 'sample_variables'> {
   const part = (wanted: string): z.output<typeof PartRecord> | null => {
     const result = results.find(({ name }) => name === wanted);
     if (result === undefined) return null;

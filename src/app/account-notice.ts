@@ -37,6 +37,20 @@ export function accountNotices({
   return {
     /** Is called before the transaction begins. */
     prepare: () => ownAccount.ensure(),
+    /** Makes the mail to one person; its rows are committed with `written` called after it. */
+    to(address: Mailbox, from: Mailbox, text: NoticeText): Notice & { messageId: string } {
+      const now = clock.now();
+      const mail = noticeMail(text, from, address, now);
+      const rows = ownMailRows(mail, now, notices.retry);
+      return {
+        rows: [rows],
+        recipients: 1,
+        messageId: mail.id,
+        written() {
+          notifiers.deliveries.notify(hintsOf(rows));
+        },
+      };
+    },
     /** Makes the mails inside the transaction. */
     async of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice> {
       const now = clock.now();
@@ -64,14 +78,24 @@ async function peopleOf(tx: Pick<Connection, 'all'>, accountId: string, { smtp }
 }
 
 /** Returns an address at a domain of the account with all its records, so that the mail is signed; else at our own name. */
-async function senderFor(tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox> {
+const senderFor = async (tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox> =>
+  (await verifiedSender(tx, accountId)) ?? postmasterAt(smtp.hostname);
+
+/** Returns an address at a domain of the account with all its records, or null if it has none. */
+export async function verifiedSender(tx: Pick<Connection, 'all'>, accountId: string): Promise<Mailbox | null> {
   const [verified] = await tx.all<{ name: string }>(
     `SELECT name FROM domains WHERE account_id = ? AND status = 'verified' AND failing_since IS NULL ORDER BY created_at, id LIMIT 1`,
     [accountId],
   );
-  const domain = verified?.name ?? smtp.hostname;
-  return { name: 'Posthorn', address: `postmaster@${domain}`, local: 'postmaster', domain };
+  return verified === undefined ? null : postmasterAt(verified.name);
 }
+
+const postmasterAt = (domain: string): Mailbox => ({
+  name: 'Posthorn',
+  address: `postmaster@${domain}`,
+  local: 'postmaster',
+  domain,
+});
 
 /** Returns the mail to one recipient. Pure but for its id. */
 function noticeMail({ subject, lines }: NoticeText, from: Mailbox, to: Mailbox, now: number): OwnMail {

@@ -8,13 +8,16 @@ import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
+import type { AccountNotices } from './account-notice.ts';
 import { signingKey, type AppContext } from './context.ts';
+import { invitationMail } from './invitation-mail.ts';
 
 export interface OperatorParts {
   delivery: DeliveryEngine;
   accept: AcceptDeps;
   /** The operations that have an HTTP door. */
   routes: readonly Route[];
+  notices: AccountNotices;
 }
 
 /** The parts of the service whose state operators see. */
@@ -25,7 +28,7 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, accept, routes }: OperatorParts,
+  { delivery, accept, routes, notices }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -44,6 +47,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
+    invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
     listeners: () => inbound.doors(),

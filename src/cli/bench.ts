@@ -82,7 +82,7 @@ function benchConfig(config: Config, folder: string): Config {
     ...config,
     dataDir: folder,
     http: { ...config.http, ...here, tls: false, publicUrl: 'http://127.0.0.1' },
-    dashboard: { port: 0 },
+    dashboard: { ...config.dashboard, port: 0 },
     metrics: { ...config.metrics, port: null, token: null },
     tls: null,
     smtp: {

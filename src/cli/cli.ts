@@ -14,6 +14,7 @@ import { reachOperator, type AskedOf, type Operator } from '../operator/operator
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
+import { addTeam } from './team.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
@@ -36,6 +37,7 @@ import { refuseTwice } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
+import { addStatus } from './status.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
@@ -212,6 +214,7 @@ export async function run(
   addMigrate(program, context);
   addBackup(program, context);
   addAdmin(program, context);
+  addTeam(program, context);
   addAccounts(program, context);
   addAudit(program, context);
   addKeys(program, context);
@@ -227,6 +230,7 @@ export async function run(
   addWebhooks(program, context);
   addBooks(program, context);
   addDoctor(program, context);
+  addStatus(program, context);
   addTls(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);

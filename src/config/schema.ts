@@ -333,6 +333,11 @@ export const settings = group(
     }),
     dashboard: group('The dashboard.', {
       port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
+      secondFactor: setting(
+        oneOf('optional', 'administrators', 'everyone'),
+        'optional',
+        'Who must have a second factor. Without one they see only the page that switches it on.',
+      ),
     }),
   },
   ({ http, tls }) =>
@@ -399,7 +404,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     },
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },
-    dashboard: { port: dashboard.port ?? http.port },
+    dashboard: { ...dashboard, port: dashboard.port ?? http.port },
     backup: {
       ...written.backup,
       dir: written.backup.dir === null ? path.join(dataDir, 'backups') : absolute(written.backup.dir),

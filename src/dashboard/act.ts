@@ -1,4 +1,4 @@
-/** Audit rows of what people do in the dashboard alone: signing in, the team, their own login. */
+/** Audit rows of what people do in the dashboard alone: signing in, their own login. */
 import { beginAct, type Acting } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import type { Rows } from '../storage/rows.ts';
@@ -23,15 +23,6 @@ const acts = {
   'sign-out': { says: 'signed out', type: 'member' },
   'account.choose': { says: 'chose to look at the account {object}', type: 'account', named: 'name' },
   'profile.session.end': { says: 'ended another of their own sessions', type: 'member' },
-  'team.add': { says: 'added {object} to the team', type: 'member', named: 'email', keeps: ['is_admin', 'accounts'] },
-  'team.change': {
-    says: 'changed what {object} may see',
-    type: 'member',
-    named: 'email',
-    keeps: ['is_admin', 'accounts'],
-  },
-  'team.link': { says: 'made a set-up link for {object}', type: 'member', named: 'email' },
-  'team.remove': { says: 'removed {object} from the team', type: 'member', named: 'email' },
   'profile.password': { says: 'changed their own password', type: 'member' },
   'profile.second-factor.on': { says: 'switched their second factor on', type: 'member' },
   'profile.second-factor.off': { says: 'switched their second factor off', type: 'member' },

@@ -26,6 +26,7 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['style.css', () => own('style.css'), CSS],
   ['app.js', () => own('app.js'), JS],
   ['forms.js', () => own('forms.js'), JS],
+  ['palette.js', () => own('palette.js'), JS],
   ['editor.js', () => own('editor.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],

@@ -16,11 +16,16 @@ import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { addressList } from '../net/ip.ts';
 import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
+import type { Problem } from '../base/problem.ts';
+import { refusedByRole, rightsOf } from '../keys/roles.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import { findSession } from '../members/session-store.ts';
+import type { MemberRow } from '../storage/tables.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { readForm, signInFirst } from './form-reading.ts';
+import { readForm, SignInFirst, signInFirst } from './form-reading.ts';
+import { lacksSecondFactor } from '../members/second-factor.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
@@ -154,7 +159,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
   return router;
 }
 
-/** Looks the session up. A page of administrators answers 404 to other members; a guest is sent to the sign-in for every path of ours. */
+/** Looks the session up. A page that the member's role does not have answers 403; a guest is sent to the sign-in for every path of ours. */
 function visitorLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
@@ -169,7 +174,13 @@ function visitorLayer(dashboard: DashboardContext): Layer {
     if (page === null) throw await pageNotFound(dashboard, ctx);
     if (page.who !== 'anyone') {
       if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
-      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await pageNotFound(dashboard, ctx);
+      const refusal = refusalOf(page, state.session.member);
+      if (refusal !== null) {
+        await frameVisit(dashboard, ctx);
+        throw refusal;
+      }
+      if (lacksSecondFactor(dashboard.deps.config.dashboard, state.session.member) && !isForSetUp(page))
+        throw new SignInFirst(SECOND_FACTOR, 'This server asks for a second factor: switch it on to go on.');
     }
     await next();
   };
@@ -178,12 +189,27 @@ function visitorLayer(dashboard: DashboardContext): Layer {
 async function pageNotFound(dashboard: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
   if (state.session?.row.stage === 'open') {
-    // The problem is then shown with the menu around it.
-    state.form = new URLSearchParams();
-    state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
+    await frameVisit(dashboard, ctx);
     return noSuchPage();
   }
   return dashboard.firsts.has(firstSegment(ctx.url)) ? signInFirst(ctx) : noSuchPage();
+}
+
+/** Makes the visit for a problem, which is then shown with the menu around it. */
+async function frameVisit(dashboard: DashboardContext, ctx: Context): Promise<void> {
+  ctx.state.form = new URLSearchParams();
+  ctx.state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
+}
+
+const SECOND_FACTOR = '/profile/second-factor';
+/** The pages of a member who has still to switch the second factor on. */
+const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/logout', '/session'].includes(path);
+
+/** Returns why the member's role does not have this page, or null. */
+function refusalOf({ who, scope }: Page, { role }: MemberRow): Problem | null {
+  const { hasServer, scopes } = rightsOf(role);
+  if (who === 'admin' && !hasServer) return refusedByRole(null);
+  return scope === undefined || scopeAllows(scopes, scope) ? null : refusedByRole([scope]);
 }
 
 function formLayer(dashboard: DashboardContext): Layer {

@@ -5,6 +5,7 @@
 import type { Readable } from 'node:stream';
 import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
+import type { Scope } from '../keys/scopes.ts';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import type { Asked } from '../api/inside.ts';
@@ -67,6 +68,10 @@ export interface Visit extends Guest {
   accounts: readonly AccountRow[];
   /** `member:<email>`, as in the audit log. */
   actor: string;
+  /** True for members who see all accounts and may perform the operations of the server. */
+  isAdmin: boolean;
+  /** Returns whether the member's role has this scope. */
+  may(scope: Scope): boolean;
   /** Calls the API as this member, with its checks, answers and audit lines. Throws Problem. */
   ask<Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
   /** The same for an answer other than JSON: its bytes or its stream. */
@@ -82,6 +87,8 @@ export interface Page {
   /** With parameters as `:id`. */
   path: string;
   who: Who;
+  /** For a page of members: the scope that it needs. Most have none, since the operations that they call refuse the member. */
+  scope?: Scope;
   /** For a form that needs no sign-in: returns false where the form can have no effect, so that its body is not read. */
   knows?: Knows;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
@@ -95,7 +102,9 @@ type Handler<V> = (visit: V) => Promise<Shown> | Shown;
 /** Declares a page for every signed-in member, about the account that is looked at. */
 export const get = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'member', run);
 export const post = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'member', run);
-/** Declares a page for administrators; for other members it answers 404. */
+/** Lets only members in whose role has the scope: for a form whose page calls no operation, and for more than an operation asks. */
+export const needs = (scope: Scope, page: Page): Page => ({ ...page, scope });
+/** Declares a page for administrators; other members get 403. */
 export const adminGet = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'admin', run);
 export const adminPost = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'admin', run);
 /** Declares a page that needs no sign-in. */

@@ -13,6 +13,7 @@ import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
 import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
+import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { savedViewPages } from './pages/saved-views.ts';
 import { settingsPages } from './pages/settings.ts';
@@ -43,6 +44,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...streamPages(),
     ...webhookPages(),
     ...keyPages(deps),
+    ...searchPages(),
     ...requestLogPages(deps),
     ...apiPages(deps),
     ...settingsPages(deps),

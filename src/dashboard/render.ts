@@ -3,43 +3,28 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import { view, type Shown } from './page.ts';
+import { menu, type Place } from './places.ts';
 import { zoneNamed } from '../base/zones.ts';
+import { rightsOf } from '../keys/roles.ts';
+import { view, type Shown, type Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-const forAll = [
-  ['Overview', '/'],
-  ['Messages', '/messages'],
-  ['Events', '/events'],
-  ['Stats', '/stats'],
-  ['Reputation', '/reputation'],
-  ['Templates', '/templates'],
-  ['Suppressions', '/suppressions'],
-  ['Domains', '/domains'],
-  ['Streams', '/streams'],
-  ['Webhooks', '/webhooks'],
-  ['Developer', '/developer'],
-  ['Exports', '/exports'],
-  ['Settings', '/settings'],
-  ['First steps', '/welcome'],
-] as const;
-
-const forAdmins = [
-  ['Queue', '/queue'],
-  ['Doctor', '/doctor'],
-  ['Accounts', '/accounts'],
-  ['Team', '/team'],
-] as const;
+/** Returns whether the member's role has this page of the menu. */
+const isOpen = (href: string, visit: Visit): boolean =>
+  href === '/settings' ? visit.may('settings') : href !== '/welcome' || visit.may('key');
 
 /** Returns the entries of the menu in order, with the one of `path` marked. */
-function navigation(path: string, isAdmin: boolean): object {
-  const entry = ([label, href]: readonly [string, string]) => ({
-    label,
+function navigation(path: string, visit: Visit): object {
+  const entry = ({ text, href }: Place) => ({
+    label: text,
     href,
     on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
   });
-  return { main: forAll.map(entry), admin: isAdmin ? forAdmins.map(entry) : [] };
+  return {
+    main: menu.forAll.filter(({ href }) => isOpen(href, visit)).map(entry),
+    admin: visit.isAdmin ? menu.forAdmins.map(entry) : [],
+  };
 }
 
 /** Returns the data of the layout around a page. */
@@ -59,6 +44,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
     forms: assets.url('forms.js'),
+    palette: assets.url('palette.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
@@ -66,8 +52,9 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     ...(visit === undefined
       ? { member: null }
       : {
-          member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
-          nav: navigation(ctx.path, visit.member.is_admin === 1),
+          member: { email: visit.member.email, isAdmin: visit.isAdmin },
+          nav: navigation(ctx.path, visit),
+          scopes: rightsOf(visit.member.role).scopes,
           account: visit.account,
           accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
@@ -167,10 +154,25 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
   const { cure } = catalogue[code];
-  const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
+  // The catalogue's cure is about keys; the message itself names the roles.
+  const isRole = code === 'insufficient_scope' && ctx.state.visit !== undefined;
+  const data = {
+    status,
+    code,
+    message,
+    isRole,
+    cure: code === 'invalid_request' || isRole ? null : cure,
+    back: placeBack(ctx),
+  };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = viewHtml(dashboard, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+  ctx.body = viewHtml(
+    dashboard,
+    ctx,
+    'problem',
+    data,
+    status === 404 ? 'Not found' : isRole ? 'Not allowed' : 'That did not work',
+  );
 }
 
 function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {

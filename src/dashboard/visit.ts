@@ -3,6 +3,8 @@ import { clientAddress } from '../api/client-address.ts';
 import { overWatch } from '../api/over-watch.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
+import { rightsOf } from '../keys/roles.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import { perform } from '../operator/operations.ts';
 import { actingAs } from './act.ts';
 import { readCookie } from './cookies.ts';
@@ -55,7 +57,8 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     ),
   };
   const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
-  const by = { acting, ...(member.is_admin === 1 ? {} : { onlyAccount: account.id }) };
+  const { hasServer, scopes } = rightsOf(member.role);
+  const by = { acting, ...(hasServer ? {} : { within: { account: account.id, scopes } }) };
   return {
     ...guest,
     member,
@@ -63,6 +66,8 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     account,
     accounts,
     actor: acting.actor,
+    isAdmin: hasServer,
+    may: (scope) => scopeAllows(scopes, scope),
     // The type of the answer is made from the same declaration as its check.
     ask: async (id, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as never,
     fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),

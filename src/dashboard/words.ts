@@ -1,5 +1,6 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
+import { isScope, scopeAllows, type Scope } from '../keys/scopes.ts';
 import { counted } from '../operator/doctor/finding.ts';
 import { wallClock } from '../base/zones.ts';
 
@@ -97,7 +98,7 @@ export function faultText(message: string, field: string | null): string {
 }
 
 interface Options {
-  data: { root: { now?: number; zone?: string } };
+  data: { root: { now?: number; zone?: string; scopes?: readonly string[] } };
   hash: Record<string, unknown>;
 }
 
@@ -119,10 +120,14 @@ function ago(value: unknown, { data }: Options): unknown {
   return timeHtml(ms, agoText(ms, data.root.now ?? ms), ' data-ago');
 }
 
+/** Mail that is held without an end is due in thousands of years. */
+const FOREVER_MS = 100 * 366 * 86_400_000;
+
 /** Shows the time of a task: `in 4 min`, or `overdue by 4 min`. */
 function due(value: unknown, options: Options): unknown {
   const ms = millis(value);
   const now = options.data.root.now;
+  if (ms !== null && now !== undefined && ms - now > FOREVER_MS) return 'when it is released';
   if (ms === null || now === undefined || now - ms < 1000) return ago(value, options);
   return timeHtml(ms, `overdue by ${spanText(now - ms)}`, ' data-ago');
 }
@@ -161,7 +166,11 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   address: (value: unknown) => addressText(String(value)),
   bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
   words: (value: unknown) => wordsOf(String(value)),
+  lower: (value: unknown) => String(value).toLowerCase(),
   eq: (a: unknown, b: unknown) => a === b,
+  /** Tells whether the member's role has a scope. */
+  may: (scope: unknown, { data }: Options) =>
+    isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),

@@ -17,7 +17,7 @@ export interface MemberDeps {
 
 export interface NewMember {
   email: string;
-  isAdmin: boolean;
+  role: MemberRow['role'];
   /** The accounts that the member may see; ignored for an administrator. */
   accountIds: readonly string[];
   passwordHash: string | null;
@@ -39,7 +39,7 @@ export function newMember({ clock }: Pick<MemberDeps, 'clock'>, input: Omit<NewM
     id: newId('mem', now),
     email,
     email_key: addressKey(email),
-    is_admin: input.isAdmin ? 1 : 0,
+    role: input.role,
     password_hash: input.passwordHash,
     totp_sealed: null,
     totp_step: null,
@@ -88,7 +88,7 @@ export async function ownersOf(db: Pick<Connection, 'all'>, accountId: string): 
 }
 
 const administrators = (db: Pick<Connection, 'all'>): Promise<{ email: string }[]> =>
-  db.all('SELECT email FROM members WHERE is_admin = 1 ORDER BY created_at, id');
+  db.all("SELECT email FROM members WHERE role = 'administrator' ORDER BY created_at, id");
 
 function checkEmail(text: string): string {
   const parsed = parseMailbox(text, { smtputf8: true });
@@ -122,12 +122,12 @@ export async function findMemberByEmail({ db }: Pick<MemberDeps, 'db'>, email: s
 
 /** Returns the administrators; without one the first set-up link is needed. */
 export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<MemberRow[]> {
-  return await db.prepared.all<MemberRow>('SELECT * FROM members WHERE is_admin = 1 ORDER BY id');
+  return await db.prepared.all<MemberRow>("SELECT * FROM members WHERE role = 'administrator' ORDER BY id");
 }
 
 /** Returns the accounts that a member may see, oldest first. */
 export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
-  if (member.is_admin === 1)
+  if (member.role === 'administrator')
     return await db.prepared.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
   return await db.prepared.all<AccountRow>(
     'SELECT a.* FROM memberships m JOIN accounts a ON a.id = m.account_id WHERE m.member_id = ? ORDER BY a.created_at, a.id',
@@ -139,12 +139,12 @@ export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberR
 export async function changeMember(
   deps: MemberDeps,
   id: string,
-  { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] },
+  { role, accountIds }: Pick<NewMember, 'role' | 'accountIds'>,
   alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
-    if (!isAdmin) await refuseLastAdmin(tx, id);
-    const rows = await tx.all('UPDATE members SET is_admin = ? WHERE id = ? RETURNING id', [isAdmin ? 1 : 0, id]);
+    if (role !== 'administrator') await refuseLastAdmin(tx, id);
+    const rows = await tx.all('UPDATE members SET role = ? WHERE id = ? RETURNING id', [role, id]);
     if (rows.length === 0) throw new Problem('not_found', 'There is no such member.');
     await tx.run('DELETE FROM memberships WHERE member_id = ?', [id]);
     await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, alsoInTransaction()]);
@@ -167,8 +167,10 @@ export async function removeMember(
 
 /** Throws if this is the last administrator; one who never set a password cannot sign in and does not count. */
 async function refuseLastAdmin(tx: Connection, id: string): Promise<void> {
+  const [member] = await tx.all<Pick<MemberRow, 'role'>>('SELECT role FROM members WHERE id = ?', [id]);
+  if (member?.role !== 'administrator') return;
   const others = await tx.all(
-    'SELECT 1 FROM members WHERE is_admin = 1 AND password_hash IS NOT NULL AND id <> ? LIMIT 1',
+    "SELECT 1 FROM members WHERE role = 'administrator' AND password_hash IS NOT NULL AND id <> ? LIMIT 1",
     [id],
   );
   if (others.length === 0)

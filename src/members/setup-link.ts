@@ -1,15 +1,18 @@
 /**
- * Set-up links: valid once and for 30 minutes. Without a member the link makes the first administrator; with one it sets a new
- * password and removes the second factor, for members who have lost both.
+ * Set-up links: valid once. Without a member the link makes the first administrator; with one it sets a password and removes the
+ * second factor: for new members, and for members who have lost both. The database has only the hash of a link.
  */
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
 import type { SessionDeps } from './session-store.ts';
 
+/** The life of a link that is handed over at once. */
 const LIFE_MS = 30 * 60_000;
+/** The life of an invitation: a weekend. */
+export const INVITATION_MS = 72 * 3_600_000;
 const TOKEN_BYTES = 32;
 
 export interface SetUpLink {
@@ -17,21 +20,39 @@ export interface SetUpLink {
   expiresAt: number;
 }
 
-/** Makes a link; earlier ones for the same purpose end. */
-export async function makeSetUpLink({ db, clock }: SessionDeps, memberId: string | null): Promise<SetUpLink> {
+/** Makes a link; earlier ones for the same purpose end. `mail` makes the mail that carries it, written in the same transaction. */
+export async function makeSetUpLink(
+  { db, clock }: SessionDeps,
+  memberId: string | null,
+  {
+    lifeMs = LIFE_MS,
+    mail = () => ({ rows: [], messageId: null }),
+  }: { lifeMs?: number; mail?: (link: SetUpLink) => { rows: readonly Rows[]; messageId: string | null } } = {},
+): Promise<SetUpLink> {
   const token = randomBytes(TOKEN_BYTES).toString('base64url');
   const now = clock.now();
+  const link = { token, expiresAt: now + lifeMs };
+  const { rows, messageId } = mail(link);
   const row: SetUpLinkRow = {
     token_hash: sha256Hex(token),
     member_id: memberId,
     created_at: now,
-    expires_at: now + LIFE_MS,
+    expires_at: link.expiresAt,
+    message_id: messageId,
   };
   await db.commit.transact(async (tx) => {
     await tx.run('DELETE FROM setup_links WHERE member_id IS NOT DISTINCT FROM ?', [memberId]);
-    await insertRows(tx, [{ setup_links: [row] }]);
+    await insertRows(tx, [{ setup_links: [row] }, ...rows]);
   });
-  return { token, expiresAt: row.expires_at };
+  return link;
+}
+
+/** Returns the links of members that are still valid. */
+export async function linksOf({ db, clock }: SessionDeps): Promise<SetUpLinkRow[]> {
+  return await db.prepared.all<SetUpLinkRow>(
+    'SELECT * FROM setup_links WHERE member_id IS NOT NULL AND expires_at > ?',
+    [clock.now()],
+  );
 }
 
 /** Returns the member of a valid link, or null. */
@@ -46,7 +67,7 @@ export async function findSetUpLink(
   if (link === undefined) return null;
   if (link.member_id === null) {
     // Such a link is void once there is an administrator.
-    const admins = await db.prepared.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
+    const admins = await db.prepared.all("SELECT 1 FROM members WHERE role = 'administrator' LIMIT 1");
     return admins.length === 0 ? { member: null } : null;
   }
   const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [link.member_id]);
@@ -70,7 +91,7 @@ export function spendSetUpLink(
     if (link === undefined)
       throw new Problem('invalid_state', 'This link was used already, or its time is over. Ask for a new one.');
     if (link.member_id === null) {
-      const admins = await tx.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
+      const admins = await tx.all("SELECT 1 FROM members WHERE role = 'administrator' LIMIT 1");
       if (make === null || admins.length > 0)
         throw new Problem('invalid_state', 'There is already an administrator. Ask them for a link of your own.');
       const first = { ...make, password_hash: passwordHash };

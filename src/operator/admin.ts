@@ -23,7 +23,13 @@ export const adminOperations = {
     args: z.strictObject({ email: emailArgument }),
     async run(deps, { email }, act) {
       act.on({ object: email });
-      const fields = { email, isAdmin: true, accountIds: [], passwordHash: null, createdBy: 'operator' };
+      const fields = {
+        email,
+        role: 'administrator' as const,
+        accountIds: [],
+        passwordHash: null,
+        createdBy: 'operator',
+      };
       return await linkFor(deps, await addMember(deps, fields));
     },
   }),

@@ -45,7 +45,7 @@ export const exportOperations = {
   /** Adds an export of what the API's list gives for these parameters now. */
   'exports.create': onStore({
     act: { says: 'exported {kind}', type: 'export', keeps: ['kind', 'query'] },
-    who: 'member',
+    scope: 'message:read',
     args: z.strictObject({ account: accountArgument, kind: z.enum(kinds), query: queryArgument.optional() }),
     async run(deps, { account, kind, query: given = {} }, act) {
       const owner = await accountNamed(deps, account);
@@ -80,7 +80,7 @@ export const exportOperations = {
   /** Lists the exports of an account, the newest first. */
   'exports.list': onStore({
     act: null,
-    who: 'member',
+    scope: 'message:read',
     args: z.strictObject({ account: accountArgument }),
     async run({ db }, { account }) {
       const { id } = await accountNamed({ db }, account);
@@ -95,7 +95,7 @@ export const exportOperations = {
   /** Names the finished file of an export on the server's disk. */
   'exports.file': onStore({
     act: null,
-    who: 'member',
+    scope: 'message:read',
     args: ref,
     async run(deps, { account, id }) {
       const row = await requireExport(deps, await accountNamed(deps, account), id);
@@ -108,7 +108,7 @@ export const exportOperations = {
   /** Removes an export with its file; one that runs ends. */
   'exports.remove': onStore({
     act: { says: 'removed the export {object}', type: 'export', keeps: ['kind'] },
-    who: 'member',
+    scope: 'message:read',
     args: ref,
     async run(deps, { account, id }, act) {
       const owner = await accountNamed(deps, account);

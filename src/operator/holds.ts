@@ -153,7 +153,7 @@ async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, na
 }
 
 /** Adds the facts of the hold to mail that is marked with a hold's id. */
-function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
+export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
   if (row === undefined) return one;
   const { scope, target, note, until, created_at: since, created_by: by } = row;

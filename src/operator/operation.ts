@@ -17,7 +17,9 @@ import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
+import type { Rows } from '../storage/rows.ts';
 import type { Inside } from '../api/inside.ts';
+import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
@@ -33,9 +35,24 @@ export interface StoreDeps {
   inside: Inside;
   /** Only the running server has one. */
   log?: Log;
+  /** Only the running server can send mail. */
+  invitations?: Invitations;
   /** Tells how many requests with unknown keys the running server has not kept. */
   strangerLines?: { readonly notKept: number };
 }
+
+/** The mails that invite people to the team. */
+export interface Invitations {
+  /** Returns how to mail an invitation to these accounts, or why none can be mailed now. */
+  prepare(accountIds: readonly string[]): Promise<{ kind: 'no'; why: string } | { kind: 'yes'; mail: MakeInvitation }>;
+}
+
+/** Makes the mail as rows; `written` is called once they are committed. */
+type MakeInvitation = (invitation: { to: string; url: string; expiresAt: number; by: string }) => {
+  rows: readonly Rows[];
+  messageId: string;
+  written(): void;
+};
 
 /** The dependencies that only the running server has. */
 export interface OperatorDeps extends StoreDeps {
@@ -173,8 +190,8 @@ interface Common<Args> {
   args: z.ZodType<Args>;
   /** Its words in the audit log, which includes refused tries; null if it changes nothing. */
   act: ActWords | null;
-  /** `member`: every member of the account may perform it; others are for administrators and the command line. */
-  who?: 'member';
+  /** Members with this scope may perform it in their account. Without one it is for administrators and the command line. */
+  scope?: Scope;
 }
 
 export interface StoreOperation<Args, Result> extends Common<Args> {

@@ -1,6 +1,7 @@
 /** The table of operations. `perform` finds one, checks its arguments, runs it and writes the audit line. */
 import { check } from '../base/check.ts';
-import { Problem } from '../base/problem.ts';
+import { refusedByRole } from '../keys/roles.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import { accountOperations } from './accounts.ts';
 import { auditOperations } from './audit.ts';
 import { beginAct, commandLine, type Acting, type RunningAct } from '../operations/act.ts';
@@ -15,6 +16,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
+import { needOperations } from './needs-facts.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
@@ -26,6 +28,7 @@ import { savedViewOperations } from './saved-views.ts';
 import { sourceOperations } from './sources.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { notRunning, Unavailable } from './unavailable.ts';
+import { teamOperations } from './team.ts';
 import { watchOperations } from './watch.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
@@ -35,6 +38,7 @@ const table = {
   ...auditOperations,
   ...messageOperations,
   ...queueOperations,
+  ...needOperations,
   ...holdOperations,
   ...sourceOperations,
   ...watchOperations,
@@ -52,6 +56,7 @@ const table = {
   ...reclassifyOperations,
   ...resendOperations,
   ...adminOperations,
+  ...teamOperations,
   ...doctorOperations,
 };
 
@@ -69,8 +74,8 @@ export function operationNamed(name: string): Operation | null {
 /** The caller of an operation. */
 export interface By {
   acting: Acting;
-  /** For a member who is not an administrator: the only account that they may reach. */
-  onlyAccount?: string;
+  /** For a member who is not an administrator: the only account that they may reach, and what they may do there. */
+  within?: { account: string; scopes: readonly string[] };
 }
 
 /**
@@ -81,16 +86,18 @@ export async function perform(
   deps: StoreDeps | OperatorDeps,
   name: string,
   given: unknown,
-  { acting, onlyAccount }: By = { acting: commandLine },
+  { acting, within }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
   if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
-  if (onlyAccount !== undefined && operation.who !== 'member')
-    throw new Problem('insufficient_scope', 'Only administrators may do this.');
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
-  const args = onlyAccount === undefined ? given : { ...(given as object), account: onlyAccount };
-  if (operation.act === null) return await run(deps, operation, args, act);
+  const args = within === undefined ? given : { ...(given as object), account: within.account };
+  if (operation.act === null) {
+    refuseRole(operation, within);
+    return await run(deps, operation, args, act);
+  }
   try {
+    refuseRole(operation, within);
     const result = await run(deps, operation, args, act);
     await act.done();
     return result;
@@ -98,6 +105,11 @@ export async function perform(
     if (!(error instanceof Unavailable)) await act.failed(error);
     throw error;
   }
+}
+
+function refuseRole({ scope }: Operation, within: By['within']): void {
+  if (within === undefined || (scope !== undefined && scopeAllows(within.scopes, scope))) return;
+  throw refusedByRole(scope === undefined ? null : [scope]);
 }
 
 async function run(

@@ -23,7 +23,7 @@ export interface ReputationMoment {
 export const reputationMomentOperations = {
   'reputation.moments': onStore({
     act: null,
-    who: 'member',
+    scope: 'stats:read',
     args: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),

@@ -78,7 +78,7 @@ const MOST_LINES = 1000;
 export const reputationOperations = {
   reputation: onStore({
     act: null,
-    who: 'member',
+    scope: 'stats:read',
     args: z.strictObject({ account: accountArgument, days: z.int().min(1).max(400).optional() }),
     async run({ db, clock }, { account, days = 30 }): Promise<ReputationRecord> {
       const { id } = await accountNamed({ db }, account);

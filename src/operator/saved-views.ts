@@ -17,7 +17,7 @@ const page = z.enum(viewPages);
 export const savedViewOperations = {
   'views.list': onStore({
     act: null,
-    who: 'member',
+    scope: 'message:read',
     args: z.strictObject({ account: accountArgument, page }),
     async run({ db }, { account, page: of }) {
       const { id } = await accountNamed({ db }, account);
@@ -32,7 +32,7 @@ export const savedViewOperations = {
   /** Saves a view; one of the same page and name is replaced. */
   'views.save': onStore({
     act: { says: 'saved the view {name}', type: 'view', named: 'name', keeps: ['page', 'name', 'query'] },
-    who: 'member',
+    scope: 'message:read',
     args: z.strictObject({
       account: accountArgument,
       page,
@@ -68,7 +68,7 @@ export const savedViewOperations = {
   }),
   'views.remove': onStore({
     act: { says: 'removed the view {name}', type: 'view', named: 'name', keeps: ['page', 'name', 'query'] },
-    who: 'member',
+    scope: 'message:read',
     args: z.strictObject({ account: accountArgument, id: z.string().max(64) }),
     async run({ db }, { account, id }, act) {
       const { id: accountId } = await accountNamed({ db }, account);

@@ -26,7 +26,7 @@ export const suppressionOperations = {
   /** Returns a page of the list, newest first, without ended entries. An export asks until `has_more` is false. */
   'suppressions.export': onStore({
     act: null,
-    who: 'member',
+    scope: 'suppression:read',
     args: z.strictObject({
       account: accountArgument,
       reason: z.enum(suppressionReasons).optional(),
@@ -51,7 +51,7 @@ export const suppressionOperations = {
       named: 'email',
       keeps: ['created', 'existing', 'rejected'],
     },
-    who: 'member',
+    scope: 'suppression',
     args: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
     async run(deps, { account, entries }, act): Promise<{ data: AddedRecord[] }> {
       const { id: accountId } = await accountNamed(deps, account);

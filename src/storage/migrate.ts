@@ -6,6 +6,7 @@ import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
 import { up as requestDetails } from '../../migrations/002-request-details.ts';
 import { up as webhookCallsByEvent } from '../../migrations/003-webhook-calls-by-event.ts';
+import { up as roles } from '../../migrations/004-roles.ts';
 import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { translating } from './postgres/schema.ts';
@@ -21,6 +22,7 @@ const migrations: readonly Migration[] = [
   { name: '001-schema', up: schema },
   { name: '002-request-details', up: requestDetails },
   { name: '003-webhook-calls-by-event', up: webhookCallsByEvent },
+  { name: '004-roles', up: roles },
   { name: '005-exports-and-views', up: exportsAndViews },
 ];
 

@@ -6,7 +6,15 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createCompiledCache, type Compile } from './compiled-cache.ts';
-import { compile, render, RENDER_LIMIT_MS, type Part, type RenderOptions, type TemplateFault } from './mixed/index.ts';
+import {
+  compile,
+  render,
+  RENDER_LIMIT_MS,
+  type Part,
+  type RenderOptions,
+  type SampleData,
+  type TemplateFault,
+} from './mixed/index.ts';
 
 /** A part, named by its member: `subject`, `html`, `text`. */
 export interface PartSource {
@@ -18,8 +26,8 @@ export interface PartSource {
 export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs' | 'mostWeight'>;
 
 export type PartResult =
-  | { name: string; ok: true; output: string; variables: readonly string[] }
-  | { name: string; ok: false; faults: readonly TemplateFault[]; variables: readonly string[] };
+  | { name: string; ok: true; output: string; variables: readonly string[]; sample: SampleData }
+  | { name: string; ok: false; faults: readonly TemplateFault[]; variables: readonly string[]; sample: SampleData };
 
 export interface RenderJob {
   parts: readonly PartSource[];
@@ -106,6 +114,7 @@ const faulty = (name: string, message: string): PartResult => ({
   ok: false,
   faults: [{ code: 'template_render_failed', message, line: null, column: null }],
   variables: [],
+  sample: {},
 });
 
 export const tooSlow = ({ name }: PartSource): PartResult =>
@@ -116,9 +125,11 @@ export function readParts(parts: readonly PartSource[], read: Compile): PartResu
   const results: PartResult[] = [];
   for (const { name, part, source } of parts) {
     const compilation = read(source, part);
-    if (compilation.ok) results.push({ name, ok: true, output: '', variables: compilation.template.variables });
-    else if (compilation.slow) return null;
-    else results.push({ name, ok: false, faults: compilation.faults, variables: [] });
+    if (compilation.ok) {
+      const { variables, sample } = compilation.template;
+      results.push({ name, ok: true, output: '', variables, sample });
+    } else if (compilation.slow) return null;
+    else results.push({ name, ok: false, faults: compilation.faults, variables: [], sample: {} });
   }
   return results;
 }
@@ -131,13 +142,13 @@ export function renderParts(parts: readonly PartSource[], options: RenderOptions
     const compilation = read(source, part);
     if (!compilation.ok) {
       if (compilation.slow) return results;
-      results.push({ name, ok: false, faults: compilation.faults, variables: [] });
+      results.push({ name, ok: false, faults: compilation.faults, variables: [], sample: {} });
       continue;
     }
     const { template } = compilation;
     const rendering = render(template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
     if (!rendering.ok && rendering.slow) return results;
-    results.push({ name, ...rendering, variables: template.variables });
+    results.push({ name, ...rendering, variables: template.variables, sample: template.sample });
   }
   return results;
 }

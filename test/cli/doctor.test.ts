@@ -21,7 +21,7 @@ describe('posthorn doctor', () => {
     const json = await ran(['doctor', '--json', '--only', HERE], env);
     assert.deepEqual(Object.keys(report(json)[0] ?? {}), ['check', 'status', 'why', 'cure', 'about', 'copy']);
     assert.deepEqual([...new Set(report(json).map(({ check }) => check))].sort(), HERE.split(',').sort());
-    assert.match(lineOf(json, 'listeners')?.why ?? '', /^bounces \d+, submission \d+ and \d+$/);
+    assert.match(lineOf(json, 'listeners')?.why ?? '', /^bounces \d+, submission \d+, submission by TLS \d+$/);
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 0 recipients accepted');
     assert.equal(lineOf(json, 'domains')?.status, 'ok', 'acme.test is trusted');
     assert.equal(json.code, 0, json.out);
@@ -56,6 +56,8 @@ describe('posthorn doctor', () => {
       check: 'listeners',
       status: 'warning',
       why: 'not looked at: the server is not running',
+      about: null,
+      copy: [],
       cure: 'Start it (posthorn serve) and ask again.',
     });
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 1 recipient accepted');

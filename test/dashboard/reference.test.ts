@@ -143,6 +143,8 @@ describe('dashboard/highlight', () => {
         const text = parts.join('');
         const found = {
           variables: [text],
+          missing: [text],
+          sample: text,
           parts: [
             { name: 'html', source: text, rendered: text, faults: [] },
             { name: 'text', source: text, rendered: text, faults: [{ line: 1, column: 2, message: text }] },
@@ -153,7 +155,7 @@ describe('dashboard/highlight', () => {
           for (const tag of tags)
             assert.match(
               tag,
-              /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox title="HTML" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe)(?: class="[a-z]+")?)>$/,
+              /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox title="HTML" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe|details|summary|mark|label)(?: class="[a-z]+")?|input type="radio" name="look" id="[a-z]+"(?: checked)?)>$/,
             );
         }
       }),

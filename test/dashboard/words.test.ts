@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
 import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
-import { searchOf } from '../../src/dashboard/pages/messages.ts';
+import { readSearch } from '../../src/dashboard/search-text.ts';
 import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
 import {
@@ -203,10 +203,20 @@ describe('dashboard/links', () => {
     ['bat_01jz5w8q3hf2m9d4x6k7c1b0na', { batch_id: 'bat_01jz5w8q3hf2m9d4x6k7c1b0na' }],
     ['Your order', { subject: 'Your order' }],
     ['subject:a@b', { subject: 'a@b' }],
+    ['cust5', { q: 'cust5' }],
+    ['cust57@yahoo', { to_start: 'cust57@yahoo' }],
+    ['@gmail.com', { to_domain: 'gmail.com' }],
+    ['domain:yahoo.com', { to_domain: 'yahoo.com' }],
+    ['@yahoo', { to_domain: 'yahoo' }],
+    ['order_id:4711', { 'metadata[order_id]': '4711' }],
+    ['Re: your order', { subject: 'Re: your order' }],
+    ['msg_01jz5w8', { id_start: 'msg_01jz5w8' }],
+    ['req_01jz5w8q3h', { request_id_start: 'req_01jz5w8q3h' }],
+    ['req_01jz5w8q3hf2m9d4x6k7c1b0na', { request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na' }],
     ['', {}],
   ] as const) {
     it(`search for ${JSON.stringify(wanted)} where ${JSON.stringify(text)} was typed`, () => {
-      assert.deepEqual(searchOf(text), wanted);
+      assert.deepEqual(readSearch(text).query, wanted);
     });
   }
 });

@@ -400,7 +400,7 @@ describe('dashboard: members', () => {
       assert.match(other, /^acc_/, team.html);
       const added = await admin.submit('/team', {
         email: 'bo@example.net',
-        role: 'member',
+        role: 'developer',
         accounts: other,
         password_now: PASSWORD,
       });
@@ -425,7 +425,9 @@ describe('dashboard: members', () => {
         '/domains/acme.test',
         '/domains/acme.test/zone',
       ];
-      for (const where of foreign) assert.equal((await member.open(where)).status, 404, where);
+      const ofServer = /^\/(?:queue|team|accounts|doctor)/;
+      for (const where of foreign)
+        assert.equal((await member.open(where)).status, ofServer.test(where) ? 403 : 404, where);
       for (const where of ['/messages', '/developer/keys', '/developer/log', '/domains', '/events', '/suppressions'])
         assert.doesNotMatch((await member.open(where)).html, /later@dest|acme\.test|journey/, where);
       await member.open('/profile');
@@ -443,7 +445,7 @@ describe('dashboard: members', () => {
           fields: { _token: member.token(), email: 'x@example.net', name: 'x' },
         });
         await response.arrayBuffer();
-        assert.equal(response.status, 404, act);
+        assert.equal(response.status, ofServer.test(act) ? 403 : 404, act);
       }
       await member.open('/');
       const switched = await member.submit('/account', {
@@ -465,12 +467,7 @@ describe('dashboard: members', () => {
         'the last administrator',
       );
       await admin.open('/developer/actions');
-      for (const what of [
-        'added bo@example.net to the team',
-        'made a set-up link for',
-        'removed bo@',
-        'ana@example.net',
-      ])
+      for (const what of ['invited bo@example.net to the team', 'removed bo@', 'ana@example.net'])
         assert.ok(admin.last.html.includes(what), what);
     } finally {
       await app.stop();

@@ -38,7 +38,7 @@ describe('journey: a domain that loses a record', () => {
       { db: app.app.db, clock: app.clock },
       {
         email: 'ana@people.test',
-        isAdmin: false,
+        role: 'developer',
         accountIds: [row?.account_id ?? ''],
         passwordHash: null,
         createdBy: 'operator',

@@ -195,6 +195,26 @@ describe('journey: list of messages', () => {
       one('clicked', ['true', 'false'], (row, value) => row.engagement.clicks > 0 === (value === 'true')),
       one('test', ['true', 'false'], (row, value) => row.test === (value === 'true')),
       one('template_id', ['tpl_x'], () => false),
+      one('to_start', ['del', 'DELIVERED@sim', 'delivered@simulator.posthorn.test', 'x'], (row, value) =>
+        [row.to, ...row.cc, ...row.bcc].some((mailbox) => bare(mailbox).startsWith(value.toLowerCase())),
+      ),
+      one(
+        'to_domain',
+        [SIMULATED, SIMULATED.toUpperCase(), 'dest.test'],
+        (_, value) => value.toLowerCase() === SIMULATED,
+      ),
+      one(
+        'q',
+        ['order', 'deli', 'bou', 'köln', 'x'],
+        (row, value) =>
+          hasWords(row.subject, value) ||
+          [row.to, ...row.cc, ...row.bcc].some((mailbox) => bare(mailbox).startsWith(value)),
+      ),
+      one(
+        'id_start',
+        ['msg_0', 'msg_7', ...some.map(({ id }) => id.slice(0, 14)), ...some.map(({ id }) => id)],
+        (row, value) => row.id.startsWith(value),
+      ),
     );
   };
 

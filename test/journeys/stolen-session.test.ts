@@ -13,7 +13,7 @@ describe('dashboard: a stolen session of an administrator', () => {
     app = await startTestApp();
     const owner = await signedIn(app.url, app.operator);
     await owner.open('/team');
-    await owner.submit('/team', { email: 'bo@example.net', role: 'member', password_now: PASSWORD });
+    await owner.submit('/team', { email: 'bo@example.net', role: 'developer', password_now: PASSWORD });
     const rows = await app.app.db.prepared.all<{ id: string; email: string }>('SELECT id, email FROM members');
     const idOf = (email: string): string => rows.find((row) => row.email === email)?.id ?? assert.fail(email);
     own = idOf('ana@example.net');
@@ -25,8 +25,8 @@ describe('dashboard: a stolen session of an administrator', () => {
   afterEach(() => app.stop());
 
   const forms = (): [string, Record<string, string>][] => [
-    ['/team', { email: 'eve@evil.test', role: 'admin' }],
-    [`/team/${bo}`, { role: 'admin' }],
+    ['/team', { email: 'eve@evil.test', role: 'administrator' }],
+    [`/team/${bo}`, { role: 'administrator' }],
     [`/team/${own}/link`, {}],
     [`/team/${bo}/link`, {}],
     [`/team/${bo}/remove`, {}],
@@ -71,11 +71,15 @@ describe('dashboard: a stolen session of an administrator', () => {
   });
 
   it('shows a form that was refused as it was filled in, but for the password', async () => {
-    const added = await thief.submit('/team', { email: 'eve@evil.test', role: 'admin', password_now: 'not it, sorry' });
+    const added = await thief.submit('/team', {
+      email: 'eve@evil.test',
+      role: 'administrator',
+      password_now: 'not it, sorry',
+    });
     assert.match(added.html, /value="eve@evil\.test"/);
-    assert.match(added.html, /value="admin" checked/);
-    const changed = await thief.submit(`/team/${bo}`, { role: 'admin' });
-    assert.match(changed.html, /value="admin" checked/);
+    assert.match(added.html, /value="administrator" checked/);
+    const changed = await thief.submit(`/team/${bo}`, { role: 'administrator' });
+    assert.match(changed.html, /value="administrator" checked/);
     const removed = await thief.submit(`/team/${bo}/remove`);
     assert.ok(removed.html.includes(`action="/team/${bo}"`), 'the form above it goes where it went');
     assert.match(removed.html, /<details class="danger" open>/);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { addMember } from '../../src/members/member-store.ts';
+import type { MemberRow } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
@@ -26,10 +27,13 @@ describe('journey: the notice of a disabled webhook', () => {
     await server.close();
   });
 
-  const join = (email: string, { isAdmin = false, accounts = [] as string[] } = {}) =>
+  const join = (
+    email: string,
+    { role = 'developer', accounts = [] }: { role?: MemberRow['role']; accounts?: string[] } = {},
+  ) =>
     addMember(
       { db: app.app.db, clock: app.clock },
-      { email, isAdmin, accountIds: accounts, passwordHash: null, createdBy: 'operator' },
+      { email, role, accountIds: accounts, passwordHash: null, createdBy: 'operator' },
     );
 
   const accountOf = async (id: string): Promise<string> => {
@@ -66,7 +70,7 @@ describe('journey: the notice of a disabled webhook', () => {
     const account = await accountOf(id);
     await join('ana@people.test', { accounts: [account] });
     await join('ben@people.test', { accounts: [account] });
-    await join('root@people.test', { isAdmin: true });
+    await join('root@people.test', { role: 'administrator' });
     await join('stranger@people.test');
     const mails = await gone(id);
     assert.deepEqual(recipients(mails), ['ana@people.test', 'ben@people.test']);
@@ -87,7 +91,7 @@ describe('journey: the notice of a disabled webhook', () => {
   it('goes to the administrators where no member sees the account', async () => {
     await begin({ operatorAddress: 'op@people.test' });
     const id = await register();
-    await join('root@people.test', { isAdmin: true });
+    await join('root@people.test', { role: 'administrator' });
     await join('stranger@people.test');
     assert.deepEqual(recipients(await gone(id)), ['root@people.test']);
   });

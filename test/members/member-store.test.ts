@@ -11,6 +11,7 @@ import {
 } from '../../src/members/member-store.ts';
 import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
+import type { MemberRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -26,8 +27,12 @@ describe('members', () => {
   });
   afterEach(() => temp.close());
 
-  const add = (email: string, isAdmin = false, accountIds: string[] = [], passwordHash: string | null = 'hash') =>
-    addMember(deps, { email, isAdmin, accountIds, passwordHash, createdBy: 'operator' });
+  const add = (
+    email: string,
+    role: MemberRow['role'] = 'developer',
+    accountIds: string[] = [],
+    passwordHash: string | null = 'hash',
+  ) => addMember(deps, { email, role, accountIds, passwordHash, createdBy: 'operator' });
 
   it('are found by their address, however it is written', async () => {
     const { id } = await add('Ana@Example.NET');
@@ -42,14 +47,14 @@ describe('members', () => {
       await addAccount(deps, { name: 'One', plan: 'pro' }),
       await addAccount(deps, { name: 'Two', plan: 'pro' }),
     ];
-    const member = await add('bo@example.net', false, [two.id, two.id]);
-    const admin = await add('ana@example.net', true);
+    const member = await add('bo@example.net', 'developer', [two.id, two.id]);
+    const admin = await add('ana@example.net', 'administrator');
     assert.deepEqual(
       (await accountsOf(deps, member)).map(({ name }) => name),
       ['Two'],
     );
     assert.deepEqual((await accountsOf(deps, admin)).map(({ name }) => name).sort(), ['One', 'Two']);
-    await changeMember(deps, member.id, { isAdmin: false, accountIds: [one.id] });
+    await changeMember(deps, member.id, { role: 'developer', accountIds: [one.id] });
     assert.deepEqual(
       (await listMembers(deps)).map(({ email, accountIds }) => [email, accountIds]),
       [
@@ -57,20 +62,25 @@ describe('members', () => {
         ['ana@example.net', []],
       ],
     );
-    await assert.rejects(changeMember(deps, 'mem_none', { isAdmin: true, accountIds: [] }), { code: 'not_found' });
+    await assert.rejects(changeMember(deps, 'mem_none', { role: 'administrator', accountIds: [] }), {
+      code: 'not_found',
+    });
   });
 
   it('always leave an administrator who can sign in', async () => {
-    const [ana, bo] = [await add('ana@example.net', true), await add('bo@example.net', true, [], null)];
+    const [ana, bo] = [
+      await add('ana@example.net', 'administrator'),
+      await add('bo@example.net', 'administrator', [], null),
+    ];
     await assert.rejects(removeMember(deps, ana.id), { code: 'invalid_state' }, 'the other has no password yet');
-    await assert.rejects(changeMember(deps, ana.id, { isAdmin: false, accountIds: [] }), { code: 'invalid_state' });
+    await assert.rejects(changeMember(deps, ana.id, { role: 'developer', accountIds: [] }), { code: 'invalid_state' });
     await setPassword(deps, bo.id, { hash: 'hash' });
     await removeMember(deps, ana.id);
     await assert.rejects(removeMember(deps, bo.id), { code: 'invalid_state' });
   });
 
   it('go with their sessions and links', async () => {
-    const [, bo] = [await add('ana@example.net', true), await add('bo@example.net')];
+    const [, bo] = [await add('ana@example.net', 'administrator'), await add('bo@example.net')];
     const { token } = await openSession(deps, { memberId: bo.id, stage: 'open', ...visitor });
     const link = await makeSetUpLink(deps, bo.id);
     await removeMember(deps, bo.id);
@@ -124,7 +134,7 @@ describe('members', () => {
   });
 
   it('use a set-up link once, even two at a time', async () => {
-    const { id } = await add('ana@example.net', true, [], null);
+    const { id } = await add('ana@example.net', 'administrator', [], null);
     const { token } = await makeSetUpLink(deps, id);
     const tries = await Promise.allSettled(
       [1, 2].map((n) => spendSetUpLink(deps, token, { passwordHash: `hash ${String(n)}`, make: null })),

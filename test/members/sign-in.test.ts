@@ -57,7 +57,7 @@ describe('members/sign-in', () => {
     };
     ana = await addMember(deps, {
       email: ANA,
-      isAdmin: true,
+      role: 'administrator',
       accountIds: [],
       passwordHash: RIGHT,
       createdBy: 'operator',
@@ -137,7 +137,7 @@ describe('members/sign-in', () => {
     );
     await addMember(deps, {
       email: 'bo@example.net',
-      isAdmin: true,
+      role: 'administrator',
       accountIds: [],
       passwordHash: RIGHT,
       createdBy: 'x',
@@ -224,7 +224,7 @@ describe('members/sign-in', () => {
     );
     const other = await addMember(deps, {
       email: 'bo@example.net',
-      isAdmin: false,
+      role: 'developer',
       accountIds: [],
       passwordHash: RIGHT,
       createdBy: 'x',

@@ -379,7 +379,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     id: 'mem_1',
     email: odd,
     email_key: odd,
-    is_admin: 1,
+    role: 'administrator',
     password_hash: odd,
     totp_sealed: null,
     totp_step: 5,
@@ -408,7 +408,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     result: 'refused',
     source: '127.0.0.1',
   },
-  setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
+  setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW, message_id: null },
   recovery_codes: { code_hash: 'h', member_id: 'mem_1', created_at: NOW, used_at: null },
   export_files: {
     id: 'exp_1',

@@ -67,7 +67,13 @@ describe('templates/renderer', () => {
       { name: 'text', part: 'text' as const, source: 'a\n{{#if}}' },
     ];
     const [good, bad] = await renderer.read(parts);
-    assert.deepEqual(good, { name: 'html', ok: true, output: '', variables: ['missing'] });
+    assert.deepEqual(good, {
+      name: 'html',
+      ok: true,
+      output: '',
+      variables: ['missing'],
+      sample: { missing: 'missing' },
+    });
     assert.ok(bad?.ok === false);
     assert.equal(bad.faults[0]?.line, 2);
     const [large] = await renderer.read(html(`${'x'.repeat(200_000)}{{#if}}`));

@@ -83,15 +83,15 @@ function readReference({ routes, config, version }: Deps): Reference {
 
 async function index({ routes, config }: Deps, { operations, tags }: Reference, visit: Visit): Promise<Shown> {
   const [settings, used, deprecated] = await Promise.all([
-    visit.ask('getSettings'),
+    visit.may('settings') ? visit.ask('getSettings') : null,
     usedNow(visit),
     deprecatedInUse(visit, routes),
   ]);
-  const limit = settings.limits.requests_per_minute;
+  const limit = settings?.limits.requests_per_minute ?? null;
   return view('api', 'API', {
     tab: 'api',
     base: config.http.publicUrl,
-    plan: settings.plan,
+    plan: settings?.plan ?? visit.account.plan,
     limit,
     used: limit === null ? used : Math.min(used, limit),
     deprecated,

@@ -5,7 +5,7 @@ import type { CreatedKey, Key } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
-import { get, move, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
 
 /** A key that was not used for this time is shown as idle. */
@@ -17,7 +17,10 @@ export function keyPages(deps: DashboardDeps): Page[] {
   return [
     get('/developer', () => move(WHERE)),
     get(WHERE, list),
-    get(`${WHERE}/new`, (visit) => newForm(visit, null)),
+    needs(
+      'key',
+      get(`${WHERE}/new`, (visit) => newForm(visit, null)),
+    ),
     post(
       `${WHERE}/new`,
       withFault((visit) => create(deps, visit), newForm),

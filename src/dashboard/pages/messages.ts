@@ -8,6 +8,7 @@ import { streamChoices } from '../choices.ts';
 import { exportOf } from './exports.ts';
 import { savedViewsOf } from './saved-views.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { readSearch } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
 import { MINUTE_MS } from '../../base/time.ts';
@@ -55,31 +56,19 @@ export function messagePages(): Page[] {
 
 const idOf = ({ params }: Visit): string => params['id'] ?? '';
 
-/** Reads the search field: an id, an address, `tag:x`, `from:x`, or words of the subject. */
-export function searchOf(text: string): Record<string, string> {
-  const [, name, value = ''] = /^(tag|from|to|batch|subject):(.*)$/.exec(text) ?? [];
-  if (name === 'batch') return { batch_id: value.trim() };
-  if (name !== undefined) return { [name]: value.trim() };
-  if (/^bat_[0-9a-z]{26}$/.test(text)) return { batch_id: text };
-  if (/^req_[0-9a-z]{26}$/.test(text)) return { request_id: text };
-  if (/^<.*@.*>$/.test(text)) return { rfc_message_id: text };
-  if (/^\S+@\S+$/.test(text)) return { to: text };
-  return text === '' ? {} : { subject: text };
-}
-
 const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
-  const search = searchOf(q);
+  const { query: search, says } = readSearch(q);
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
   const range = rangeOf(visit, '30d');
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
   // A request says by itself when it came.
-  const since = 'request_id' in search ? null : range.since;
+  const since = ['request_id', 'request_id_start', 'id_start'].some((name) => name in search) ? null : range.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const asked = { ...search, ...given, ...pageOf(query), created_after: since, created_before: range.until, sort };
   const [messages, streams] = await Promise.all([visit.ask('listMessages', { query: asked }), streamChoices(visit)]);
@@ -99,6 +88,9 @@ async function list(visit: Visit): Promise<Shown> {
     pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
+    says,
+    without: linkTo(WHERE, query, { status: null, stream: null, test: null }),
+    isNarrowed: filters.some((name) => (query.get(name) ?? '') !== ''),
     saved: await savedViewsOf(visit, '/messages'),
     export: exportOf('messages', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
@@ -115,11 +107,14 @@ function withNext(recipient: MessageDetails['recipients'][number], why: Why['rec
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
-  const [history, content] = await Promise.all([historyOf(visit, message), visit.ask('getMessageContent', { params })]);
+  const [history, content] = await Promise.all([
+    historyOf(visit, message),
+    visit.may('message:content') ? visit.ask('getMessageContent', { params }) : null,
+  ]);
   const { waits } = history;
   const timeline = timelineOf(history);
-  const part = query.get('part') ?? firstPart(content);
-  const isAdmin = visit.member.is_admin === 1;
+  const part = query.get('part') ?? (content === null ? 'html' : firstPart(content));
+  const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
   const live = {
     message: { ...message, recipients: message.recipients.map((one) => withNext(one, waits)) },
@@ -129,7 +124,7 @@ async function details(visit: Visit): Promise<Shown> {
     isAdmin,
     canTry: isAdmin && !message.test && waits.some(({ reason }) => !untried.has(reason)),
     canWatch: isAdmin && !message.test && canCancel,
-    hasContent: content.stored !== 'nothing',
+    hasContent: content !== null && content.stored !== 'nothing',
   };
   const version = versionOf(live, waits.length === 0 ? 0 : Math.floor(visit.now / MINUTE_MS));
   const data = {
@@ -138,11 +133,11 @@ async function details(visit: Visit): Promise<Shown> {
     poll: `${WHERE}/${idOf(visit)}?seen=${version}`,
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     content,
-    isSubmitted: content.stored === 'mail',
+    isSubmitted: content?.stored === 'mail',
     part,
-    text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
-    source: part === 'source' ? await sourceText(visit) : null,
-    headers: part === 'headers' ? headOf(await sourceText(visit)) : null,
+    text: part === 'text' ? content?.text?.slice(0, SHOWN_CHARACTERS) : null,
+    source: part === 'source' && content !== null ? await sourceText(visit) : null,
+    headers: part === 'headers' && content !== null ? headOf(await sourceText(visit)) : null,
     hasSeveral: message.recipients.length > 1,
     here: `${WHERE}/${idOf(visit)}`,
   };

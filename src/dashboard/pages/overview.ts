@@ -1,18 +1,14 @@
 /** The overview: sent, delivered and bounced mail, and what needs attention. */
 import { statfs } from 'node:fs/promises';
-import type { DomainRecord } from '../../domains/domain-record.ts';
-import { stateOf, type DomainState } from '../../domains/lost-records.ts';
 import type { Stats } from '../../client/types.ts';
+import { linkTo } from '../links.ts';
 import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
-import { stateOnPage } from './domains.ts';
-import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const MOST_SHOWN = 8;
-const MOST_DOMAINS = 5;
 
 type Deps = Pick<DashboardDeps, 'config'>;
 
@@ -29,32 +25,26 @@ export function levelOf(rate: number | null, [amber, red]: readonly [number, num
 }
 
 async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
-  const { now } = visit;
+  const { now, query } = visit;
   const span = rangeOf(visit, '24h', ['24h', '7d', '30d']);
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
-  const isAdmin = visit.member.is_admin === 1;
-  const [stats, listed, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
+  const isAdmin = visit.isAdmin;
+  const [stats, listed, problems, settings, queue, needs, disk] = await Promise.all([
     visit.ask('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
-    visit.ask('listDomains', { query: { status: 'any', limit: '100' } }),
+    visit.ask('listDomains', { query: { status: 'any', limit: '1' } }),
     visit.ask('listMessages', {
       query: {
-        status: 'bounced,complained,failed,deferred',
+        status: 'bounced,complained,failed',
         created_after: new Date(now - 24 * HOUR_MS).toISOString(),
         limit: String(MOST_SHOWN),
       },
     }),
-    visit.ask('listWebhooks', {
-      query: { limit: '100' },
-    }),
-    visit.ask('getSettings'),
+    visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.operate('queue.lanes', {}) : null,
-    isAdmin ? visit.operate('queue.holds', {}) : null,
+    visit.operate('needs', { account: visit.account.id, server: isAdmin }),
     isAdmin ? diskOf(config.dataDir) : null,
-    isAdmin ? visit.operate('reputation.moments', { account: visit.account.id, days: 1 }) : null,
   ]);
-  const domains = listed.data as DomainRecord[];
-  const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
     span: {
       ...span,
@@ -69,30 +59,15 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     chart: volumeChart(stats, isHourly ? visit.zone : 'UTC'),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
-    unverified: domains.filter((domain) => stateOf(domain) === 'unverified'),
-    refused: inTrouble(domains, 'refused'),
-    failing: inTrouble(domains, 'failing'),
-    listed: (moments?.checks ?? []).filter(({ state }) => state === 'listed'),
-    kept: kept.slice(0, MOST_DOMAINS),
-    moreKept: Math.max(0, kept.length - MOST_DOMAINS),
+    needs: query.get('needs') === 'all' ? needs.data : needs.data.slice(0, MOST_SHOWN),
+    moreNeeds: query.get('needs') === 'all' ? 0 : Math.max(0, needs.data.length - MOST_SHOWN),
+    poll: linkTo('/', query),
     here: '/',
-    hasDomains: domains.length > 0,
-    disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
-    retention: settings.retention,
+    hasDomains: listed.data.length > 0,
+    retention: settings?.retention ?? null,
     queue: queue === null ? null : queueSummary(queue.domains, now),
     disk,
   });
-}
-
-/** Returns the first domains in this state, ordered by the time from which mail is refused, and the number of further ones. */
-function inTrouble(domains: readonly DomainRecord[], state: DomainState): object {
-  const found = domains
-    .filter((domain) => stateOf(domain) === state)
-    .sort((a, b) => (a.refused_at ?? '').localeCompare(b.refused_at ?? ''));
-  return {
-    shown: found.slice(0, MOST_DOMAINS).map((domain) => ({ ...domain, ...stateOnPage(domain) })),
-    more: Math.max(0, found.length - MOST_DOMAINS),
-  };
 }
 
 const LITTLE_FREE = 0.1;

@@ -6,6 +6,7 @@ import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
 import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
+import { needsSecondFactor } from '../../members/second-factor.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
 import type { Rows } from '../../storage/rows.ts';
 import type { MemberRow } from '../../storage/tables.ts';
@@ -55,6 +56,7 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
     fault,
     email: member.email,
     hasSecondFactor: member.totp_sealed !== null,
+    isRequired: needsSecondFactor(deps.config.dashboard, member),
     codes,
     isLow: (codes?.left ?? 0) < 3,
     sessions: sessions.map((one) => ({ ...one, isThis: one.id === session.id })),
@@ -86,6 +88,7 @@ async function offer(deps: DashboardDeps, { member, form }: Visit, fault: Proble
   const { renderSVG } = await import('uqr');
   const link = otpauthUrl(secret, member.email, 'Posthorn');
   const data = {
+    isRequired: needsSecondFactor(deps.config.dashboard, member),
     offer: deps.keyring.seal(OFFER_PURPOSE + member.id, secret),
     secret: base32(secret).replaceAll(/(.{4})(?=.)/g, '$1 '),
     link,

@@ -32,7 +32,7 @@ async function show(visit: Visit): Promise<Shown> {
   const days = Math.max(1, Math.min(MOST_DAYS, Math.ceil((now - Date.parse(since)) / DAY_MS)));
   const lastDay = (range.until ?? new Date(now).toISOString()).slice(0, 10);
   const isWithin = ({ day }: { day: string }): boolean => day <= lastDay;
-  const server = visit.member.is_admin === 1;
+  const server = visit.isAdmin;
   const [apart, overTime, reports, moments] = await Promise.all([
     visit.ask('getStats', { query: { since, until: range.until, by: 'provider', time_zone: asked.time_zone } }),
     visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } }),

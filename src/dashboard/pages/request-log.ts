@@ -58,8 +58,6 @@ const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
 const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
 
-const isAdmin = ({ member }: Visit): boolean => member.is_admin === 1;
-
 /** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
 async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, string | null>>): Promise<Listed> {
   const { query } = visit;
@@ -68,7 +66,7 @@ async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, stri
   // People are looked for by their addresses; the log has them with a prefix.
   if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
   const of = query.get('of') ?? '';
-  if (!isAdmin(visit) || of === 'account' || (by === 'key' && of !== 'unknown'))
+  if (!visit.isAdmin || of === 'account' || (by === 'key' && of !== 'unknown'))
     return await visit.ask('listAuditEntries', { query: { ...named, by, since, until, ...part } });
   const given = Object.entries({ ...named, ...part }).filter(([, value]) => value !== null && value !== '');
   const args = {
@@ -107,7 +105,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
     tab: by === 'key' ? 'log' : 'actions',
     isLog: by === 'key',
-    chips: isAdmin(visit) ? chipsOf(place, query, 'of', choices) : [],
+    chips: visit.isAdmin ? chipsOf(place, query, 'of', choices) : [],
     isUnknown: by === 'key' && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
@@ -136,8 +134,8 @@ function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
     asked: entry.path ?? entry.endpoint,
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
-    link: objectLink(entry, isAdmin(visit)),
-    undo: undoOf(entry, isAdmin(visit)),
+    link: objectLink(entry, visit.isAdmin),
+    undo: undoOf(entry, visit.isAdmin),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };
@@ -180,7 +178,7 @@ async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: 
   if (!/^aud_[0-9a-z]{26}$/.test(params['id'] ?? '')) throw noEntry();
   const own = await nullAt('not_found', () => visit.ask('getAuditEntry', { params }));
   if (own !== null) return { ...own, account_id: account.id };
-  const other = isAdmin(visit) ? await visit.operate('audit.show', { id: params['id'] ?? '' }) : null;
+  const other = visit.isAdmin ? await visit.operate('audit.show', { id: params['id'] ?? '' }) : null;
   if (other?.account_id !== null) throw noEntry();
   return other;
 }

@@ -8,6 +8,7 @@ import type { DashboardDeps } from '../deps.ts';
 import {
   get,
   move,
+  needs,
   openGet,
   openPost,
   post,
@@ -32,8 +33,14 @@ export function setUpPages(deps: DashboardDeps): Page[] {
       ),
       async ({ params }) => (await findSetUpLink(deps, params['token'] ?? '')) !== null,
     ),
-    get('/welcome', (visit) => welcome(deps, visit)),
-    post('/welcome/send', (visit) => sendFirst(deps, visit)),
+    needs(
+      'key',
+      get('/welcome', (visit) => welcome(deps, visit)),
+    ),
+    needs(
+      'key',
+      post('/welcome/send', (visit) => sendFirst(deps, visit)),
+    ),
   ];
 }
 
@@ -66,7 +73,9 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const email = existing?.email ?? guest.form.get('email') ?? '';
   const password = newPasswordIn(guest.form, email, deps.config);
   const make =
-    existing === null ? newMember(deps, { email, isAdmin: true, passwordHash: null, createdBy: 'operator' }) : null;
+    existing === null
+      ? newMember(deps, { email, role: 'administrator', passwordHash: null, createdBy: 'operator' })
+      : null;
   const passwordHash = await deps.passwords.hash(password);
   const member = await spendSetUpLink(deps, token, { passwordHash, make });
   const session = await signInAfterSetUp(deps, member, guest);

@@ -49,7 +49,7 @@ const OLD_BACKUP_MS = 1.5 * DAY_MS;
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const [settings, backup] = await Promise.all([
     visit.ask('getSettings'),
-    visit.member.is_admin === 1 ? visit.operate('backup.state', {}) : null,
+    visit.isAdmin ? visit.operate('backup.state', {}) : null,
   ]);
   const entered = fault === null ? settings.retention : filledIn(visit.form);
   const { smtp, retention } = config;

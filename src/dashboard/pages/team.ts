@@ -1,11 +1,7 @@
 /** The team and the accounts, for administrators. */
 import { Problem } from '../../base/problem.ts';
-import { addMember, changeMember, findMember, listMembers, removeMember } from '../../members/member-store.ts';
-import { makeSetUpLink } from '../../members/setup-link.ts';
-import { dashboardUrl } from '../../operator/admin.ts';
-import type { MemberRow } from '../../storage/tables.ts';
-import type { Deed } from '../../operations/audit-row.ts';
-import { actRows, type DashboardAct } from '../act.ts';
+import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
+import type { LinkRecord } from '../../operator/team.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
@@ -21,20 +17,20 @@ export function teamPages(deps: DashboardDeps): Page[] {
   const memberForm = (act: MemberAct, run: (deps: DashboardDeps, visit: Visit) => Promise<Shown>) =>
     withPassword(
       deps,
-      (visit, fault) => details(deps, visit, { fault, act }),
+      (visit, fault) => details(visit, { fault, act }),
       (visit) => run(deps, visit),
     );
   return [
-    adminGet(TEAM, (visit) => team(deps, visit, null)),
+    adminGet(TEAM, (visit) => team(visit, null)),
     adminPost(
       TEAM,
       withPassword(
         deps,
-        (visit, fault) => team(deps, visit, fault),
+        (visit, fault) => team(visit, fault),
         (visit) => add(deps, visit),
       ),
     ),
-    adminGet(`${TEAM}/:id`, (visit) => details(deps, visit, null)),
+    adminGet(`${TEAM}/:id`, (visit) => details(visit, null)),
     adminPost(`${TEAM}/:id`, memberForm('change', change)),
     adminPost(`${TEAM}/:id/link`, memberForm('link', newLink)),
     adminPost(`${TEAM}/:id/remove`, memberForm('remove', remove)),
@@ -49,111 +45,98 @@ export function teamPages(deps: DashboardDeps): Page[] {
   ];
 }
 
-const rowsFor = (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, name: DashboardAct, deed: Deed) =>
-  actRows(deps, { email: member.email, ip, userAgent }, name, account.id, deed);
-
-async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
-  const members = await listMembers(deps);
-  const nameOf = new Map(visit.accounts.map(({ id, name }) => [id, name]));
-  const rows = members.map((row) => ({
-    id: row.id,
-    email: row.email,
-    isAdmin: row.is_admin === 1,
-    sees: row.accountIds.map((id) => nameOf.get(id) ?? id),
-    hasSecondFactor: row.totp_sealed !== null,
-    isWaiting: row.password_hash === null,
-    lastSignIn: row.last_sign_in_at,
-  }));
+async function team(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { data, cannot_mail: why } = await visit.operate('team.list', {});
   const ticked = fault === null ? [visit.account.id] : chosen(visit);
-  const choices = visit.accounts.map(({ id, name }) => ({ id, name, on: ticked.includes(id) }));
-  return view('team', 'Team', { rows, choices, fault, entered: filledIn(visit.form) });
+  return view('team', 'Team', {
+    rows: data.map((row) => ({ ...row, roleLabel: rightsOf(row.role).label, isAdmin: rightsOf(row.role).hasServer })),
+    roles: rolesFor(roleIn(visit.form) ?? 'developer'),
+    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: ticked.includes(id) })),
+    cannotMail: why,
+    fault,
+    entered: filledIn(visit.form),
+  });
 }
 
-async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  const { form, actor } = visit;
-  const wanted = {
-    email: form.get('email') ?? '',
-    isAdmin: form.get('role') === 'admin',
-    accountIds: chosen(visit),
-    passwordHash: null,
-    createdBy: actor,
-  };
-  const member = await addMember(deps, wanted, () =>
-    rowsFor(deps, visit, 'team.add', { after: seen(wanted.email, wanted) }),
-  );
-  return await linkFor(deps, member, visit);
+const rolesFor = (chosenRole: string) => roles.map((role) => ({ ...role, on: role.name === chosenRole }));
+
+function roleIn(form: URLSearchParams): Role | null {
+  const text = form.get('role') ?? '';
+  return isRole(text) ? text : null;
 }
 
-/** Returns what the audit keeps of a member. */
-const seen = (email: string, { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] }) => ({
-  email,
-  is_admin: isAdmin ? 'yes' : 'no',
-  accounts: accountIds,
-});
+/** Returns the role of the form. Throws a Problem where none was chosen. */
+function chosenRole(form: URLSearchParams): Role {
+  const role = roleIn(form);
+  if (role === null) throw new Problem('invalid_field', 'Choose a role.', { field: 'role' });
+  return role;
+}
 
 /** Returns the ids of the form that belong to accounts. */
 const chosen = ({ form, accounts: all }: Visit): string[] =>
   form.getAll('accounts').filter((id) => all.some((one) => one.id === id));
 
-/** Shows the link once, since only its hash is stored. */
-async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
-  const { token, expiresAt } = await makeSetUpLink(deps, member.id);
-  await deps.db.commit.insert(rowsFor(deps, visit, 'team.link', { object: member.email }));
-  const url = `${dashboardUrl(deps.config)}/setup/${token}`;
-  return once('team-link', 'Set-up link', { email: member.email, url, expiresAt });
+async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  const link = await visit.operate('team.add', {
+    email: form.get('email')?.trim() ?? '',
+    role: chosenRole(form),
+    accounts: chosen(visit),
+    mail: form.get('by') !== 'hand',
+  });
+  return linkShown(deps, link);
 }
 
 async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  const member = await findMember(deps, visit.params['id'] ?? '');
-  if (member === null) throw new Problem('not_found', 'There is no such member.');
-  return await linkFor(deps, member, visit);
+  const mail = visit.form.get('by') === 'mail';
+  return linkShown(deps, await visit.operate('team.link', { member: visit.params['id'] ?? '', mail }));
+}
+
+/** Goes to the member where a mail has the link; otherwise shows it once, since only its hash is stored. */
+function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
+  if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
+  const data = { email, url, expiresAt: expires_at, why: not_mailed, ...addressFaults(config) };
+  return once('team-link', 'Set-up link', data);
+}
+
+/** Returns what is wrong with the address that links begin with. */
+function addressFaults({ http }: DashboardDeps['config']): { isPlain: boolean } {
+  return { isPlain: new URL(http.publicUrl).protocol === 'http:' };
 }
 
 /** Shows the page of a member. `failed` names the form that was refused, which is shown as it was filled in. */
-async function details(
-  deps: DashboardDeps,
-  visit: Visit,
-  failed: { fault: Problem; act: MemberAct } | null,
-): Promise<Shown> {
-  const member = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
+async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } | null): Promise<Shown> {
+  const { data, cannot_mail: why } = await visit.operate('team.list', {});
+  const member = data.find(({ id }) => id === visit.params['id']);
   if (member === undefined) throw new Problem('not_found', 'There is no such member.');
-  const filled =
-    failed?.act === 'change'
-      ? { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) }
-      : { isAdmin: member.is_admin === 1, accountIds: member.accountIds };
-  const data = {
-    id: member.id,
-    email: member.email,
-    isAdmin: filled.isAdmin,
-    hasSecondFactor: member.totp_sealed !== null,
-    lastSignIn: member.last_sign_in_at,
-    madeAt: member.created_at,
-    madeBy: member.created_by,
-    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: filled.accountIds.includes(id) })),
+  const isFilled = failed?.act === 'change';
+  const role = (isFilled ? roleIn(visit.form) : null) ?? member.role;
+  const isOn = (id: string, name: string): boolean =>
+    isFilled ? chosen(visit).includes(id) : member.accounts.includes(name);
+  return view('team-member', member.email, {
+    member,
+    isInvited: member.state !== 'active',
+    roles: rolesFor(role),
+    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: isOn(id, name) })),
     isMe: member.id === visit.member.id,
+    cannotMail: why,
     fault: failed?.fault ?? null,
     failed: failed?.act ?? null,
-  };
-  return view('team-member', member.email, data);
+  });
 }
 
-async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  const wanted = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
-  const before = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
-  const email = before?.email ?? '';
-  const deed = {
-    before: seen(email, { isAdmin: before?.is_admin === 1, accountIds: before?.accountIds ?? [] }),
-    after: seen(email, wanted),
-  };
-  await changeMember(deps, visit.params['id'] ?? '', wanted, () => rowsFor(deps, visit, 'team.change', deed));
+async function change(_: DashboardDeps, visit: Visit): Promise<Shown> {
+  const member = visit.params['id'] ?? '';
+  await visit.operate('team.change', { member, role: chosenRole(visit.form), accounts: chosen(visit) });
   return move(TEAM, 'Changed, with effect at once.');
 }
 
-async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  const member = await findMember(deps, visit.params['id'] ?? '');
-  const deed = { object: member?.email ?? null };
-  await removeMember(deps, visit.params['id'] ?? '', () => rowsFor(deps, visit, 'team.remove', deed));
-  return move(TEAM, 'The member is removed, and signed out everywhere.');
+async function remove(_: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { state, email } = await visit.operate('team.remove', { member: visit.params['id'] ?? '' });
+  return move(
+    TEAM,
+    state === 'active' ? `${email} is removed, and signed out everywhere.` : `The invitation of ${email} is withdrawn.`,
+  );
 }
 
 async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {

@@ -4,7 +4,7 @@ import type { Render, Template } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
@@ -13,7 +13,10 @@ const WHERE = '/templates';
 export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
   return [
     get(WHERE, list),
-    get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
+    needs(
+      'template',
+      get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
+    ),
     post(
       `${WHERE}/new`,
       withFault(create, (visit, fault) => editor(visit, null, fault)),
@@ -30,7 +33,10 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
       await visit.ask('publishTemplate', { params: visit.params });
       return move(placeOf(visit), 'Published: sends use this version now.');
     }),
-    post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
+    needs(
+      'template',
+      post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
+    ),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteTemplate', { params: visit.params });
       return move(WHERE, 'The template is deleted.');
@@ -51,16 +57,24 @@ const read = (visit: Visit, version: string | null = null): Promise<Template> =>
 
 async function editor(visit: Visit, template: Template | null, fault: Problem | null): Promise<Shown> {
   const { form } = visit;
+  const variables = form.get('variables') ?? (await sampleText(visit, template));
   const entered = fault === null ? (template ?? {}) : filledIn(form);
   const data = {
     template,
     entered,
-    variables: form.get('variables') ?? '{\n  "name": "Ana"\n}',
+    variables,
     fault,
     hasEditor: true,
     isDraft: template !== null && template.published_version !== template.version,
   };
   return view('template', template === null ? 'New template' : template.name, data);
+}
+
+/** Returns values that fit the template as JSON; the form is filled with them when it is opened. */
+async function sampleText(visit: Visit, template: Template | null): Promise<string> {
+  const body = template === null ? null : { template_id: template.id, template_version: template.version };
+  const sample = body === null ? { name: 'Ana' } : (await visit.ask('renderTemplate', { body })).sample_variables;
+  return JSON.stringify(sample, null, 2);
 }
 
 const contentOf = (form: URLSearchParams): object => ({
@@ -99,7 +113,7 @@ async function rendered(visit: Visit): Promise<Render> {
     text: lines(form.get('text')) ?? undefined,
   };
   return await visit.ask('renderTemplate', {
-    body: { ...definedMembers(sources), variables: variablesIn(form) },
+    body: { ...definedMembers(sources), variables: variablesIn(form), mark_missing: true },
   });
 }
 
@@ -119,13 +133,13 @@ function variablesIn(form: URLSearchParams): object {
 /** Renders the sources, or shows their faults, for the frame next to the editor. */
 async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
   try {
-    const { variables, ...found } = await rendered(visit);
+    const { variables, missing, sample_variables: sample, ...found } = await rendered(visit);
     const parts = (['subject', 'html', 'text'] as const).flatMap((name) => {
       const source = lines(visit.form.get(name));
       if (source === null) return [];
       return [{ name, source, rendered: found[name]?.rendered ?? null, faults: found[name]?.errors ?? [] }];
     });
-    return frame(page({ variables, parts }));
+    return frame(page({ variables, missing, sample: JSON.stringify(sample, null, 2), parts }));
   } catch (error) {
     if (error instanceof Problem) return frame(reportPage(error.message));
     throw error;
@@ -159,11 +173,16 @@ async function versions(visit: Visit): Promise<Shown> {
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);
   const body = definedMembers({
-    from: template.from === null ? (fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
+    from: template.from ?? fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`,
     to: visit.form.get('to') ?? '',
-    subject: template.subject === null ? template.name : undefined,
-    template_id: template.id,
-    template_version: template.version,
+    // With sources of its own a send can have another subject than the template has.
+    subject: `[Test] ${template.subject ?? template.name}`,
+    html: template.html ?? undefined,
+    text: template.text ?? undefined,
+    reply_to: template.reply_to.length === 0 ? undefined : template.reply_to,
+    strict_variables: template.strict_variables,
+    locale: template.locale,
+    timezone: template.timezone,
     variables: variablesIn(visit.form),
   });
   const { id } = await visit.ask('sendMessage', { body });

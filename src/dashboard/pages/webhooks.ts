@@ -4,7 +4,7 @@ import type { WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pageOf, pagerOf } from '../links.ts';
-import { get, move, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
@@ -15,7 +15,10 @@ const SAMPLED_ENDPOINTS = 20;
 export function webhookPages(): Page[] {
   return [
     get(WHERE, list),
-    get(`${WHERE}/new`, (visit) => form(visit, null)),
+    needs(
+      'webhook',
+      get(`${WHERE}/new`, (visit) => form(visit, null)),
+    ),
     post(`${WHERE}/new`, withFault(create, form)),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, withFault(change, details)),

@@ -56,3 +56,23 @@ for (const field of document.querySelectorAll('[data-code]')) {
   });
   draw();
 }
+
+// Asks before text that was not saved is lost: by the browser when the page goes, and by a question when htmx replaces it.
+const editor = document.getElementById('editor');
+if (editor !== null) {
+  const typed = () => new URLSearchParams(new FormData(editor)).toString();
+  const saved = typed();
+  let isSending = false;
+  const isLost = () => !isSending && document.contains(editor) && typed() !== saved;
+  document.addEventListener('submit', (event) => {
+    // The preview and the check go to the frame and leave the page.
+    const target = event.submitter?.formTarget || event.target.target;
+    if (event.target === editor && !target) isSending = true;
+  });
+  addEventListener('beforeunload', (event) => {
+    if (isLost()) event.preventDefault();
+  });
+  document.addEventListener('htmx:beforeRequest', (event) => {
+    if (event.detail.target?.id === 'main' && isLost() && !confirm('Leave without saving?')) event.preventDefault();
+  });
+}

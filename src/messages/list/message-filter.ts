@@ -13,6 +13,16 @@ export interface MessageFilter {
   /** An address among the recipients of any kind. */
   to?: string;
   from?: string;
+  /** Beginning of the address of a recipient of any kind. */
+  toStart?: string;
+  /** Domain of a recipient; a name without a dot stands for all its endings. */
+  toDomain?: string;
+  /** Beginning of a message's id. */
+  idStart?: string;
+  /** Beginning of the id of the request; give a narrow range of times with it. */
+  requestStart?: string;
+  /** Beginning of a recipient's address, or words of the subject. */
+  text?: string;
   /** Words the subject must have, each as a beginning of one of its words. */
   subject?: string;
   /** All of these. */
@@ -37,15 +47,22 @@ export interface MessageFilter {
 /** A piece of SQL with the values of its placeholders. */
 export type Sql = readonly [text: string, ...values: (string | number)[]];
 
+/** A piece of SQL that the engines write differently. */
+export type SqlOfEngine = readonly [text: (sql: Dialect) => string, ...values: (string | number)[]];
+
+const valuesOf = ([, ...values]: SqlOfEngine): (string | number)[] => values;
+
 /** An index with the messages that fit one filter. */
 export interface MessageIndex {
   /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
-  table: readonly [text: (sql: Dialect) => string, ...values: (string | number)[]];
+  table: SqlOfEngine;
   where: readonly Sql[];
   /** The column with the message's id. */
   id: 'm.id' | 'w.message_id';
   /** True if it has the messages in the order of their ids, so that a part of it can be read. */
   isOrdered: boolean;
+  /** Queries whose rows together are at least those of the index, where the index itself must not be counted. */
+  parts?: readonly SqlOfEngine[];
 }
 
 export interface Criterion {
@@ -72,10 +89,12 @@ const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', 
 /** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
   const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
-  const { rfcMessageId, requestId } = filter;
+  const { rfcMessageId, requestId, requestStart, toStart, toDomain, idStart, text } = filter;
   return [
     ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
     ...(to === undefined ? [] : [recipientCriterion(addressKey(to))]),
+    ...(toStart === undefined ? [] : [addressStartCriterion(toStart.toLowerCase())]),
+    ...(idStart === undefined ? [] : [idStartCriterion(accountId, idStart)]),
     ...Object.entries(metadata).map(([name, value]) =>
       rowCriterion('message_metadata', { account_id: accountId, name, value }),
     ),
@@ -83,6 +102,9 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
     ...stateCriteria(filter),
     ...columnCriteria(filter),
     ...wordsOf(subject).map((word) => wordCriterion(accountId, word)),
+    ...(text === undefined ? [] : [textCriterion(accountId, text)]),
+    ...(toDomain === undefined ? [] : [domainCriterion(toDomain)]),
+    ...(requestStart === undefined ? [] : [{ condition: always(startsWith('m.request_id', requestStart)) }]),
     ...(requestId === undefined ? [] : [{ condition: always(['m.request_id = ?', requestId]) }]),
     ...(createdAfter === undefined ? [] : [{ condition: always(['m.created_at >= ?', createdAfter]) }]),
     ...(createdBefore === undefined ? [] : [{ condition: always(['m.created_at < ?', createdBefore]) }]),
@@ -159,6 +181,88 @@ function recipientCriterion(key: string): Criterion {
   const isFirst =
     'NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.address_key = w.address_key AND o.message_id = w.message_id AND o.id < w.id)';
   return { condition, ...(index === undefined ? {} : { index: { ...index, where: [...index.where, [isFirst]] } }) };
+}
+
+const startsWith = (column: string, start: string): Sql => [
+  `${column} >= ? AND ${column} < ?`,
+  start,
+  `${start}\u{10ffff}`,
+];
+
+/** Reads the index of recipients' addresses, which has those of all accounts, from the beginning on. */
+function addressStartCriterion(start: string): Criterion {
+  const [own, other] = [startsWith('w.address_key', start), startsWith('o.address_key', start)];
+  const isFirst: Sql = [
+    `NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.message_id = w.message_id AND ${other[0]} AND o.id < w.id)`,
+    start,
+    `${start}\u{10ffff}`,
+  ];
+  return {
+    condition: recipientTest(startsWith('x.address_key', start)),
+    index: {
+      table: [({ using }) => `deliveries AS w ${using('deliveries_by_address')}`],
+      where: [own, isFirst],
+      id: 'w.message_id',
+      isOrdered: false,
+    },
+  };
+}
+
+/** Tests the recipients of a message. */
+const recipientTest =
+  ([text, ...values]: Sql) =>
+  (id: string): Sql => [`EXISTS (SELECT 1 FROM deliveries x WHERE x.message_id = ${id} AND ${text})`, ...values];
+
+/** No index has the domains of recipients: most domains that people look for have much mail, which the newest messages show. */
+function domainCriterion(domain: string): Criterion {
+  const isSo: Sql = domain.includes('.')
+    ? ["(x.domain = ? OR x.test = 1 AND x.address_key LIKE '%@' || ?)", domain, domain]
+    : startsWith('x.domain', `${domain}.`);
+  return { condition: recipientTest(isSo) };
+}
+
+function idStartCriterion(accountId: string, start: string): Criterion {
+  const is = startsWith('m.id', start);
+  return {
+    condition: always(is),
+    index: indexOfMessages('messages_by_account', [['m.account_id = ?', accountId], is]),
+  };
+}
+
+/** Finds a text that is the beginning of an address or of a word of the subject: the two indexes are read together. */
+function textCriterion(accountId: string, text: string): Criterion {
+  const [first = ''] = wordsOf(text);
+  const word = first.toLowerCase().slice(0, LONGEST_WORD);
+  const words: SqlOfEngine = [
+    () => 'SELECT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?',
+    accountId,
+    word,
+    `${word}\u{10ffff}`,
+  ];
+  const [range, ...ends] = startsWith('address_key', first.toLowerCase());
+  const addresses: SqlOfEngine = [
+    ({ using }) => `SELECT message_id FROM deliveries ${using('deliveries_by_address')} WHERE ${range}`,
+    ...ends,
+  ];
+  const [inSubject, ...spellings] = likeWord(first);
+  const inAddress = recipientTest(startsWith('x.address_key', first.toLowerCase()));
+  return {
+    condition: (id) => {
+      const [test, ...values] = inAddress(id);
+      return [`(${inSubject} OR ${test})`, ...spellings, ...values];
+    },
+    index: {
+      table: [
+        (sql) => `(${words[0](sql)} UNION ${addresses[0](sql)}) AS w`,
+        ...valuesOf(words),
+        ...valuesOf(addresses),
+      ],
+      where: [],
+      id: 'w.message_id',
+      isOrdered: false,
+      parts: [words, addresses],
+    },
+  };
 }
 
 /** Returns our message id in a Message-ID, if there is one. */

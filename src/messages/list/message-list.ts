@@ -15,6 +15,7 @@ import {
   type MessageFilter,
   type MessageIndex,
   type Sql,
+  type SqlOfEngine,
 } from './message-filter.ts';
 
 export interface MessagePage {
@@ -77,13 +78,20 @@ async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promi
 }
 
 async function countIn(read: Knex, filter: MessageFilter, index: MessageIndex, most: number): Promise<number> {
+  if (index.parts !== undefined) {
+    const counts = await Promise.all(index.parts.map((part) => countRows(read, part, most)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
   const { text, values } = joined([...index.where, ...between(index.id, timesOf(filter))]);
-  const [tableOf, ...given] = index.table;
-  const table = tableOf(dialectOf(read));
-  const [row] = await read.raw<{ n: number }[]>(
-    `SELECT COUNT(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?) AS s`,
-    [...given, ...values, most],
-  );
+  const [table, ...given] = index.table;
+  return countRows(read, [(sql) => `SELECT 1 FROM ${table(sql)} WHERE ${text}`, ...given, ...values], most);
+}
+
+async function countRows(read: Knex, [text, ...values]: SqlOfEngine, most: number): Promise<number> {
+  const [row] = await read.raw<{ n: number }[]>(`SELECT COUNT(*) AS n FROM (${text(dialectOf(read))} LIMIT ?) AS s`, [
+    ...values,
+    most,
+  ]);
   return row?.n ?? 0;
 }
 

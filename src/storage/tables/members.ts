@@ -8,8 +8,8 @@ export const members = table(
     email: text(),
     /** The address as `addressKey` returns it, for comparison. */
     email_key: text(),
-    /** 1 for those who see every account, the queue and the team. */
-    is_admin: integer(),
+    /** keys/roles.ts says what each may do. */
+    role: text<'administrator' | 'developer' | 'support' | 'read_only'>(),
     /** scrypt with its parameters (members/password.ts); null until a set-up link was used. */
     password_hash: orNull(text()),
     /** The TOTP secret under AES-256-GCM, or null without a second factor. */
@@ -75,6 +75,8 @@ export const setupLinks = table(
     member_id: orNull(text()),
     created_at: integer(),
     expires_at: integer(),
+    /** The mail that carries the link; null for one that is handed over. */
+    message_id: orNull(text()),
   },
   { isReferredTo: true },
 );

@@ -6,10 +6,12 @@ import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
 import type { Node } from './node.ts';
+import { sampleOf, type SampleData } from './sample.ts';
 import { parse } from './tree.ts';
 import { variablesOf } from './variables.ts';
 
 export type { TemplateFault } from './fault.ts';
+export { joinSamples, markMissing, missingIn, type SampleData } from './sample.ts';
 
 /** The part decides the escaping of values: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
 export type Part = 'html' | 'text' | 'subject' | 'header';
@@ -23,6 +25,8 @@ export interface Compiled {
    */
   readonly variables: readonly string[];
   readonly nodes: readonly Node[];
+  /** Data that fits the template, guessed from its use of the variables. */
+  readonly sample: SampleData;
 }
 
 /** `slow`: only the time limit was reached. */
@@ -45,7 +49,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
   try {
     if (Buffer.byteLength(source) > MOST_SOURCE) throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
     const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
-    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
+    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes), sample: sampleOf(nodes) } };
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }

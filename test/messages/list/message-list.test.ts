@@ -53,6 +53,9 @@ const everyFilter = {
   opened: fc.boolean(),
   clicked: fc.boolean(),
   test: fc.boolean(),
+  toStart: fc.constantFrom('a', 'B@dest', 'none'),
+  toDomain: fc.constantFrom('dest.test', 'dest', 'est.test', 'de'),
+  text: fc.constantFrom('a', 'order', 'c@d', 'none'),
 };
 
 /** Few at once: most messages fit not even three. */
@@ -77,6 +80,9 @@ function fits({ row, to, tags, order }: Stored, filter: Omit<MessageFilter, 'acc
     (filter.to === undefined || to.includes(filter.to.toLowerCase())) &&
     same(filter.from, row.from_address.toLowerCase()) &&
     sought.every((beginning) => words.some((word) => word.startsWith(beginning))) &&
+    (filter.toStart === undefined || to.some((address) => address.startsWith(filter.toStart?.toLowerCase() ?? ''))) &&
+    (filter.toDomain === undefined || ['dest.test', 'dest'].includes(filter.toDomain)) &&
+    (filter.text === undefined || [...words, ...to].some((one) => one.startsWith(filter.text ?? ''))) &&
     (filter.tags ?? []).every((tag) => tags.includes(tag)) &&
     same(filter.metadata?.['order'], order) &&
     same(filter.templateId, row.template_id) &&

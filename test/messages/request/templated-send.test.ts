@@ -66,7 +66,9 @@ describe('messages/templated-send', () => {
       this.calls++;
       clock.advance(ms);
       const output = 'x'.repeat(characters);
-      return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
+      return Promise.resolve(
+        parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [], sample: {} })),
+      );
     },
     read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),

@@ -2,6 +2,7 @@
 import { configurationManual, exampleSettings } from '../../../src/config/manual.ts';
 import { conformancePage } from '../../templates/mixed/conformance.ts';
 import { securityPage } from './budget-table.ts';
+import { dashboardPage } from './role-table.ts';
 import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
 import { publishedDocument } from './published.ts';
@@ -15,4 +16,5 @@ export const generatedDocs: readonly (readonly [file: string, make: () => string
   ['docs/database.md', databaseManual],
   ['docs/templates.md', conformancePage],
   ['docs/security.md', securityPage],
+  ['docs/dashboard.md', dashboardPage],
 ];

@@ -1,0 +1,67 @@
+/** The search over everything: the palette's answers, and a page of its own without a script. */
+import { nullAt, get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { linkTo } from '../links.ts';
+import { addressText } from '../words.ts';
+import { readSearch } from '../search-text.ts';
+import { placesOf } from '../places.ts';
+
+/** One thing that was found. */
+interface Found {
+  kind: string;
+  text: string;
+  href: string;
+}
+
+const MOST_MESSAGES = 6;
+const MOST_OTHERS = 5;
+/** The most domains and templates that are looked through. */
+const MOST_READ = '100';
+const LONGEST = 200;
+const DAYS_BACK_MS = 30 * 86_400_000;
+
+export function searchPages(): Page[] {
+  return [get('/search', show)];
+}
+
+async function show(visit: Visit): Promise<Shown> {
+  const q = (visit.query.get('q') ?? '').trim().slice(0, LONGEST);
+  return view('search', 'Search', { q, found: q === '' ? [] : await findAll(visit, q) });
+}
+
+async function findAll(visit: Visit, q: string): Promise<Found[]> {
+  const word = q.toLowerCase();
+  const [messages, domains, templates] = await Promise.all([
+    messagesOf(visit, q),
+    visit.ask('listDomains', { query: { status: 'any', limit: MOST_READ } }),
+    visit.ask('listTemplates', { query: { limit: MOST_READ } }),
+  ]);
+  const has = (text: string): boolean => text.toLowerCase().includes(word);
+  const places = placesOf(visit.isAdmin).filter(({ text }) => has(text));
+  const named = [
+    ...domains.data
+      .filter(({ name }) => has(name))
+      .slice(0, MOST_OTHERS)
+      .map(({ id, name }) => ({ kind: 'domain', text: name, href: `/domains/${id}` })),
+    ...templates.data
+      .filter(({ id, name }) => has(name) || id.startsWith(word))
+      .slice(0, MOST_OTHERS)
+      .map(({ id, name }) => ({ kind: 'template', text: name, href: `/templates/${id}` })),
+  ];
+  const all = { kind: 'all messages found', text: q, href: linkTo('/messages', new URLSearchParams({ q })) };
+  return [...places.slice(0, MOST_OTHERS), ...named, ...messages, all];
+}
+
+/** Returns the newest messages that the text finds, of the last 30 days where it is not an id. */
+async function messagesOf(visit: Visit, q: string): Promise<Found[]> {
+  const { query } = readSearch(q);
+  const isId = 'id_start' in query || 'request_id' in query || 'request_id_start' in query || 'batch_id' in query;
+  const since = isId ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();
+  const asked = { ...query, created_after: since, limit: String(MOST_MESSAGES) };
+  // A text that the list does not take, such as a part of an id with a wrong letter, finds nothing.
+  const found = await nullAt('invalid_parameter', () => visit.ask('listMessages', { query: asked }));
+  return (found?.data ?? []).map(({ id, to, subject, status }) => ({
+    kind: status,
+    text: `${addressText(to)}: ${subject}`,
+    href: `/messages/${id}`,
+  }));
+}

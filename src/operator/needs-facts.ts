@@ -1,0 +1,130 @@
+/** The operation `needs`, and the facts that it reads for needs.ts. */
+import { z } from 'zod';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { DomainRecord } from '../domains/domain-record.ts';
+import type { HoldRow } from '../storage/tables.ts';
+import { dialectOf } from '../storage/sql.ts';
+import { accountArgument, accountNamed } from './accounts.ts';
+import { askAsOperator } from './ask.ts';
+import { backups } from './doctor/backups.ts';
+import { disk } from './doctor/machine-checks.ts';
+import { createMachine } from './doctor/machine.ts';
+import { withHold } from './holds.ts';
+import { heldMail } from './held-mail.ts';
+import { waitingDomains } from './lane-records.ts';
+import { readListings } from './listings.ts';
+import { needsOf, type AccountFacts, type Deferred, type ServerFacts } from './needs.ts';
+import { onServer, type OperatorDeps } from './operation.ts';
+
+export const needOperations = {
+  /** Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server. */
+  needs: onServer({
+    act: null,
+    scope: 'message:read',
+    args: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
+    async run(deps, { account, server = true }) {
+      const { id } = await accountNamed(deps, account);
+      const [ofServer, ofAccount] = await Promise.all([server ? serverFacts(deps) : null, accountFacts(deps, id)]);
+      return { data: needsOf({ now: deps.clock.now(), server: ofServer, account: ofAccount }) };
+    },
+  }),
+};
+
+async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
+  const { config, clock, mta, book, db } = deps;
+  const machine = createMachine(config);
+  const [held, domains, state, listings, diskFound, backupsFound] = await Promise.all([
+    heldMail(deps),
+    waitingDomains(deps),
+    machine.backups(),
+    readListings(db, clock.now()),
+    disk({ config, machine }),
+    backups({ machine, clock, config }),
+  ]);
+  const certificate = machine.certificate();
+  // A server without any backup may be copied by another tool: the doctor mentions that.
+  const hasBackups = state.kind === 'unreadable' || state.newest !== null;
+  const found = [
+    ...diskFound.map((one) => ({ check: 'disk', ...one })),
+    ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
+  ];
+  return {
+    held: held.map((one) => withHold(one, book.list())),
+    set: book.list().map(setByPerson),
+    domains,
+    blocks: mta.sources.list().flatMap(({ name, blocks }) =>
+      blocks.map(({ site, since, until, reply }) => ({
+        source: name,
+        site,
+        since: rfc3339(since),
+        until: rfc3339(until),
+        reply,
+      })),
+    ),
+    routes: config.delivery.routes,
+    closedPorts: deps
+      .listeners()
+      .filter(({ fault }) => fault !== null)
+      .map(({ name, port, fault }) => ({
+        name,
+        port,
+        holder: fault?.holder ?? null,
+        error: fault?.code ?? null,
+        since: rfc3339(fault?.since ?? null),
+      })),
+    certificate: certificate.kind === 'read' ? { file: certificate.file, until: certificate.until } : null,
+    findings: found.flatMap(({ check, status, why }) => (status === 'ok' ? [] : [{ check, status, why }])),
+    listed: listings.checks.filter(({ state: now }) => now === 'listed').map(({ ip, list }) => ({ ip, list })),
+  };
+}
+
+const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
+  ...row,
+  until: rfc3339(until),
+  created_at: rfc3339(since),
+});
+
+/** The most domains, webhooks and keys that are looked at. */
+const MOST = '100';
+
+async function accountFacts(deps: OperatorDeps, account: string): Promise<AccountFacts> {
+  const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> =>
+    ((await askAsOperator(deps, operation, { account, query: { limit: MOST, ...query } }, null)) as { data: Row[] })
+      .data;
+  const [domains, webhooks, keys, deferred] = await Promise.all([
+    list<DomainRecord>('listDomains', { status: 'any' }),
+    list<AccountFacts['webhooks'][number]>('listWebhooks'),
+    list<AccountFacts['keys'][number]>('listKeys'),
+    deferredMail(deps, account),
+  ]);
+  return { domains, webhooks, keys, deferred };
+}
+
+/** The newest deferred messages that are grouped; older ones are in the queue's page. */
+const MOST_DEFERRED = 2000;
+
+/** Groups deferred mail by recipient domain and answer, from the partial index of messages by status. */
+async function deferredMail({ db, mta }: OperatorDeps, account: string): Promise<Deferred[]> {
+  const rows = await db.reader.raw<
+    { domain: string; code: number | null; enhanced: string | null; reply: string | null; waiting: number }[]
+  >(
+    `SELECT d.domain, d.smtp_code AS code, d.enhanced_code AS enhanced, MAX(d.smtp_reply) AS reply, COUNT(*) AS waiting FROM (
+       SELECT id FROM messages ${dialectOf(db.reader).using('messages_apart')} WHERE account_id = ? AND status = 'deferred' AND
+         status IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled')
+       ORDER BY id DESC LIMIT ?) m
+     JOIN deliveries d ON d.message_id = m.id
+     WHERE d.status = 'deferred' AND d.due_at IS NOT NULL AND d.held_by IS NULL AND d.domain <> '~simulator'
+     GROUP BY d.domain, d.smtp_code, d.enhanced_code ORDER BY waiting DESC LIMIT 100`,
+    [account, MOST_DEFERRED],
+  );
+  return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
+    lane: mta.laneOf(domain),
+    domain,
+    code: causeIn(reply ?? '') ?? enhanced ?? (code === null ? 'no answer' : String(code)),
+    waiting,
+    reply: `${code === null || reply?.startsWith(String(code)) === true ? '' : `${String(code)} `}${reply ?? 'none'}`,
+  }));
+}
+
+/** Returns the name that a large receiver gives the cause: `TSS04` in `[TSS04]`, `S3150` in `(S3150)`. */
+const causeIn = (reply: string): string | null => /[[(]([A-Z]{1,5}\d{2,6})[\])]/.exec(reply)?.[1] ?? null;

@@ -1,0 +1,244 @@
+/** What needs a person: each kind of fact with its item, and their order. */
+import assert from 'node:assert/strict';
+import { needsOf, type AccountFacts, type NeedFacts, type ServerFacts } from '../../src/operator/needs.ts';
+import type { HeldMail } from '../../src/operator/held-mail.ts';
+
+const NOW = Date.parse('2026-01-31T09:30:00.000Z');
+const DAY = 86_400_000;
+const rfc = (ms: number): string => new Date(ms).toISOString();
+
+const noServer: ServerFacts = {
+  held: [],
+  set: [],
+  domains: [],
+  blocks: [],
+  routes: {},
+  closedPorts: [],
+  certificate: null,
+  findings: [],
+  listed: [],
+};
+const noAccount: AccountFacts = { domains: [], webhooks: [], keys: [], deferred: [] };
+const needs = (server: Partial<ServerFacts> | null, account: Partial<AccountFacts> = {}) =>
+  needsOf({
+    now: NOW,
+    server: server === null ? null : { ...noServer, ...server },
+    account: { ...noAccount, ...account },
+  } satisfies NeedFacts);
+
+const held = (by: HeldMail['by'], target: string, waiting: number): HeldMail => ({
+  object: 'held_mail',
+  by,
+  target,
+  waiting,
+  since: rfc(NOW - DAY),
+  until: null,
+  set_by: 'receiver',
+  message: `${target} keeps mail back.`,
+});
+const hold = {
+  id: 'hld_1',
+  kind: 'hold',
+  scope: 'domain',
+  target: 'dest.test',
+  connections: null,
+  per_minute: null,
+  note: 'ticket 99',
+  until: null,
+  created_at: rfc(NOW),
+  created_by: 'member:ana@acme.test',
+} as const;
+const domain = {
+  id: 'dom_1',
+  name: 'acme.test',
+  trusted: false,
+  taken: false,
+  status: 'failed',
+  failing_since: rfc(NOW - DAY),
+  verified_at: rfc(NOW - 2 * DAY),
+  refused_at: rfc(NOW),
+  records: [],
+} as unknown as AccountFacts['domains'][number];
+const webhook = {
+  id: 'whk_1',
+  url: 'https://hooks.test',
+  status: 'active',
+  disabled_reason: null,
+  last_success_at: null,
+  last_failure_at: null,
+};
+const key = { id: 'key_1', name: 'shop', expires_at: null, revoked_at: null };
+
+describe('operator/needs', () => {
+  it('is calm where there is nothing', () => {
+    assert.deepEqual(needs({}), []);
+    assert.deepEqual(needs(null), []);
+    const trusted = { ...domain, trusted: true };
+    assert.deepEqual(needs({}, { domains: [trusted], webhooks: [webhook], keys: [key] }), []);
+  });
+
+  for (const [name, server, account, kind, level, message] of [
+    [
+      'a block of our address',
+      { held: [held('block_list', 'outlook', 6)] },
+      {},
+      'block_list',
+      'red',
+      /6 recipients wait/,
+    ],
+    [
+      'a block without mail',
+      { blocks: [{ source: null, site: 'outlook', since: rfc(NOW), until: rfc(NOW), reply: 'S3150' }] },
+      {},
+      'block_list',
+      'red',
+      /outlook refuses mail from the system's address: "S3150"/,
+    ],
+    [
+      'a hold with its note',
+      { set: [hold] },
+      {},
+      'held_by_person',
+      'amber',
+      /^ana@acme\.test holds the domain dest\.test \(ticket 99\)\.$/,
+    ],
+    [
+      'a limit of a lane',
+      { set: [{ ...hold, kind: 'limit', scope: 'lane', target: 'yahoo', per_minute: 2 }] },
+      {},
+      'limited_by_person',
+      'amber',
+      /limits the lane yahoo to 2 mails a minute/,
+    ],
+    ['a route that holds', { held: [held('route', 'dest.test', 1)] }, {}, 'route', 'amber', /1 recipient waits/],
+    [
+      'a route that discards all',
+      { routes: { '*': { kind: 'discard' } } },
+      {},
+      'route_discards',
+      'red',
+      /every domain/,
+    ],
+    [
+      'port 25 in other hands',
+      { closedPorts: [{ name: 'mx', port: 25, holder: 'postfix', error: 'EADDRINUSE', since: null }] },
+      {},
+      'port_closed',
+      'red',
+      /Port 25 \(mx\) is not open: postfix has it\. Bounces/,
+    ],
+    [
+      'a certificate that ends',
+      { certificate: { file: 'a.pem', until: NOW + DAY } },
+      {},
+      'certificate',
+      'amber',
+      /expires soon/,
+    ],
+    [
+      'one that has ended',
+      { certificate: { file: 'a.pem', until: NOW - DAY } },
+      {},
+      'certificate',
+      'red',
+      /has expired/,
+    ],
+    [
+      'a full disk',
+      { findings: [{ check: 'disk', status: 'failed', why: '9 MB free' }] },
+      {},
+      'disk',
+      'red',
+      /^Disk: 9 MB free\.$/,
+    ],
+    [
+      'a listing',
+      { listed: [{ ip: '203.0.113.7', list: 'bl.test' }] },
+      {},
+      'listed',
+      'red',
+      /on the block list bl\.test/,
+    ],
+    ['a refused domain', {}, { domains: [domain] }, 'domain_refused', 'red', /Mail from acme\.test is refused/],
+    [
+      'a domain that counts down',
+      {},
+      { domains: [{ ...domain, status: 'verified' }] },
+      'domain_failing',
+      'amber',
+      /still sent for now/,
+    ],
+    [
+      'a disabled webhook',
+      {},
+      { webhooks: [{ ...webhook, status: 'disabled' }] },
+      'webhook_disabled',
+      'red',
+      /is disabled/,
+    ],
+    [
+      'a failing webhook',
+      {},
+      { webhooks: [{ ...webhook, last_failure_at: rfc(NOW) }] },
+      'webhook_failing',
+      'amber',
+      /five days/,
+    ],
+    ['a key that ends', {}, { keys: [{ ...key, expires_at: rfc(NOW + DAY) }] }, 'key_ends', 'amber', /ends soon/],
+    ['a key that has ended', {}, { keys: [{ ...key, expires_at: rfc(NOW - DAY) }] }, 'key_ends', 'red', /has ended/],
+  ] as const)
+    it(`lists ${name}`, () => {
+      const [one, ...more] = needs(server, account);
+      assert.deepEqual(more, []);
+      assert.deepEqual([one?.kind, one?.level], [kind, level]);
+      assert.match(one?.message ?? '', message);
+      assert.match(one?.action.href ?? '', /^\//);
+      assert.match(one?.action.command ?? '', /^posthorn /);
+    });
+
+  it('has one line for a lane and cause, and none for what keeps the whole lane back', () => {
+    const mail = (lane: string, domainName: string, code: string, waiting: number) => ({
+      lane,
+      domain: domainName,
+      code,
+      waiting,
+      reply: `421 ${code}`,
+    });
+    const deferred = [
+      mail('yahoo', 'yahoo.com', 'TSS04', 12),
+      mail('yahoo', 'ymail.com', 'TSS04', 7),
+      mail('yahoo', 'yahoo.com', '4.2.2', 1),
+      mail('google', 'gmail.com', '4.7.28', 3),
+    ];
+    const found = needs({ held: [held('rest', 'google', 3)] }, { deferred });
+    assert.deepEqual(
+      found.map(({ kind, mails, message }) => [kind, mails, message.split('.')[0]]),
+      [
+        ['deferred', 19, 'yahoo: 19 recipients deferred, TSS04'],
+        ['rest', 3, 'google keeps mail back'],
+        ['deferred', 1, 'yahoo: 1 recipient deferred, 4'],
+      ],
+    );
+    assert.deepEqual(
+      needs(null, { deferred }).map(({ try_domain: domainName }) => domainName),
+      [null, null, null],
+      'only an administrator tries',
+    );
+  });
+
+  it('puts what has the most mail first, and of equals what stands still', () => {
+    const found = needs(
+      { held: [held('rest', 'google', 3), held('block_list', 'outlook', 3), held('rest', 'yahoo', 9)] },
+      { webhooks: [{ ...webhook, status: 'disabled' }] },
+    );
+    assert.deepEqual(
+      found.map(({ kind, mails }) => [kind, mails]),
+      [
+        ['rest', 9],
+        ['block_list', 3],
+        ['rest', 3],
+        ['webhook_disabled', 0],
+      ],
+    );
+  });
+});

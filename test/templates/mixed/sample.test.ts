@@ -1,0 +1,113 @@
+/** Sample data guessed from templates, what given data lacks, and how a preview marks it. */
+import assert from 'node:assert/strict';
+import { compile, render } from '../../../src/templates/mixed/index.ts';
+import { joinSamples, markMissing, missingIn, sampleOf, type SampleData } from '../../../src/templates/mixed/sample.ts';
+
+function sampleFrom(source: string): SampleData {
+  const compilation = compile(source, 'html');
+  assert.ok(compilation.ok, source);
+  return sampleOf(compilation.template.nodes);
+}
+
+const ROWS: readonly [source: string, sample: SampleData][] = [
+  ['Hello', {}],
+  ['Hello {{ name }}', { name: 'Ana' }],
+  ['{{ order.number }} {{ order.total }}', { order: { number: 3, total: 19.9 } }],
+  ['{{ user.address.city }}', { user: { address: { city: 'city' } } }],
+  [
+    '{{#each items}}{{name}}: {{price}}{{/each}}',
+    {
+      items: [
+        { name: 'Ana', price: 19.9 },
+        { name: 'Ana', price: 19.9 },
+      ],
+    },
+  ],
+  ['{{#each items}}{{this}} {{/each}}', { items: ['item', 'item'] }],
+  ['{{#each items}}{{../shop}} {{@index}}{{/each}}', { items: [true, true], shop: 'shop' }],
+  ['{{#each items as |one|}}{{one.title}}{{/each}}', { items: [{ title: 'title' }, { title: 'title' }] }],
+  [
+    '{% for item in order.items %}{{ item.title }}{{ shop }}{% endfor %}',
+    { order: { items: [{ title: 'title' }, { title: 'title' }] }, shop: 'shop' },
+  ],
+  ['{% if paid %}Thanks{% endif %}', { paid: true }],
+  ['{% if status == "shipped" %}x{% endif %}', { status: 'shipped' }],
+  ['{% case plan %}{% when "pro" %}P{% when "free" %}F{% endcase %}', { plan: 'pro' }],
+  ['{{#if user}}{{user.email}}{{/if}}', { user: { email: 'ana@example.net' } }],
+  ['{{#with customer}}{{first_name}}{{/with}}', { customer: { first_name: 'Ana' } }],
+  ['{{ rest | times: 2 }}', { rest: 42 }],
+  ['{{ then | date: "%Y" }}', { then: '2026-01-31' }],
+  ['{{ tags | join: ", " }}', { tags: [true, true] }],
+  ['{{ items.size }} {{ items.first.name }}', { items: [{ name: 'Ana' }, { name: 'Ana' }] }],
+  ['{% assign total = order.sum %}{{ total }}', { order: { sum: 19.9 } }],
+  ['{{ orderDate }} {{ resetUrl }}', { orderDate: '2026-01-31', resetUrl: 'https://example.net/' }],
+];
+
+describe('templates/mixed/sample', () => {
+  for (const [source, sample] of ROWS)
+    it(`fits ${source}`, () => {
+      assert.deepEqual(sampleFrom(source), sample);
+    });
+
+  it('a template renders with its own sample, and lacks nothing', () => {
+    for (const [source] of ROWS) {
+      const compilation = compile(source, 'html');
+      assert.ok(compilation.ok);
+      const sample = sampleOf(compilation.template.nodes);
+      const result = render(compilation.template, {
+        variables: sample,
+        strict: false,
+        locale: 'en',
+        timezone: 'UTC',
+        now: 0,
+        monotonic: () => 0,
+      });
+      assert.ok(result.ok, source);
+      assert.deepEqual(missingIn(sample, sample), []);
+    }
+  });
+
+  it('joins the samples of subject, html and text', () => {
+    const parts = [
+      '{{ name }}',
+      '{% if order %}{{ order.total }}{% endif %}',
+      '{% if order %}{{ order.number }}{% endif %}',
+    ];
+    assert.deepEqual(joinSamples(parts.map(sampleFrom)), { name: 'Ana', order: { total: 19.9, number: 3 } });
+    assert.deepEqual(joinSamples([{ a: true }, { a: 'x' }, { a: true }]), { a: 'x' });
+    assert.deepEqual(joinSamples([{ a: 'x' }, { a: { b: 1 } }]), { a: { b: 1 } });
+  });
+
+  it('names and marks what is missing, and leaves conditions alone', () => {
+    const sample = sampleFrom(
+      '{{ name }} {{ order.number }} {% if paid %}{% endif %}{% for i in items %}{{ i.title }}{% endfor %}',
+    );
+    const data = { order: {}, items: [{ title: 'A' }, {}] };
+    assert.deepEqual(missingIn(sample, data), [
+      { path: 'name', isText: true },
+      { path: 'order.number', isText: true },
+      { path: 'items[].title', isText: true },
+    ]);
+    assert.deepEqual(
+      missingIn(sample, {}).map(({ path }) => path),
+      ['name', 'order', 'items'],
+    );
+    assert.deepEqual(markMissing(sample, data), {
+      name: '⟦name⟧',
+      order: { number: '⟦order.number⟧' },
+      items: [{ title: 'A' }, { title: '⟦items[].title⟧' }],
+    });
+  });
+
+  it('stays small and quick for a hostile source', () => {
+    const many = Array.from({ length: 20_000 }, (_, n) => `{{ a${String(n)} }}`).join('');
+    assert.ok(Object.keys(sampleFrom(many)).length <= 1000);
+    const deep = sampleFrom(`{{ ${Array.from({ length: 60 }, (_, n) => `m${String(n)}`).join('.')} }}`);
+    assert.ok(JSON.stringify(deep).length < 2000);
+  });
+
+  it('takes no name of the language for a member', () => {
+    assert.deepEqual(missingIn(sampleFrom('{{ toString }}'), {}), [{ path: 'toString', isText: true }]);
+    assert.ok(Object.hasOwn(sampleFrom('{{ toString }}'), 'toString'));
+  });
+});
