@@ -5,7 +5,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
-import { backupTimeIn, type Manifest } from '../backup/manifest.ts';
+import { backupTimeIn, KEYS, type Manifest } from '../backup/manifest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
@@ -13,6 +13,7 @@ import { Unavailable } from '../operator/unavailable.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { noteAct, orNoteFailure, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
 
 interface Options {
@@ -58,12 +59,14 @@ async function create(context: Context, folder: string | undefined, options: Opt
   refuseRoot(database);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
-  const made = await createBackup(
+  const dir = folder === undefined ? config.backup.dir : path.resolve(folder);
+  const act = { operation: 'backup.create', object: dir } as const;
+  const making = createBackup(
     { clock: systemClock, version },
     {
       database,
       dataDir: config.dataDir,
-      dir: folder === undefined ? config.backup.dir : path.resolve(folder),
+      dir,
       kind: 'posthorn',
       keep: config.backup.keep,
       passphrase,
@@ -73,8 +76,10 @@ async function create(context: Context, folder: string | undefined, options: Opt
       },
     },
   );
+  const made = await orNoteFailure(context, config, act, making);
   checking.end();
   if (made.kind === 'refused') {
+    await noteAct(context, config, { ...act, fault: refused(made.text) });
     context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;
@@ -84,6 +89,8 @@ async function create(context: Context, folder: string | undefined, options: Opt
       'posthorn: the backup is without the keys (secret.key): set backup.passphrase, or keep a copy of them apart',
     );
   const { manifest, bytes, removed, unbalanced } = made;
+  const keys = manifest.files.some((file) => file.name === KEYS) ? 'encrypted' : 'none';
+  await noteAct(context, config, { ...act, after: { backup: made.folder, bytes, keys, removed } });
   context.print(options.json, { backup: made.folder, bytes, ...shown(manifest), unbalanced, removed }, () => [
     made.folder,
     `${String(bytes)} bytes, ${contents(manifest)}`,
@@ -193,7 +200,8 @@ async function restore(context: Context, folder: string, options: Options): Prom
   const { restoreBackup } = await import('../backup/restore.ts');
   const database = await fileToBackUp(config);
   const progress = showProgress(context, 'checking');
-  const restored = await restoreBackup({
+  const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
+  const restoring = restoreBackup({
     folder: path.resolve(folder),
     database,
     dataDir: config.dataDir,
@@ -202,8 +210,12 @@ async function restore(context: Context, folder: string, options: Options): Prom
       progress.at(Math.round(part * 1000), 1000);
     },
   });
+  const restored = await orNoteFailure(context, config, act, restoring);
   progress.end();
   if (restored.kind === 'restored') {
+    const { manifest, keys } = restored;
+    const after = { backup: act.object, created_at: manifest.created_at, data_dir: config.dataDir, keys };
+    await noteAct(context, config, { ...act, after });
     printRestored(context, config, folder, restored, options);
     return;
   }
@@ -211,6 +223,7 @@ async function restore(context: Context, folder: string, options: Options): Prom
     printRefusal(context, folder, restored, options);
     return;
   }
+  await noteAct(context, config, { ...act, fault: refused(restored.text) });
   if (options.json === true)
     context.out(JSON.stringify({ backup: folder, ok: false, why: restored.why, faults: [restored.text] }));
   else context.note(`posthorn: ${restored.text}`);

@@ -17,10 +17,14 @@ import { needsOf, type AccountFacts, type Deferred, type ServerFacts } from './n
 import { onServer, type OperatorDeps } from './operation.ts';
 
 export const needOperations = {
-  /** Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server. */
+  /**
+   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
+   * only administrators see that.
+   */
   needs: onServer({
     act: null,
     scope: 'message:read',
+    forMembers: { server: false },
     args: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {
       const { id } = await accountNamed(deps, account);

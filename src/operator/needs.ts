@@ -105,7 +105,7 @@ const need = (given: Given): Need => ({
   ...given,
 });
 
-/** Returns the items, those with the most mail first. */
+/** Returns the items: first what stands still, then what has the most mail. */
 export function needsOf(facts: NeedFacts): Need[] {
   const { server } = facts;
   const found = [
@@ -114,7 +114,7 @@ export function needsOf(facts: NeedFacts): Need[] {
   ];
   return found.sort(
     (a, b) =>
-      b.mails - a.mails || Number(b.level === 'red') - Number(a.level === 'red') || a.message.localeCompare(b.message),
+      Number(b.level === 'red') - Number(a.level === 'red') || b.mails - a.mails || a.message.localeCompare(b.message),
   );
 }
 

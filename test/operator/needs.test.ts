@@ -226,7 +226,7 @@ describe('operator/needs', () => {
     );
   });
 
-  it('puts what has the most mail first, and of equals what stands still', () => {
+  it('puts what stands still first, and then what has the most mail', () => {
     const found = needs(
       { held: [held('rest', 'google', 3), held('block_list', 'outlook', 3), held('rest', 'yahoo', 9)] },
       { webhooks: [{ ...webhook, status: 'disabled' }] },
@@ -234,10 +234,10 @@ describe('operator/needs', () => {
     assert.deepEqual(
       found.map(({ kind, mails }) => [kind, mails]),
       [
-        ['rest', 9],
         ['block_list', 3],
-        ['rest', 3],
         ['webhook_disabled', 0],
+        ['rest', 9],
+        ['rest', 3],
       ],
     );
   });
