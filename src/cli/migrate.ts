@@ -40,7 +40,7 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
       await database.close();
       const { migrated } = database;
       if (migrated.length > 0)
-        await noteAct(context, config, { operation: 'server.migrate', after: { migrations: migrated } });
+        await noteAct(context, config, { operation: 'server.migrate', after: { migrations: [...migrated] } });
       if (json === true) context.out(JSON.stringify({ migrated }));
       else context.out(migrated.length === 0 ? 'the database is up to date' : `taken: ${migrated.join(', ')}`);
     });

@@ -66,7 +66,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   if (db.migrated.length > 0)
     await writeNote(
       { commit: db.commit, clock },
-      { operation: 'server.migrate', after: { migrations: db.migrated } },
+      { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
       acting,
     );
   const deps: StoreDeps = { db, clock, keyring, resolver, config, inside };
