@@ -1,4 +1,4 @@
-/** What a person should look at in an account: domains, webhooks, keys and deferred mail. Pure. */
+/** The rules for what needs a person in an account: domains, webhooks, keys and deferred mail. Pure. */
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 import type { HeldMail } from '../held-mail.ts';
 import { counted, need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Rule } from './need.ts';

@@ -1,4 +1,4 @@
-/** What a person should look at on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
+/** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
 import { counted, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>
