@@ -24,7 +24,7 @@ import {
   type Manifest,
 } from './manifest.ts';
 import { verifyBackup } from './verify.ts';
-import { whyNotWritable } from './writable.ts';
+import { whyNotMade, whyNotWritable } from './writable.ts';
 
 export interface BackupDeps {
   clock: Clock;
@@ -72,9 +72,8 @@ const PARTIAL = '.partial-';
 /** Makes a backup. Throws if files cannot be read or written: the disk, or permissions. */
 export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
   if (!existsSync(options.database)) return refused('no_database', `there is no database at ${options.database}`);
-  const closed = await whyNotWritable(options.dir);
+  const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);
   if (closed !== null) return refused('no_access', closed);
-  await mkdir(options.dir, { recursive: true, mode: 0o700 });
   const lock = await lockFolder(options.dir);
   if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
   try {
