@@ -1,5 +1,6 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { existsSync } from 'node:fs';
+import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isJournal } from '../base/journal.ts';
@@ -112,8 +113,9 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
 }
 
 async function isFirstStart(config: Config): Promise<boolean> {
-  const { sqliteFile } = await import('../storage/database.ts');
-  return !existsSync(sqliteFile(config.storage.url));
+  const { databaseFile } = await import('../storage/database.ts');
+  // A database elsewhere is begun together with the keys of this folder.
+  return !existsSync(databaseFile(config.storage.url) ?? path.join(config.dataDir, 'secret.key'));
 }
 
 /** Prints the greeting. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error. */

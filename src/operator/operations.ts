@@ -17,7 +17,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
-import { needOperations } from './needs-facts.ts';
+import { needOperations } from './needs/needs-facts.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';

@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
+import { database } from './database.ts';
 import { dmarcReports, domains } from './domains.ts';
 import { failed, warning, type Finding, type Verdict } from './finding.ts';
 import { holds } from './holds.ts';
@@ -28,6 +29,7 @@ const checks = {
   files,
   secret_key: secretKey,
   disk,
+  database,
   clock,
   listeners,
   certificate,
