@@ -10,7 +10,7 @@ import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
-import { sqliteFile } from './storage/database.ts';
+import { databaseFile } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { BodyMemory } from './api/body-memory.ts';
 import { Newcomers } from './api/newcomers.ts';
@@ -78,7 +78,8 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const present = presentCertificate(config, (overrides.clock ?? systemClock).now());
   const certificate = config.http.tls ? present.certificate : null;
-  const closed = closeToOthers(sqliteFile(config.storage.url));
+  const file = databaseFile(config.storage.url);
+  const closed = file === null ? [] : closeToOthers(file);
   const context = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });

@@ -15,7 +15,7 @@ import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
-import { openDatabase, sqliteFile, type Database } from '../storage/database.ts';
+import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
@@ -46,6 +46,8 @@ import { requireKeys } from '../operator/sealed-secrets.ts';
 export interface Overrides {
   clock?: Clock;
   log?: Log | RootLog;
+  /** Reads the settings again, as a reload does; those of the start if absent. Throws ConfigError. */
+  readSettings?: () => Config;
   resolver?: Resolver;
   random?: () => number;
   /** PEM certificates that mail hosts may chain to. */
@@ -65,12 +67,19 @@ export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 /** Opens and migrates the database, and checks that its secrets can be opened. */
 async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring): Promise<Database> {
   const db = await openDatabase({
-    url: config.storage.url,
+    ...config.storage,
     workOrder: [RECORD_CHANGE],
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
       ),
+    takenOver: () => {
+      log.error(
+        { event: 'database_taken_over' },
+        'another server has taken the database over: this one can write nothing any more, and stops',
+      );
+      process.kill(process.pid, 'SIGTERM');
+    },
   });
   try {
     await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
@@ -103,7 +112,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile));
-  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+  const keyring = openKeyring(config.dataDir, { database: databaseFile(config.storage.url) });
   const db = await openStorage(config, log, keyring);
   const resolver =
     overrides.resolver ??

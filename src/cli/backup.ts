@@ -55,8 +55,7 @@ export function addBackup(program: CommandUnknownOpts, context: Context): void {
 async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {
   const { config } = context.load();
   const { createBackup } = await import('../backup/create.ts');
-  const { sqliteFile } = await import('../storage/database.ts');
-  const database = sqliteFile(config.storage.url);
+  const database = await fileToBackUp(config);
   refuseRoot(database);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
@@ -185,15 +184,26 @@ function printRefusal(
   context.end(isPassphrase ? exitCodes.noPermission : FAULTY);
 }
 
+/** Returns the file of the database. Throws `Unavailable` for a database that has none. */
+async function fileToBackUp(config: Config): Promise<string> {
+  const { databaseFile } = await import('../storage/database.ts');
+  const file = databaseFile(config.storage.url);
+  if (file !== null) return file;
+  throw new Unavailable(
+    'no_backup',
+    'the database is PostgreSQL: back it up with its own tools (pg_dump, or continuous archiving), and keep a copy of secret.key',
+  );
+}
+
 async function restore(context: Context, folder: string, options: Options): Promise<void> {
   const { config } = context.load();
   const { restoreBackup } = await import('../backup/restore.ts');
-  const { sqliteFile } = await import('../storage/database.ts');
+  const database = await fileToBackUp(config);
   const progress = showProgress(context, 'checking');
   const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
   const restoring = restoreBackup({
     folder: path.resolve(folder),
-    database: sqliteFile(config.storage.url),
+    database,
     dataDir: config.dataDir,
     passphrase: passphraseFor(config, options),
     progress: (part) => {

@@ -20,13 +20,14 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
         await noteAct(context, config, { operation: 'server.migrate', fault: refused(why) });
         throw new Unavailable('already_running', why);
       }
-      const { openDatabase, sqliteFile } = await import('../storage/database.ts');
+      const { databaseFile, openDatabase } = await import('../storage/database.ts');
       // A new database gets its key file at the same time, as `serve` expects.
-      if (!existsSync(sqliteFile(config.storage.url))) openKeyring(config.dataDir);
+      const file = databaseFile(config.storage.url);
+      if (file === null || !existsSync(file)) openKeyring(config.dataDir);
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
       const database = await openDatabase({
-        url: config.storage.url,
+        ...config.storage,
         migrating: (done, of) => {
           progress.at(done, of);
         },
@@ -39,7 +40,7 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
       await database.close();
       const { migrated } = database;
       if (migrated.length > 0)
-        await noteAct(context, config, { operation: 'server.migrate', after: { migrations: migrated } });
+        await noteAct(context, config, { operation: 'server.migrate', after: { migrations: [...migrated] } });
       if (json === true) context.out(JSON.stringify({ migrated }));
       else context.out(migrated.length === 0 ? 'the database is up to date' : `taken: ${migrated.join(', ')}`);
     });

@@ -4,6 +4,7 @@ import { KeyFileError } from '../base/keyring.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ListenError } from './listen-fault.ts';
@@ -11,6 +12,12 @@ import { machineFault } from './machine-fault.ts';
 import { printable } from './table.ts';
 
 type Note = (line: string) => void;
+
+const refused: Readonly<Record<RefusalWhy, number>> = {
+  unsuitable: exitCodes.config,
+  in_use: exitCodes.cannotCreate,
+  unreachable: exitCodes.unavailable,
+};
 
 /** Prints an error for people. Returns the exit code. */
 export function printError(error: unknown, note: Note, dataDir: string | null): number {
@@ -24,6 +31,10 @@ export function printError(error: unknown, note: Note, dataDir: string | null): 
   if (error instanceof Unavailable) {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
+  }
+  if (error instanceof DatabaseRefusal) {
+    note(`posthorn: ${error.message}`);
+    return refused[error.why];
   }
   if (error instanceof ListenError) {
     note(`posthorn: ${error.message}`);

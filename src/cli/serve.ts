@@ -1,5 +1,6 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { existsSync } from 'node:fs';
+import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isJournal } from '../base/journal.ts';
@@ -29,7 +30,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
+export type StartApp = (config: Config, options: { log: Log; readSettings?: () => Config }) => Promise<Server>;
 
 /** The unit allows 20 starts in ten minutes; with this pause there are at most 19. */
 const FULL_DISK_PAUSE_MS = 30_000;
@@ -67,7 +68,9 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const systemd = managerIn(context.env, process.pid);
   const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
   try {
-    const server = await startServer(config, () => startApp(config, { log }));
+    const server = await startServer(config, () =>
+      startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
+    );
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {
@@ -110,8 +113,9 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
 }
 
 async function isFirstStart(config: Config): Promise<boolean> {
-  const { sqliteFile } = await import('../storage/database.ts');
-  return !existsSync(sqliteFile(config.storage.url));
+  const { databaseFile } = await import('../storage/database.ts');
+  // A database elsewhere is begun together with the keys of this folder.
+  return !existsSync(databaseFile(config.storage.url) ?? path.join(config.dataDir, 'secret.key'));
 }
 
 /** Prints the greeting. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error. */

@@ -8,6 +8,7 @@
 import path from 'node:path';
 import type { z } from 'zod';
 import { BLOCKED_EXTENSIONS } from '../base/blocked-extensions.ts';
+import { postgresUrlFault } from '../base/postgres-url.ts';
 import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken,
@@ -36,6 +37,12 @@ import type { SettingNote } from './setting.ts';
 function mailHostPort(written: string): string | null {
   const endpoint = parseEndpoint(written);
   return endpoint?.port == null ? null : written.toLowerCase();
+}
+
+/** Returns a URL of a database, or null. A password would be shown wherever the URL is. */
+function databaseUrl(written: string): string | null {
+  if (/^sqlite:[^:]/.test(written)) return written;
+  return postgresUrlFault(written) === null ? written : null;
 }
 
 export const settings = group(
@@ -162,10 +169,25 @@ export const settings = group(
     }),
     storage: group('The database.', {
       url: setting(
-        optional(text('sqlite:<path of the file>', (written) => (/^sqlite:[^:]/.test(written) ? written : null))),
+        optional(
+          text('sqlite:<path of the file>, or postgres://<user>@<host>/<database> without a password', databaseUrl),
+        ),
         null,
-        'The database to use.',
+        'The database to use: a file, or PostgreSQL 15 or later (docs/postgresql.md).',
         { fallbackText: '`sqlite:<dataDir>/posthorn.db`' },
+      ),
+      password: setting(
+        optional(
+          text('a password of 1 to 1024 characters', (written) => (/^.{1,1024}$/s.test(written) ? written : null)),
+        ),
+        null,
+        'Password of the user of a PostgreSQL database.',
+        { fallbackText: 'none', secret: true },
+      ),
+      passwordFile: setting(
+        optional(filePath()),
+        null,
+        'File with that password, instead of `storage.password`; its last line end is not part of it.',
       ),
       minFreeBytes: setting(
         size('0B', '1TiB'),
@@ -375,7 +397,11 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
       bounceRules: written.delivery.bounceRules.map(absolute),
       operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },
-    storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },
+    storage: {
+      ...storage,
+      url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}`,
+      passwordFile: storage.passwordFile === null ? null : absolute(storage.passwordFile),
+    },
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },
     dashboard: { ...dashboard, port: dashboard.port ?? http.port },

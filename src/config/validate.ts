@@ -66,7 +66,8 @@ function wrongValue(
   const origin = entry === undefined ? undefined : origins.get(entry.path);
   const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
-  const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
+  const shown =
+    entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : withoutPassword(show(found));
   return `${place === '' ? 'settings' : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
 }
 
@@ -95,6 +96,9 @@ function show(value: unknown): string {
   const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
+
+/** Hides the password of a URL. */
+const withoutPassword = (text: string): string => text.replace(/(:\/\/[^:@/\s]*):[^@/\s]*@/, '$1:***@');
 
 function kindOf(value: unknown): string {
   if (value === null || value === undefined) return 'nothing';

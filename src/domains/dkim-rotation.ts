@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { statement } from '../storage/sql.ts';
 import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
@@ -69,14 +70,21 @@ export async function activateKeys(
   if (activate.length === 0) return [...keys];
   const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
   await tx.run(
-    `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
+    statement(
+      ({ among }) =>
+        `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id ${among('text')} AND state = 'pending'`,
+    ),
     [now, ids(activate)],
   );
   await tx.run(
-    `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
+    statement(
+      ({ among }) =>
+        `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id ${among('text')} AND state <> 'retiring'`,
+    ),
     [now, ids(retire)],
   );
-  return tx.all<DkimKeyRow>('SELECT * FROM dkim_keys WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id', [
-    ids(keys),
-  ]);
+  return tx.all<DkimKeyRow>(
+    statement(({ among }) => `SELECT * FROM dkim_keys WHERE id ${among('text')} ORDER BY id`),
+    [ids(keys)],
+  );
 }

@@ -6,6 +6,7 @@ import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
 import { readBounded, readWhole, SLICES, type BoundedPage } from '../storage/bounded-read.ts';
+import { dialectOf, statement } from '../storage/sql.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {
@@ -102,8 +103,10 @@ export async function followEvents(
   if (last <= after) return { events: [], position: after, hasMore: false };
   const windowEnd = Math.min(last, after + WINDOW);
   const events = await fast.all<LoggedEvent>(
-    `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id IN (SELECT value FROM json_each(?))
+    statement(
+      ({ among }) => `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
      ORDER BY e.sequence LIMIT ?`,
+    ),
     [after, windowEnd, JSON.stringify(accountIds), limit],
   );
   const end = events.at(-1);
@@ -119,9 +122,10 @@ export async function newestSequence(fast: Connection): Promise<number> {
 
 /** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
-  return fast.all<LoggedEvent>(`${LOGGED} WHERE e.sequence IN (SELECT value FROM json_each(?)) ORDER BY e.sequence`, [
-    JSON.stringify(sequences),
-  ]);
+  return fast.all<LoggedEvent>(
+    statement(({ among }) => `${LOGGED} WHERE e.sequence ${among('integer')} ORDER BY e.sequence`),
+    [JSON.stringify(sequences)],
+  );
 }
 
 /** Events that a message shows. */
@@ -212,20 +216,21 @@ interface SmallIndex {
 /** Returns the index of the first filter that fewer than `most` messages fit; null where there is none. */
 async function smallIndex(read: Knex, filter: EventFilter, most: number): Promise<SmallIndex | null> {
   const { accountId, messageId, recipient, batchId, tag } = filter;
+  const { thenJoin, using } = dialectOf(read);
   const ofMessage = (id: string): string =>
-    `cross join events as e indexed by events_by_message on e.message_id = ${id}`;
+    `${thenJoin} events as e ${using('events_by_message')} on e.message_id = ${id}`;
   if (messageId !== undefined)
     return { table: 'messages as m', where: { 'm.id': messageId }, events: ofMessage('m.id') };
   const candidates: SmallIndex[] = [];
   if (recipient !== undefined)
     candidates.push({
-      table: 'deliveries as d indexed by deliveries_by_address',
+      table: `deliveries as d ${using('deliveries_by_address')}`,
       where: { 'd.address_key': recipient },
       events: `${ofMessage('d.message_id')} and e.delivery_id = d.id`,
     });
   if (batchId !== undefined)
     candidates.push({
-      table: 'messages as m indexed by messages_by_batch',
+      table: `messages as m ${using('messages_by_batch')}`,
       where: { 'm.batch_id': batchId },
       events: ofMessage('m.id'),
     });
@@ -266,7 +271,7 @@ function runsOf(read: Knex, filter: EventFilter, range: Range): Knex.QueryBuilde
   const tests = filter.test === undefined ? [0, 1] : [filter.test ? 1 : 0];
   return typesOf(filter).flatMap((type) =>
     tests.map((test) =>
-      within(read.from(read.raw('events as e indexed by events_by_account')), filter, range).where({
+      within(read.from(read.raw(`events as e ${dialectOf(read).using('events_by_account')}`)), filter, range).where({
         'e.test': test,
         'e.type': type,
       }),
@@ -345,7 +350,7 @@ async function sourcesOf(read: Knex, rows: readonly Numbered[]): Promise<EventSo
   const events: EventSource[] = [];
   for (let at = 0; at < rows.length; at += READ_AT_ONCE) {
     const some = JSON.stringify(rows.slice(at, at + READ_AT_ONCE).map(({ sequence }) => sequence));
-    const query = sources(read).whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [some]);
+    const query = sources(read).whereRaw(`e.sequence ${dialectOf(read).among('integer')}`, [some]);
     events.push(...((await query.orderBy('e.sequence')) as EventSource[]));
   }
   return events;

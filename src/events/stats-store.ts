@@ -2,6 +2,7 @@
 import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
 import type { StatRow } from '../storage/tables.ts';
+import { dialectOf } from '../storage/sql.ts';
 import { DAY_MS } from '../base/time.ts';
 import { noCounts, statTypes, type StatType } from './stats.ts';
 
@@ -83,16 +84,17 @@ function rowsOf(read: Knex, query: StatsQuery, keys: readonly string[] | null): 
   return asked.orderByRaw(`SUM(${SUM_OF_ALL}) DESC`).orderBy(columnOf(by)).limit(MOST_KEYS);
 }
 
-/** Reads the lines as one text: as objects of nineteen members they cost several times as much. */
+/** Reads the lines as lists: as objects of nineteen members they cost several times as much. */
 async function readLines(
   read: Knex,
   { bucket, by, since }: Pick<StatsQuery, 'bucket' | 'by' | 'since'>,
   asked: Knex.QueryBuilder,
 ): Promise<StatLine[]> {
   const members = [bucket === 'total' ? String(since) : 'at', by === null ? 'NULL' : 'key', ...statTypes];
-  const [row] = (await read
-    .select(read.raw(`json_group_array(json_array(${members.join(', ')})) AS text`))
-    .from(asked.as('s'))) as [{ text: string }];
+  const { listOfLists } = dialectOf(read);
+  const [row] = (await read.select(read.raw(`${listOfLists(members)} AS text`)).from(asked.as('s'))) as [
+    { text: string },
+  ];
   const rows = JSON.parse(row.text) as [at: number, key: string | null, ...counts: (number | null)[]][];
   return rows.map(([at, key, ...counts]) => ({ at, key, counts: countsOf(counts) }));
 }
@@ -109,7 +111,9 @@ function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
   const tag = only.tag ?? only.template;
   const isAnyTag = tag === undefined && (by === 'tag' || by === 'template');
   const rows = read(
-    isAnyTag ? (read.raw('event_counts INDEXED BY event_counts_of_tags') as unknown as string) : 'event_counts',
+    isAnyTag
+      ? (read.raw(`event_counts ${dialectOf(read).using('event_counts_of_tags')}`) as unknown as string)
+      : 'event_counts',
   );
   rows.where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
   if (isAnyTag) rows.whereRaw("tag <> ''");

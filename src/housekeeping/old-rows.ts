@@ -9,6 +9,7 @@ import { removeOldStats } from '../events/stats-store.ts';
 import { purgeSessions } from '../members/session-store.ts';
 import { eraseContent } from '../messages/store/erase.ts';
 import type { Database } from '../storage/database.ts';
+import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { removeEnded } from '../suppressions/suppression-store.ts';
@@ -106,7 +107,8 @@ export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clo
           gone.push(rows.length);
         }
         const known = await tx.all(
-          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id',
+          `DELETE FROM aggregate_reports WHERE (${AGGREGATE_KEY}) IN
+             (SELECT ${AGGREGATE_KEY} FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id`,
           [before, STEP],
         );
         gone.push(known.length);

@@ -25,6 +25,8 @@ export function spaceRules({
   db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }): (Rule | SizedRule)[] {
+  // PostgreSQL cleans up and keeps figures by itself.
+  if (db.prepared.engine === 'postgres') return [];
   return [
     {
       name: 'free pages',

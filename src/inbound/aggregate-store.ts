@@ -8,6 +8,8 @@ import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
+import { statement } from '../storage/sql.ts';
+import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
 import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate, type AggregateRows } from './aggregate.ts';
 
@@ -93,9 +95,10 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const slice = rows.slice(at, at + SLICE);
     await db.commit.transact(async (tx) => {
       // After a crash in the middle the same rows come again.
-      await tx.run(`DELETE FROM ${table} WHERE id IN (SELECT value FROM json_each(?))`, [
-        JSON.stringify(slice.map(({ id }) => id)),
-      ]);
+      await tx.run(
+        statement(({ among }) => `DELETE FROM ${table} WHERE id ${among('text')}`),
+        [JSON.stringify(slice.map(({ id }) => id))],
+      );
       await insertRows(tx, [{ [table]: slice }]);
     });
   }
@@ -107,10 +110,10 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const over = count - budgets.aggregate_rows.most;
     counts.set(table, Math.min(count, budgets.aggregate_rows.most));
     if (over > 0) usedUp('aggregate_rows');
-    const by = table === 'aggregate_reports' ? 'report_id' : 'id';
+    const [by, key] = table === 'aggregate_reports' ? ['report_id', AGGREGATE_KEY] : (['id', 'id'] as const);
     for (let left = over; left > 0; left -= SLICE)
       await db.commit.transact((tx) =>
-        tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} ORDER BY ${by} LIMIT ?)`, [
+        tx.run(`DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} ORDER BY ${by} LIMIT ?)`, [
           Math.min(SLICE, left),
         ]),
       );

@@ -6,6 +6,7 @@ import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
+import { statement } from '../storage/sql.ts';
 import type { Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -71,9 +72,10 @@ export function createKeptReports(
         `SELECT id, length(raw) + ${String(ROW_BYTES)} AS bytes FROM reports WHERE ${one.where} AND kind IS NOT NULL ORDER BY id LIMIT ?`,
         [STEP],
       );
-      await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [
-        JSON.stringify(rows.map(({ id }) => id)),
-      ]);
+      await tx.run(
+        statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`),
+        [JSON.stringify(rows.map(({ id }) => id))],
+      );
       return rows.reduce((sum, { bytes }) => sum + bytes, 0);
     });
 

@@ -61,12 +61,17 @@ export async function createKey(
   return { row, key };
 }
 
+/** Sets the end of a key, given twice; an earlier end stays. */
+const ENDS_BY = 'revoked_at = CASE WHEN revoked_at < ? THEN revoked_at ELSE ? END';
+
 /** Sets the end of the replaced key; an earlier end stays. */
 async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
-  const [row] = await tx.all<ApiKeyRow>(
-    'UPDATE api_keys SET revoked_at = MIN(COALESCE(revoked_at, ?), ?) WHERE id = ? AND account_id = ? RETURNING *',
-    [revokeAt, revokeAt, id, accountId],
-  );
+  const [row] = await tx.all<ApiKeyRow>(`UPDATE api_keys SET ${ENDS_BY} WHERE id = ? AND account_id = ? RETURNING *`, [
+    revokeAt,
+    revokeAt,
+    id,
+    accountId,
+  ]);
   if (row === undefined) throw new Problem('not_found', 'There is no such key to replace.', { field: 'replaces' });
   return row;
 }
@@ -82,7 +87,7 @@ export async function revokeKey(
 ): Promise<ApiKeyRow> {
   const now = deps.clock.now();
   // A key whose end was set for later ends now.
-  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], alsoInTransaction);
+  return change(deps, ref, ENDS_BY, [now, now], alsoInTransaction);
 }
 
 /** Changes name, scopes, domains, addresses or end. Throws a Problem. */

@@ -6,6 +6,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
+import { statement } from '../storage/sql.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 /** The longest time until a use is written, in milliseconds. */
@@ -46,22 +47,27 @@ function hoursAfter(json: string, { at, hours }: Use): string {
   return JSON.stringify([...all].filter(([hour]) => hour > first));
 }
 
+const writeUses = statement(
+  ({
+    unfold,
+  }) => `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
+    FROM ${unfold('u', { id: 'text', at: 'integer', ip: 'text', endpoint: 'text', hours: 'text' })} WHERE api_keys.id = u.id`,
+);
+
 const useWork: Work<Uses, undefined> = {
   name: 'key-use',
   async run(tx, inputs) {
     const all = inputs.flatMap((uses) => [...uses]);
     const ids = JSON.stringify(all.map(([id]) => id));
     const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>(
-      'SELECT id, uses_json FROM api_keys WHERE id IN (SELECT value FROM json_each(?))',
+      statement(({ among }) => `SELECT id, uses_json FROM api_keys WHERE id ${among('text')}`),
       [ids],
     );
     const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
     for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
-    await tx.run(
-      `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
-       FROM (SELECT value->>0 AS id, value->>1 AS at, value->>2 AS ip, value->>3 AS endpoint, value->>4 AS hours FROM json_each(?)) AS u WHERE api_keys.id = u.id`,
-      [JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)]))],
-    );
+    await tx.run(writeUses, [
+      JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)])),
+    ]);
     return inputs.map(() => undefined);
   },
 };

@@ -41,7 +41,7 @@ export async function makeSetUpLink(
     message_id: messageId,
   };
   await db.commit.transact(async (tx) => {
-    await tx.run('DELETE FROM setup_links WHERE member_id IS ?', [memberId]);
+    await tx.run('DELETE FROM setup_links WHERE member_id IS NOT DISTINCT FROM ?', [memberId]);
     await insertRows(tx, [{ setup_links: [row] }, ...rows]);
   });
   return link;

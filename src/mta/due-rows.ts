@@ -1,5 +1,6 @@
 /** Reads the partial index `deliveries_due`: the next due rows of several groups, and the groups that have rows. */
 import type { Connection } from '../storage/connection.ts';
+import { statement } from '../storage/sql.ts';
 
 /** The position behind which a group's next rows begin. */
 export interface DuePosition {
@@ -30,25 +31,44 @@ export interface GroupRow {
   due_at: number;
 }
 
+const GROUP = {
+  place: 'integer',
+  domain: 'text',
+  class: 'integer',
+  account: 'text',
+  due_at: 'integer',
+  id: 'text',
+} as const;
+
+/** SQLite has no LATERAL; its IN with a limit costs PostgreSQL a scan for each row that it tests. */
+const dueRows = statement(({ engine, unfold }) =>
+  engine === 'sqlite'
+    ? `SELECT g.place, d.id, d.due_at FROM ${unfold('g', GROUP)} CROSS JOIN deliveries d
+     WHERE d.id IN (
+       SELECT x.id FROM deliveries x
+       WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
+         AND (x.due_at, x.id) > (g.due_at, g.id)
+       ORDER BY x.due_at, x.id LIMIT ?)
+     ORDER BY g.place, d.due_at, d.id`
+    : `SELECT g.place, d.id, d.due_at FROM ${unfold('g', GROUP)} CROSS JOIN LATERAL (
+       SELECT x.id, x.due_at FROM deliveries x
+       WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
+         AND (x.due_at, x.id) > (g.due_at, g.id)
+       ORDER BY x.due_at, x.id LIMIT ?) d
+     ORDER BY g.place, d.due_at, d.id`,
+);
+
 /** Reads at most `limit` rows of each group in the order of their due times, with one statement. */
 export async function readDueRows(db: Connection, groups: readonly GroupToRead[], limit: number): Promise<DueRow[][]> {
-  const wanted = groups.map(({ domain, class: order, account, cursor }) => [
+  const wanted = groups.map(({ domain, class: order, account, cursor }, place) => [
+    place,
     domain,
     order,
     account,
     cursor?.dueAt ?? -1,
     cursor?.id ?? '',
   ]);
-  const rows = await db.all<DueRow>(
-    `SELECT g.key AS place, d.id, d.due_at FROM jsonb_each(?) AS g CROSS JOIN deliveries d
-     WHERE d.id IN (
-       SELECT x.id FROM deliveries x
-       WHERE x.domain = g.value->>0 AND x.class = g.value->>1 AND x.account_id = g.value->>2 AND x.due_at IS NOT NULL
-         AND (x.due_at, x.id) > (g.value->>3, g.value->>4)
-       ORDER BY x.due_at, x.id LIMIT ${String(limit)})
-     ORDER BY g.key, d.due_at, d.id`,
-    [JSON.stringify(wanted)],
-  );
+  const rows = await db.all<DueRow>(dueRows, [JSON.stringify(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);
   for (const row of rows) byGroup[row.place]?.push(row);
   return byGroup;
@@ -60,14 +80,13 @@ export function readGroups(db: Connection, after: GroupRow | null, limit: number
     `WITH RECURSIVE g(domain, class, account_id, due_at) AS (
        SELECT * FROM (SELECT domain, class, account_id, due_at FROM deliveries
          WHERE due_at IS NOT NULL AND (domain, class, account_id) > (?, ?, ?)
-         ORDER BY domain, class, account_id, due_at, id LIMIT 1)
+         ORDER BY domain, class, account_id, due_at, id LIMIT 1) AS first
        UNION ALL
        SELECT d.domain, d.class, d.account_id, d.due_at FROM g JOIN deliveries d ON d.id = (
          SELECT x.id FROM deliveries x
          WHERE x.due_at IS NOT NULL AND (x.domain, x.class, x.account_id) > (g.domain, g.class, g.account_id)
-         ORDER BY x.domain, x.class, x.account_id, x.due_at, x.id LIMIT 1)
-       LIMIT ?)
-     SELECT * FROM g`,
+         ORDER BY x.domain, x.class, x.account_id, x.due_at, x.id LIMIT 1))
+     SELECT * FROM g LIMIT ?`,
     [after?.domain ?? '', after?.class ?? -1, after?.account_id ?? '', limit],
   );
 }

@@ -8,6 +8,7 @@ import type { Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
+import { statement } from '../storage/sql.ts';
 import { partOf, UNTRIED_MS } from './attempt/attempt.ts';
 import type { NoPassage } from './attempt/passages.ts';
 import type { Aside } from './lanes/aside.ts';
@@ -206,6 +207,12 @@ export class Placing {
   }
 }
 
+const sourcePreferences = statement(
+  ({ listed }) => `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
+       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
+     FROM ${listed('w', 'text')} JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+);
+
 /**
  * Loads the source preferences of deliveries, by id: the pool of the stream, and the source of the last attempt, which greylisting
  * expects again. Deliveries that are gone have none.
@@ -215,9 +222,7 @@ async function loadSourcePreferences(
   ids: readonly string[],
 ): Promise<Map<string, SourcePreference>> {
   const rows = await db.prepared.all<{ id: string; account_id: string; stream: string; last: string | null }>(
-    `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
-       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
-     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+    sourcePreferences,
     [JSON.stringify(ids)],
   );
   const preferences = rows.map(

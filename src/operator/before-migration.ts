@@ -2,7 +2,7 @@
 import { systemClock } from '../base/clock.ts';
 import { createBackup } from '../backup/create.ts';
 import type { Config } from '../config/schema.ts';
-import { sqliteFile } from '../storage/database.ts';
+import { databaseFile } from '../storage/database.ts';
 import { version } from '../version.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -13,7 +13,9 @@ const KEPT = 3;
 export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
   const { backup, dataDir, storage } = config;
   if (!backup.beforeMigration) return;
-  const database = sqliteFile(storage.url);
+  const database = databaseFile(storage.url);
+  // Backups of PostgreSQL are made with its own tools.
+  if (database === null) return;
   const copy = await createBackup(
     { clock: systemClock, version },
     {

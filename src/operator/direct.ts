@@ -9,7 +9,7 @@ import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
 import { createResolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
-import { openDatabase, sqliteFile } from '../storage/database.ts';
+import { databaseFile, openDatabase } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
@@ -32,12 +32,12 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   const operation = operationNamed(firstOperation);
   if (operation?.needs === 'server') throw notRunning();
   const isAct = operation === null ? !isReading(firstOperation) : operation.act !== null;
-  const database = sqliteFile(config.storage.url);
-  checkFiles(database, isAct);
+  const database = databaseFile(config.storage.url);
+  if (database !== null) checkFiles(database, isAct);
   if (isAct) makeDataFolder(config.dataDir);
   const keyring = openKeyring(config.dataDir, { database });
   const db = await openDatabase({
-    url: config.storage.url,
+    ...config.storage,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
   });
   const clock = systemClock;
@@ -66,7 +66,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   if (db.migrated.length > 0)
     await writeNote(
       { commit: db.commit, clock },
-      { operation: 'server.migrate', after: { migrations: db.migrated } },
+      { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
       acting,
     );
   const deps: StoreDeps = { db, clock, keyring, resolver, config, inside };

@@ -4,7 +4,7 @@ import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
-import { sqliteFile, type Database } from '../storage/database.ts';
+import { databaseFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 import type { OperatorDeps } from './operation.ts';
 
@@ -148,14 +148,14 @@ export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
   ];
 }
 
-export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'dataDir'>): Promise<Family[]> {
-  const file = sqliteFile(url);
-  const [database, wal, { bavail, bsize }] = await Promise.all([sizeOf(file), sizeOf(`${file}-wal`), statfs(dataDir)]);
+export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 'url' | 'dataDir'>): Promise<Family[]> {
+  const [sizes, { bavail, bsize }] = await Promise.all([databaseSizes(db, databaseFile(url)), statfs(dataDir)]);
   return [
-    gauge('posthorn_database_bytes', 'Size of the database and of its write-ahead log.', [
-      { labels: { file: 'database' }, value: database },
-      { labels: { file: 'wal' }, value: wal },
-    ]),
+    gauge(
+      'posthorn_database_bytes',
+      'Size of the database, and of its write-ahead log where it is a file.',
+      sizes.map(([file, value]) => ({ labels: { file }, value })),
+    ),
     gauge('posthorn_disk_free_bytes', 'Room on the disk of the data folder.', bavail * bsize),
   ];
 }
@@ -172,6 +172,16 @@ export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'cloc
     ),
     gauge('posthorn_backup_bytes', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
   ];
+}
+
+/** The log of PostgreSQL belongs to the whole server, so its size says nothing here. */
+async function databaseSizes(
+  { prepared }: Pick<Database, 'prepared'>,
+  file: string | null,
+): Promise<(readonly [file: string, bytes: number])[]> {
+  if (file !== null) return [['database', await sizeOf(file)] as const, ['wal', await sizeOf(`${file}-wal`)] as const];
+  const [row] = await prepared.all<{ bytes: number }>('SELECT pg_database_size(current_database()) AS bytes');
+  return [['database', row?.bytes ?? 0] as const];
 }
 
 /** Returns 0 for a missing file: there is no log between its removal and the next write. */

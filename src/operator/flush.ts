@@ -1,6 +1,7 @@
 /** Makes deliveries that wait for a later time due at once, a page at a time, and notifies the engine. */
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
+import { dialectOf } from '../storage/sql.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -75,7 +76,7 @@ async function waitingAfter(
     where.push('(domain, class, account_id, due_at, id) > (?, ?, ?, ?, ?)');
     values.push(last.domain, last.class, last.account_id, last.due_at, last.id);
   }
-  const from = messageId === undefined ? 'deliveries INDEXED BY deliveries_due' : 'deliveries';
+  const from = messageId === undefined ? `deliveries ${dialectOf(db.reader).using('deliveries_due')}` : 'deliveries';
   const sql = `SELECT id, domain, class, account_id, due_at FROM ${from} WHERE ${where.join(' AND ')}
     ORDER BY domain, class, account_id, due_at, id LIMIT ${String(PAGE)}`;
   return await db.reader.raw<Waiting[]>(sql, values);

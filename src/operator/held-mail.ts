@@ -7,6 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from './operation.ts';
+import { dialectOf } from '../storage/sql.ts';
 
 export const heldBys = [
   'route',
@@ -181,7 +182,7 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
   const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
   const parts = await db.reader.raw<{ domain: string; account: string; waiting: number }[]>(
     `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
-     WHERE due_at IS NOT NULL AND held_by IS NULL AND domain IN (SELECT value FROM json_each(?))
+     WHERE due_at IS NOT NULL AND held_by IS NULL AND domain ${dialectOf(db.reader).among('text')}
      GROUP BY domain, account_id ORDER BY waiting DESC LIMIT ?`,
     [JSON.stringify(domains), MOST],
   );

@@ -4,7 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { environment } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { commandLine, type Acting } from '../operations/act.ts';
-import { openDatabase, openReader, sqliteFile } from '../storage/database.ts';
+import { databaseFile, openDatabase, openReader, type StoreAddress } from '../storage/database.ts';
 import { writeNote, type CommandNote } from './command-acts.ts';
 import { callServer } from './control-client.ts';
 import { socketPath } from './control-socket.ts';
@@ -17,9 +17,10 @@ import { agentOf, systemUser } from './system-user.ts';
 export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, noted: CommandNote): Promise<void> {
   const called = await callServer(socketPath(config.dataDir), 'audit.note', noted);
   if (called.kind === 'result') return;
-  const { url } = config.storage;
-  if (!existsSync(sqliteFile(url)) || !(await isCurrent(url))) return;
-  const db = await openDatabase({ url });
+  const { storage } = config;
+  const file = databaseFile(storage.url);
+  if ((file !== null && !existsSync(file)) || !(await isCurrent(storage))) return;
+  const db = await openDatabase(storage);
   try {
     await writeNote({ commit: db.commit, clock: systemClock }, noted, atCommandLine());
   } finally {
@@ -27,8 +28,8 @@ export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, n
   }
 }
 
-async function isCurrent(url: string): Promise<boolean> {
-  const { waiting, close } = await openReader({ url });
+async function isCurrent(storage: StoreAddress): Promise<boolean> {
+  const { waiting, close } = await openReader(storage);
   await close();
   return waiting.length === 0;
 }

@@ -10,6 +10,7 @@ import { acceptSingle } from '../messages/accept/accept.ts';
 import { withRecipients, storedDraft } from '../messages/request/stored-draft.ts';
 import type { Value } from '../storage/connection.ts';
 import type { MessageRow } from '../storage/tables.ts';
+import { dialectOf } from '../storage/sql.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
@@ -142,7 +143,7 @@ async function bouncedBetween(
     values.push(value);
   }
   const rows = await db.reader.raw<Bounced[]>(
-    `SELECT a.message_id, a.delivery_id, d.address, d.domain, a.source FROM attempts a CROSS JOIN deliveries d ON d.id = a.delivery_id
+    `SELECT a.message_id, a.delivery_id, d.address, d.domain, a.source FROM attempts a ${dialectOf(db.reader).thenJoin} deliveries d ON d.id = a.delivery_id
      WHERE ${where.join(' AND ')} AND d.status = 'bounced' AND d.test = 0
        AND NOT EXISTS (SELECT 1 FROM resends r WHERE r.message_id = a.message_id AND r.delivery_id = a.delivery_id)
        AND NOT EXISTS (SELECT 1 FROM suppressions s WHERE s.account_id = d.account_id AND s.address_key = d.address_key

@@ -8,6 +8,7 @@
  */
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
+import type { GroupTransaction } from './group-transaction.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
 /**
@@ -33,13 +34,18 @@ export class StorageUnavailable extends Error {}
 /** Thrown when the program stops: a retry will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
+const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
+/** Lost connections, servers that stop or have become a standby, full disks, too many connections, and waits that took too long. */
+const POSTGRES_TROUBLE =
+  /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
+
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {
   if (error instanceof StorageUnavailable) return true;
   // Knex throws this when no reader became free in time.
   if (error instanceof Error && error.name === 'KnexTimeoutError') return true;
   const code = error instanceof Error && 'code' in error ? error.code : null;
-  return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
+  return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
 
 /** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
@@ -49,6 +55,12 @@ interface WorkOfGroup {
   work: AnyWork;
   places: number[];
   inputs: never[];
+}
+
+/** A group while it runs: whether its transaction began, and the outputs of its last run. */
+interface GroupRun {
+  begun: boolean;
+  outputs: readonly unknown[] | null;
 }
 
 interface Unit {
@@ -84,10 +96,10 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
 export type Committer = ReturnType<typeof createCommitter>;
 
 /** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
-export function createCommitter(connection: Connection, order: readonly string[] = []) {
+export function createCommitter(transaction: GroupTransaction, order: readonly string[] = []) {
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
   const queue = new UnitQueue();
-  const groups = new GroupRunner(connection, order, stats);
+  const groups = new GroupRunner(transaction, order, stats);
   let running: Promise<void> | null = null;
   let closed = false;
 
@@ -178,35 +190,58 @@ class UnitQueue {
 
 /** Runs groups of units, each in one transaction. */
 class GroupRunner {
-  private readonly connection: Connection;
+  private readonly transaction: GroupTransaction;
   private readonly stats: CommitStats;
   /** The place of each kind of work in a group, by its name. */
   private readonly places: ReadonlyMap<string, number>;
 
-  constructor(connection: Connection, order: readonly string[], stats: CommitStats) {
-    this.connection = connection;
+  constructor(transaction: GroupTransaction, order: readonly string[], stats: CommitStats) {
+    this.transaction = transaction;
     this.stats = stats;
     this.places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   }
 
   async run(group: readonly Unit[]): Promise<void> {
-    const { connection } = this;
     const works = this.worksOf(group);
-    let begun = false;
-    try {
-      // Started before the BEGIN, so that a failing read is known before anything is written.
-      const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
-      const [begin, ...read] = await Promise.allSettled([connection.run('BEGIN IMMEDIATE'), ...reads]);
-      if (begin.status === 'rejected') throw begin.reason;
-      begun = true;
-      const outputs = await this.inTransaction(group, works, read);
-      group.forEach((unit, i) => {
-        unit.resolve(outputs[i]);
-      });
-    } catch (error) {
+    const run: GroupRun = { begun: false, outputs: null };
+    for (let tries = 1; ; tries++) {
+      const error = await this.tryOnce(group, works, run);
+      if (error === null) break;
       // No unit caused a failing BEGIN: one by one, each would wait for the same lock or disk.
-      if (begun && group.length > 1) for (const unit of group) await this.run([unit]);
-      else for (const unit of group) this.fail(unit, error);
+      const what = (await this.transaction.afterError?.(error.cause, tries)) ?? (run.begun ? 'split' : 'fail');
+      if (what === 'again') continue;
+      if (what === 'committed' && run.outputs !== null) break;
+      if (what === 'split' && group.length > 1) for (const unit of group) await this.run([unit]);
+      else for (const unit of group) this.fail(unit, error.cause);
+      return;
+    }
+    group.forEach((unit, i) => {
+      unit.resolve(run.outputs?.[i]);
+    });
+  }
+
+  /** Runs the group; returns the error, or null after its commit. `run.outputs` stays known where the answer of a COMMIT is lost. */
+  private async tryOnce(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    run: GroupRun,
+  ): Promise<{ cause: unknown } | null> {
+    const { transaction } = this;
+    try {
+      run.begun = false;
+      if (transaction.ready !== undefined) await transaction.ready();
+      // Started before the BEGIN, so that a failing read is known before anything is written.
+      const reads = works.map(({ work, inputs }) => work.read?.(transaction.connection, inputs));
+      const [begin, ...read] = await Promise.allSettled([transaction.begin(), ...reads]);
+      if (begin.status === 'rejected') throw begin.reason;
+      run.begun = true;
+      run.outputs = await this.inTransaction(group, works, read);
+      await transaction.commit();
+      return null;
+    } catch (cause) {
+      // After some failures (disk full, I/O) SQLite has rolled back by itself; the cause is the first error.
+      if (run.begun) await transaction.rollback();
+      return { cause };
     }
   }
 
@@ -215,13 +250,13 @@ class GroupRunner {
     unit.reject(error);
   }
 
-  /** Runs the units in the transaction that was begun and ends it. */
+  /** Runs the units in the transaction that was begun. */
   private async inTransaction(
     group: readonly Unit[],
     works: readonly WorkOfGroup[],
     read: readonly PromiseSettledResult<unknown>[],
   ): Promise<unknown[]> {
-    const { connection } = this;
+    const { connection } = this.transaction;
     const outputs = new Array<unknown>(group.length);
     const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
       const before = read[at];
@@ -231,17 +266,10 @@ class GroupRunner {
         outputs[place] = results[i];
       });
     };
-    try {
-      const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
-      await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
-      for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
-      await connection.run('COMMIT');
-      return outputs;
-    } catch (error) {
-      // After some failures (disk full, I/O) SQLite has rolled back by itself and says so; the cause is the first error.
-      await connection.run('ROLLBACK').catch(() => undefined);
-      throw error;
-    }
+    const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
+    await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
+    for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
+    return outputs;
   }
 
   /** Returns the kinds of work of a group, in their order, with the places of their units. */

@@ -4,15 +4,17 @@
  */
 import type { Knex } from 'knex';
 import { LRUCache } from 'lru-cache';
-import type { Database as Sqlite, Statement } from 'sqlite3';
+import type { Database as Sqlite, Statement as Prepared } from 'sqlite3';
+import { textFor, type Engine, type Statement } from './sql.ts';
 
 export type Value = string | number | null | Buffer;
 
 export interface Connection {
+  readonly engine: Engine;
   /** Runs a statement and returns its rows. */
-  all<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  all<Row>(sql: string | Statement, values?: readonly Value[]): Promise<Row[]>;
   /** Runs a statement without looking at rows. */
-  run(sql: string, values?: readonly Value[]): Promise<void>;
+  run(sql: string | Statement, values?: readonly Value[]): Promise<void>;
   /** Gives the prepared statements back; the connection itself belongs to its pool. */
   close(): Promise<void>;
 }
@@ -24,14 +26,14 @@ const MOST_STATEMENTS = 200;
 export async function takeConnection(knex: Knex): Promise<Connection> {
   const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
   /** Promises, so that two callers of a new statement share it: a lost statement would keep the database from closing. */
-  const prepared = new LRUCache<string, Promise<Statement>>({
+  const prepared = new LRUCache<string, Promise<Prepared>>({
     max: MOST_STATEMENTS,
     dispose(made, _sql, reason) {
       if (reason === 'evict') finalize(made);
     },
   });
 
-  function statement(sql: string): Promise<Statement> {
+  function preparedOf(sql: string): Promise<Prepared> {
     let known = prepared.get(sql);
     if (known === undefined) {
       known = prepare(sql);
@@ -41,7 +43,7 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
     return known;
   }
 
-  function prepare(sql: string): Promise<Statement> {
+  function prepare(sql: string): Promise<Prepared> {
     return new Promise((resolve, reject) => {
       const fresh = sqlite.prepare(sql, (error: Error | null) => {
         if (error === null) resolve(fresh);
@@ -51,7 +53,7 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
   }
 
   /** An earlier borrower of the statement runs first: sqlite3 queues the calls of one statement. */
-  function finalize(made: Promise<Statement>): void {
+  function finalize(made: Promise<Prepared>): void {
     made.then(
       (one) => one.finalize(),
       () => undefined,
@@ -59,8 +61,9 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
   }
 
   return {
-    async all<Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> {
-      const ready = await statement(sql);
+    engine: 'sqlite',
+    async all<Row>(sql: string | Statement, values: readonly Value[] = []): Promise<Row[]> {
+      const ready = await preparedOf(textFor('sqlite', sql));
       return new Promise((resolve, reject) => {
         ready.all(values, (error: Error | null, rows: Row[]) => {
           if (error === null) resolve(rows);
@@ -69,7 +72,7 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
       });
     },
     async run(sql, values = []) {
-      const ready = await statement(sql);
+      const ready = await preparedOf(textFor('sqlite', sql));
       await new Promise<void>((resolve, reject) => {
         ready.run(values, (error: Error | null) => {
           if (error === null) resolve();

@@ -4,28 +4,61 @@
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
-import { takeConnection } from './connection.ts';
+import { sqliteTransaction } from './group-transaction.ts';
+import { takeConnection, type Connection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
+import type { Engine } from './sql.ts';
 
-export interface DatabaseOptions {
-  /** `sqlite:<path>`. */
+/** Where the database is: the settings of the group `storage`. */
+export interface StoreAddress {
+  /** `sqlite:<path>` or `postgres://user@host/database`. */
   url: string;
+  /** The password of a PostgreSQL database, or the file with it; null where none is needed. */
+  password?: string | null;
+  passwordFile?: string | null;
+}
+
+export interface DatabaseOptions extends StoreAddress {
   /** The order in which kinds of work run inside one commit (storage/commit.ts). */
   workOrder?: readonly string[];
   /** Runs before a database with data is migrated; if it throws, nothing is changed. */
   beforeMigration?: () => Promise<void>;
   /** Called before each migration with the number done and the number of all. */
   migrating?: MigrationStep;
+  /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
+  takenOver?: () => void;
+}
+
+export interface Database {
+  readonly engine: Engine;
+  /** All writes. */
+  readonly commit: Committer;
+  /** Readers for queries built at run time. They cannot write. */
+  readonly reader: Knex;
+  /** One more reader, for the fixed statements of the hot path. */
+  readonly prepared: Connection;
+  /** One more reader for housekeeping, whose old rows come from the disk. */
+  readonly maintenance: Connection;
+  /** The migrations that were run while opening. */
+  readonly migrated: readonly string[];
+  close(): Promise<void>;
 }
 
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
-/** Opens and migrates the database. Throws if the file cannot be opened or written. */
-export async function openDatabase({ url, workOrder, beforeMigration, migrating }: DatabaseOptions) {
+/** Opens and migrates the database. Throws if it cannot be opened or written. */
+export async function openDatabase(options: DatabaseOptions): Promise<Database> {
+  // Its driver is loaded only where it is used.
+  if (isPostgresUrl(options.url)) return (await import('./postgres/open.ts')).openPostgres(options);
+  return openSqlite(options);
+}
+
+async function openSqlite({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
 
@@ -39,17 +72,13 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   const fast = await takeConnection(hot);
   const upkeep = connect(file, 1, readOnly);
   const cold = await takeConnection(upkeep);
-  const commit = createCommitter(connection, workOrder);
+  const commit = createCommitter(sqliteTransaction(connection), workOrder);
   return {
-    /** All writes. */
+    engine: 'sqlite',
     commit,
-    /** Readers for queries built at run time. They cannot write. */
     reader: read,
-    /** One more reader, for the fixed statements of the hot path. */
     prepared: fast,
-    /** One more reader for housekeeping, whose old rows come from the disk. */
     maintenance: cold,
-    /** The migrations that were run while opening. */
     migrated,
     async close(): Promise<void> {
       await commit.close();
@@ -64,13 +93,16 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   };
 }
 
-export type Database = Awaited<ReturnType<typeof openDatabase>>;
-
 /**
  * Opens the database for reading only, with or without a running server: nothing is written or migrated. `waiting`: the migrations
  * that it still needs. Rejects if the file does not exist or cannot be read.
  */
-export async function openReader({ url }: Pick<DatabaseOptions, 'url'>) {
+export async function openReader(store: StoreAddress) {
+  if (isPostgresUrl(store.url)) return (await import('./postgres/open.ts')).openPostgresReader(store);
+  return openSqliteReader(store.url);
+}
+
+async function openSqliteReader(url: string) {
   // Knex always adds write access to the driver's flags, so the file's URI says that it is read-only.
   const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
@@ -136,6 +168,9 @@ export function sqliteFile(url: string): string {
   if (file === undefined) throw new Error(`storage.url must be sqlite:<path>, not ${url}`);
   return file;
 }
+
+/** Returns the path in a `sqlite:` URL; null for a database of another kind, which has no file here. */
+export const databaseFile = (url: string): string | null => (isPostgresUrl(url) ? null : sqliteFile(url));
 
 const noop = (): void => undefined;
 const silent = { warn: noop, error: noop, deprecate: noop, debug: noop };

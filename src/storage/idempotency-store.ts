@@ -6,6 +6,7 @@ import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
+import { statement } from './sql.ts';
 import type { IdempotencyRow } from './tables.ts';
 
 /** Time that a key is kept after its first request. */
@@ -24,15 +25,15 @@ interface Asked {
 /** Rows that one purge removes: some milliseconds of the writer's time. */
 export const PURGE_STEP = 200;
 
+const drop = statement(({ among }) => `DELETE FROM idempotency WHERE expires_at <= ? AND key ${among('text')}`);
+const find = statement(({ among }) => `SELECT * FROM idempotency WHERE key ${among('text')}`);
+
 const dropExpired: Work<{ key: string; now: number }, undefined> = {
   name: 'idempotency-drop',
   async run(tx, inputs) {
     const now = Math.min(...inputs.map((input) => input.now));
     const keys = JSON.stringify(inputs.map(({ key }) => key));
-    await tx.run('DELETE FROM idempotency WHERE expires_at <= ? AND key IN (SELECT value FROM json_each(?))', [
-      now,
-      keys,
-    ]);
+    await tx.run(drop, [now, keys]);
     return inputs.map(() => undefined);
   },
 };
@@ -45,10 +46,7 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
     asked = new Map();
     const keys = JSON.stringify([...batch.keys()]);
     try {
-      const found = await db.prepared.all<IdempotencyRow>(
-        'SELECT * FROM idempotency WHERE key IN (SELECT value FROM json_each(?))',
-        [keys],
-      );
+      const found = await db.prepared.all<IdempotencyRow>(find, [keys]);
       const rows = new Map(found.map((row) => [row.key, row]));
       for (const [key, askers] of batch) for (const one of askers) one.resolve(rows.get(key) ?? null);
     } catch (error) {

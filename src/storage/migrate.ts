@@ -11,6 +11,8 @@ import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts
 import { up as templateSamples } from '../../migrations/006-template-samples.ts';
 import { up as exportFormat } from '../../migrations/007-export-format.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
+import { translating } from './postgres/schema.ts';
+import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
 interface Migration {
@@ -99,7 +101,7 @@ async function takeSteps(knex: Knex, steps: readonly string[], step: MigrationSt
       return {
         up: (tx) => {
           step(steps.indexOf(migration.name), steps.length);
-          return up(tx);
+          return up(dialectOf(tx).engine === 'postgres' ? translating(tx) : tx);
         },
         ...(down === undefined ? {} : { down }),
       };

@@ -1,10 +1,10 @@
 /**
- * Writes many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`jsonb_each`, which
- * unlike `json_each` does not write each row as text again, to be parsed for its columns: half the cost): binding the same
+ * Writes many rows in one statement. Rows travel as one JSON parameter that the database unfolds: binding the same
  * values one by one costs several times as much of the main loop. Large texts and bytes are bound as they are.
  */
 import type { Connection, Value } from './connection.ts';
-import type { TableOptions } from './table.ts';
+import { statement, type Statement } from './sql.ts';
+import type { ColumnKind, Conflict, TableOptions } from './table.ts';
 import { tables, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
@@ -35,9 +35,20 @@ export async function insertRows(connection: Connection, units: readonly Rows[])
   await allDone(others.map((table) => insertInto(connection, table, rowsOf(units, table))));
 }
 
-/** Waits for every statement before it throws the first error: a transaction must not end while one is running. */
+/** The code of PostgreSQL's refusal of every statement after the one that failed. */
+const FOLLOWS_ANOTHER_ERROR = '25P02';
+
+/** Returns whether the error only says that an earlier statement of the transaction failed. */
+export const isFollower = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === FOLLOWS_ANOTHER_ERROR;
+
+/** Waits for every statement before it throws the error that was the cause: a transaction must not end while one is running. */
 export async function allDone(running: readonly Promise<unknown>[]): Promise<void> {
-  for (const result of await Promise.allSettled(running)) if (result.status === 'rejected') throw result.reason;
+  const errors = (await Promise.allSettled(running)).flatMap((result): { reason: unknown }[] =>
+    result.status === 'rejected' ? [result] : [],
+  );
+  const cause = errors.find(({ reason }) => !isFollower(reason)) ?? errors[0];
+  if (cause !== undefined) throw cause.reason;
 }
 
 const rowsOf = <T extends TableName>(units: readonly Rows[], table: T): Tables[T][] =>
@@ -46,28 +57,74 @@ const rowsOf = <T extends TableName>(units: readonly Rows[], table: T): Tables[T
 /** Writing the JSON of more rows at once would hold the main loop for over a millisecond. */
 const ROWS_UNFOLDED_AT_ONCE = 128;
 
+/** The statement that adds rows to each table, with all its columns. */
+const inserts = new Map<TableName, Statement>();
+
+function insertOf(name: TableName): Statement {
+  const known = inserts.get(name);
+  if (known !== undefined) return known;
+  const columns: Readonly<Record<string, { kind: ColumnKind }>> = tables[name].columns;
+  const kinds = Object.fromEntries(Object.entries(columns).map(([column, { kind }]) => [column, kind]));
+  const made = statement(
+    ({ unfold }) => `${targetOf(name)} SELECT * FROM ${unfold('j', kinds)} WHERE true${conflictOf(name)}`,
+  );
+  inserts.set(name, made);
+  return made;
+}
+
+const targetOf = (name: TableName): string => `INSERT INTO ${name} (${tables[name].names.join(', ')})`;
+
+function conflictOf(name: TableName): string {
+  const { onConflict } = optionsOf(name);
+  if (onConflict === undefined) return '';
+  const { key, adds = [], sets = [], where } = onConflict;
+  const changes = [
+    ...adds.map((column) => `${column} = ${name}.${column} + excluded.${column}`),
+    ...sets.map((column) => `${column} = excluded.${column}`),
+  ];
+  const act = changes.length === 0 ? 'NOTHING' : `UPDATE SET ${changes.join(', ')}`;
+  return ` ON CONFLICT (${key.join(', ')}) DO ${act}${where === undefined ? '' : ` WHERE ${where}`}`;
+}
+
 async function insertInto<T extends TableName>(
   connection: Connection,
   table: T,
-  rows: readonly Tables[T][],
+  all: readonly Tables[T][],
 ): Promise<void> {
   const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
   const { hasLargeValues = false, onConflict } = optionsOf(table);
-  const conflict = onConflict === undefined ? '' : ` ${onConflict}`;
-  const target = `INSERT INTO ${table} (${columns.join(', ')})`;
+  const rows = onConflict === undefined ? all : mergeRows(all, onConflict);
   const step = hasLargeValues ? ROWS_BOUND_AT_ONCE : ROWS_UNFOLDED_AT_ONCE;
   for (let at = 0; at < rows.length; at += step) {
     const part = rows.slice(at, at + step);
     if (hasLargeValues) {
       const marks = part.map(() => `(${columns.map(() => '?').join(', ')})`).join(', ');
       const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
-      await connection.run(`${target} VALUES ${marks}${conflict}`, values);
+      await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
     } else {
-      const picks = columns.map((_, i) => `value->>${String(i)}`).join(', ');
       const arrays = part.map((row) => columns.map((column) => row[column]));
-      await connection.run(`${target} SELECT ${picks} FROM jsonb_each(?) WHERE true${conflict}`, [
-        JSON.stringify(arrays),
-      ]);
+      await connection.run(insertOf(table), [JSON.stringify(arrays)]);
     }
   }
+}
+
+/**
+ * Makes one row of the rows with the same key, as writing them one after the other would: PostgreSQL refuses a statement that meets a row
+ * twice, and a counter that many units of a group add to is written once.
+ */
+export function mergeRows<Row extends object>(
+  rows: readonly Row[],
+  { key, adds, sets, where }: Conflict,
+): readonly Row[] {
+  if (rows.length < 2) return rows;
+  const merged = new Map<string, Record<string, unknown>>();
+  for (const row of rows as readonly Record<string, unknown>[]) {
+    const name = JSON.stringify(key.map((column) => row[column]));
+    const before = merged.get(name);
+    if (before === undefined) merged.set(name, adds === undefined ? row : { ...row });
+    else if (adds !== undefined)
+      for (const column of adds) before[column] = Number(before[column]) + Number(row[column]);
+    else if (sets !== undefined && where === undefined) merged.set(name, row);
+  }
+  return [...merged.values()] as Row[];
 }

@@ -1,8 +1,11 @@
 /** Declares tables: their columns with types, and how their rows are written. */
 
+/** The kind of a column's values. `real` is a number that may have a fraction. */
+export type ColumnKind = 'text' | 'integer' | 'real' | 'bytes';
+
 /** A column. `Value` is the type of its values in TypeScript; no value of that type is kept here. */
 export interface Column<Value> {
-  kind: 'text' | 'integer' | 'bytes';
+  kind: ColumnKind;
   isNullable: boolean;
   readonly value?: Value;
 }
@@ -11,6 +14,7 @@ const column = <Value>(kind: Column<Value>['kind']): Column<Value> => ({ kind, i
 
 export const text = <Value extends string = string>(): Column<Value> => column('text');
 export const integer = (): Column<number> => column('integer');
+export const real = (): Column<number> => column('real');
 export const bytes = (): Column<Buffer> => column('bytes');
 export const orNull = <Value>(of: Column<Value>): Column<Value | null> => ({ ...of, isNullable: true });
 
@@ -19,8 +23,20 @@ export interface TableOptions {
   isReferredTo?: boolean;
   /** Its values are large or bytes: they are bound one by one, since JSON would double them or cannot carry them. */
   hasLargeValues?: boolean;
-  /** The SQL for a row that exists already; without it such a row is an error. */
-  onConflict?: string;
+  /** The fate of a row that exists already; without it such a row is an error. */
+  onConflict?: Conflict;
+}
+
+/** The fate of a row whose key exists already. */
+export interface Conflict {
+  /** The columns of the key. */
+  key: readonly string[];
+  /** The columns whose values are added to those of the existing row. */
+  adds?: readonly string[];
+  /** The columns that get the values of the new row. */
+  sets?: readonly string[];
+  /** The existing row is changed only where this condition holds. */
+  where?: string;
 }
 
 export interface Table<Columns> extends TableOptions {
@@ -39,3 +55,10 @@ export type RowOf<T> =
   T extends Table<infer Columns>
     ? { -readonly [Name in keyof Columns]: Columns[Name] extends Column<infer Value> ? Value : never }
     : never;
+
+/** Returns the kinds of some columns of a table, in this order. */
+export const columnKinds = <Name extends string>(
+  { columns }: { columns: Readonly<Record<Name, { kind: ColumnKind }>> },
+  names: readonly Name[],
+): Record<Name, ColumnKind> =>
+  Object.fromEntries(names.map((name) => [name, columns[name].kind])) as Record<Name, ColumnKind>;

@@ -1,26 +1,25 @@
 /**
- * The views that operators read with `sqlite3 -readonly`: their names and columns stay the same when the tables change. Times are
+ * The views that operators read with `sqlite3 -readonly` or psql: their names and columns stay the same when the tables change. Times are
  * RFC 3339 texts, flags 0 or 1. They are dropped before migrations and made again after them: SQLite refuses to rebuild a
  * table that a view reads.
  */
 import type { Knex } from 'knex';
+import { dialectOf, type Dialect } from './sql.ts';
 
 interface View {
   name: string;
   says: string;
   /** For each column its expression and its meaning. */
-  columns: Readonly<Record<string, readonly [sql: string, says: string]>>;
+  columns: (sql: Dialect) => Readonly<Record<string, readonly [sql: string, says: string]>>;
   /** The SQL after the columns. */
   from: string;
 }
-
-const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`;
 
 export const views: readonly View[] = [
   {
     name: 'v_messages',
     says: 'Messages, one row each. Ids sort by time of acceptance.',
-    columns: {
+    columns: ({ time }) => ({
       id: ['m.id', 'message id, as in the API'],
       account_id: ['m.account_id', 'whose it is'],
       account: ['a.name', 'name of the account'],
@@ -45,13 +44,13 @@ export const views: readonly View[] = [
       request_id: ['m.request_id', 'request it came with'],
       rfc_message_id: ['m.rfc_message_id', 'Message-ID field'],
       test: ['m.test', '1 where delivery was simulated'],
-    },
+    }),
     from: 'FROM messages m LEFT JOIN accounts a ON a.id = m.account_id',
   },
   {
     name: 'v_recipients',
     says: 'Recipients: one row for each address of each message, with where its delivery stands.',
-    columns: {
+    columns: ({ time, flag }) => ({
       id: ['d.id', 'id of the delivery'],
       message_id: ['d.message_id', 'message id'],
       account_id: ['d.account_id', 'whose it is'],
@@ -61,7 +60,7 @@ export const views: readonly View[] = [
       status: ['d.status', 'status'],
       status_at: [time('d.status_at'), 'since when'],
       attempts: ['d.attempt_count', 'attempts begun'],
-      trying: ['d.claim_epoch IS NOT NULL', '1 while an attempt runs'],
+      trying: [flag('d.claim_epoch IS NOT NULL'), '1 while an attempt runs'],
       next_attempt_at: [
         `CASE WHEN d.claim_epoch IS NULL THEN ${time('d.due_at')} END`,
         'next attempt; null when finished',
@@ -73,13 +72,13 @@ export const views: readonly View[] = [
       mx: ['d.mx', 'host that gave it'],
       tls: ['d.tls', 'TLS version of the last connection'],
       test: ['d.test', '1 where delivery is simulated'],
-    },
+    }),
     from: 'FROM deliveries d',
   },
   {
     name: 'v_attempts',
     says: 'Delivery attempts, each with what the other side said.',
-    columns: {
+    columns: ({ time }) => ({
       id: ['t.id', 'id of the attempt'],
       message_id: ['t.message_id', 'message id'],
       recipient_id: ['t.delivery_id', '`id` in v_recipients'],
@@ -101,13 +100,13 @@ export const views: readonly View[] = [
       tls: ['t.tls_json', 'TLS: JSON, or null'],
       timings: ['t.timings_json', 'milliseconds of each phase, JSON'],
       next_attempt_at: [time('t.next_attempt_at'), 'next attempt'],
-    },
+    }),
     from: 'FROM attempts t LEFT JOIN deliveries d ON d.id = t.delivery_id',
   },
   {
     name: 'v_events',
     says: 'The event log, in the order in which it was written.',
-    columns: {
+    columns: ({ time }) => ({
       sequence: ['e.sequence', 'position; never given twice'],
       id: ['e.id', 'event id, as in the API'],
       at: [time('e.at'), 'when it happened'],
@@ -120,28 +119,25 @@ export const views: readonly View[] = [
       machine: ['e.machine', '1 for opens and clicks by machines'],
       detail: ['e.detail_json', 'the member named after the type, JSON'],
       test: ['e.test', '1 where delivery was simulated'],
-    },
+    }),
     from: 'FROM events e LEFT JOIN deliveries d ON d.id = e.delivery_id',
   },
   {
     name: 'v_lanes',
     says: 'What waits, by destination domain. `posthorn queue lanes` shows how the running server handles it.',
-    columns: {
+    columns: ({ time, nowMs }) => ({
       domain: ['d.domain', 'destination'],
       waiting: ['COUNT(*)', 'recipients that are not finished'],
-      due: [
-        "SUM(d.due_at <= CAST(strftime('%s', 'now') AS INTEGER) * 1000)",
-        'of these, those that could be tried now',
-      ],
+      due: [`COUNT(*) FILTER (WHERE d.due_at <= ${nowMs})`, 'of these, those that could be tried now'],
       oldest_due_at: [time('MIN(d.due_at)'), 'when the first of them fell or falls due'],
       last_due_at: [time('MAX(d.due_at)'), 'when the last of them falls due'],
-    },
+    }),
     from: 'FROM deliveries d WHERE d.due_at IS NOT NULL GROUP BY d.domain',
   },
   {
     name: 'v_audit',
     says: 'The audit log: every use of a key, and every act on the command line.',
-    columns: {
+    columns: ({ time }) => ({
       id: ['u.id', 'id of the line'],
       at: [time('u.at'), 'when'],
       account_id: ['u.account_id', 'account, where one was concerned'],
@@ -167,16 +163,17 @@ export const views: readonly View[] = [
       path: ['u.path', 'path as it was asked, where it differs from the endpoint'],
       error_field: ['u.error_field', 'field that was refused'],
       idempotency_key: ['u.idempotency_key', 'Idempotency-Key field'],
-    },
+    }),
     from: 'FROM audit u LEFT JOIN accounts a ON a.id = u.account_id',
   },
 ];
 
 /** Returns the statement that makes a view. SQLite keeps its comments: `.schema v_messages` shows them. */
-export function viewStatement({ name, says, columns, from }: View): string {
-  const entries = Object.entries(columns);
+export function viewStatement({ name, says, columns, from }: View, sql: Dialect): string {
+  const entries = Object.entries(columns(sql));
   const lines = entries.map(
-    ([column, [sql, means]], at) => `  ${sql} AS ${column}${at === entries.length - 1 ? '' : ','} -- ${means}`,
+    ([column, [expression, means]], at) =>
+      `  ${expression} AS ${column}${at === entries.length - 1 ? '' : ','} -- ${means}`,
   );
   return `CREATE VIEW ${name} AS -- ${says}\nSELECT\n${lines.join('\n')}\n${from}`;
 }
@@ -191,17 +188,17 @@ export async function withoutViews<Result>(knex: Knex, change: () => Promise<Res
 
 /** Makes the views that are missing or were made by another version. Nothing is written if all views are up to date. */
 export async function renewViews(knex: Knex): Promise<void> {
-  const rows = (await knex('sqlite_master').select('name', 'sql').where({ type: 'view' })) as Record<
-    'name' | 'sql',
-    string
-  >[];
-  const there = new Map(rows.map(({ name, sql }) => [name, sql]));
-  const stale = views.filter((view) => there.get(view.name) !== viewStatement(view));
+  const sql = dialectOf(knex);
+  const rows = await knex.raw<Record<'name' | 'sql', string>[]>(sql.viewTexts);
+  const there = new Map(rows.map((row) => [row.name, row.sql]));
+  const stale = views.filter((view) => there.get(view.name) !== viewStatement(view, sql));
   if (stale.length === 0) return;
   await knex.transaction(async (tx) => {
     for (const view of stale) {
+      const text = viewStatement(view, sql);
       await tx.raw(`DROP VIEW IF EXISTS ${view.name}`);
-      await tx.raw(viewStatement(view));
+      await tx.raw(text);
+      if (sql.engine === 'postgres') await tx.raw(`COMMENT ON VIEW ${view.name} IS '${text.replaceAll("'", "''")}'`);
     }
   });
 }

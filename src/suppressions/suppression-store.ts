@@ -9,6 +9,7 @@ import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
+import { statement } from '../storage/sql.ts';
 
 export interface SuppressionDeps {
   db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
@@ -69,17 +70,32 @@ export function createSuppressionLookUp({
 
 const QUESTIONS_AT_ONCE = 500;
 
+interface QuestionColumns {
+  account: string;
+  address: string;
+  asked: string;
+}
+
+const findEntries = statement(
+  ({ unfold }) => `SELECT q.account, q.address, q.asked, s.id, s.reason
+     FROM ${unfold('q', { account: 'text', address: 'text', asked: 'text' })}
+     JOIN suppressions s ON s.account_id = q.account AND s.address_key = q.address AND s.scope IN ('account', q.asked)
+     WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
+);
+
 /** Looks up `questions`: JSON arrays of account, address key and scope. An entry for the account wins over one for a stream. */
 async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
-  const hits = await db.all<SuppressionHit & { place: number }>(
-    `SELECT q.key AS place, s.id, s.reason FROM jsonb_each(?) AS q
-     JOIN suppressions s ON s.account_id = q.value->>0 AND s.address_key = q.value->>1 AND s.scope IN ('account', q.value->>2)
-     WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
-    [`[${questions.join(',')}]`, now],
-  );
+  const hits = await db.all<SuppressionHit & QuestionColumns>(findEntries, [`[${questions.join(',')}]`, now]);
   // `account` sorts before `stream:…`, so it comes last here and wins.
-  return new Map(hits.map(({ place, id, reason }) => [questions[place] ?? '', { id, reason }]));
+  return new Map(
+    hits.map(({ account, address, asked, id, reason }) => [JSON.stringify([account, address, asked]), { id, reason }]),
+  );
 }
+
+const findSame = statement(
+  ({ unfold }) => `SELECT s.* FROM ${unfold('w', { account_id: 'text', address_key: 'text', scope: 'text' })}
+     JOIN suppressions s ON s.account_id = w.account_id AND s.address_key = w.address_key AND s.scope = w.scope`,
+);
 
 /** The result for one entry. `created` is false if the address was already on the list; then the old row stays. */
 export interface Added {
@@ -100,11 +116,7 @@ export async function addSuppressions(
   const wanted = entries.map((entry) => suppressionRow(entry, now));
   return deps.db.commit.transact(async (tx) => {
     const keys = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
-    const found = await tx.all<SuppressionRow>(
-      `SELECT s.* FROM json_each(?) AS w JOIN suppressions s
-       ON s.account_id = w.value->>0 AND s.address_key = w.value->>1 AND s.scope = w.value->>2`,
-      [keys],
-    );
+    const found = await tx.all<SuppressionRow>(findSame, [keys]);
     const inForce = new Map<string, SuppressionRow>();
     for (const row of found) if (row.expires_at === null || row.expires_at > now) inForce.set(scopeKey(row), row);
     const fresh: SuppressionRow[] = [];

@@ -8,7 +8,9 @@ import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
-import type { WebhookCallRow, WebhookCause, WebhookDeliveryRow } from '../storage/tables.ts';
+import { dialectOf, statement } from '../storage/sql.ts';
+import { columnKinds } from '../storage/table.ts';
+import { webhookCalls, type WebhookCallRow, type WebhookCause, type WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
 
 /** The work left for an event after an attempt. `hasRow`: it failed before, or was asked for again. */
@@ -55,18 +57,27 @@ async function updateEndpoints(tx: Connection, ends: readonly CallEnd[]): Promis
     else own.push(end);
   }
   const rows = [...byEndpoint].map(([id, own]) => [id, cursorOf(own), ...changeOf(own)]);
-  const changed = await tx.all<Health & { id: string }>(
-    `UPDATE webhooks SET cursor = MAX(webhooks.cursor, j.settled),
+  const changed = await tx.all<Health & { id: string }>(noteEnds, [JSON.stringify(rows)]);
+  return new Map(changed.map(({ id, ...health }) => [id, health]));
+}
+
+const LATER_CURSOR = 'CASE WHEN j.settled > webhooks.cursor THEN j.settled ELSE webhooks.cursor END';
+
+const noteEnds = statement(
+  ({ unfold }) => `UPDATE webhooks SET cursor = ${LATER_CURSOR},
        last_success_at = COALESCE(j.success_at, last_success_at), last_failure_at = COALESCE(j.failure_at, last_failure_at),
        failures = CASE WHEN j.success_at IS NULL THEN failures + j.failed ELSE j.failed END,
        failing_since = CASE WHEN j.success_at IS NULL THEN COALESCE(failing_since, j.failed_since) ELSE j.failed_since END
-     FROM (SELECT value->>0 AS id, value->>1 AS settled, value->>2 AS success_at, value->>3 AS failure_at, value->>4 AS failed,
-       value->>5 AS failed_since FROM json_each(?)) AS j
+     FROM ${unfold('j', {
+       id: 'text',
+       settled: 'integer',
+       success_at: 'integer',
+       failure_at: 'integer',
+       failed: 'integer',
+       failed_since: 'integer',
+     })}
      WHERE webhooks.id = j.id RETURNING webhooks.id, failures, failing_since, warned_at`,
-    [JSON.stringify(rows)],
-  );
-  return new Map(changed.map(({ id, ...health }) => [id, health]));
-}
+);
 
 function cursorOf(ends: readonly CallEnd[]): number {
   const settled = new Set(ends.map(({ sequence }) => sequence));
@@ -91,10 +102,12 @@ async function keepOwed(tx: Connection, ends: readonly CallEnd[]): Promise<void>
   if (rows.length === 0) return;
   // An endpoint may have been removed while the call was under way.
   await tx.run(
-    `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
-     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)
-     WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = value->>0)
+    statement(
+      ({ unfold }) => `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
+     SELECT * FROM ${unfold('j', columnKinds(webhookCalls, webhookCalls.names))}
+     WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = j.webhook_id)
      ON CONFLICT (webhook_id, sequence) DO UPDATE SET attempts = excluded.attempts, due_at = excluded.due_at`,
+    ),
     [JSON.stringify(rows)],
   );
 }
@@ -105,7 +118,11 @@ async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void>
   );
   if (done.length === 0) return;
   await tx.run(
-    `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT value->>0, value->>1 FROM json_each(?))`,
+    statement(
+      ({ unfold }) =>
+        `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN
+           (SELECT webhook_id, sequence FROM ${unfold('j', { webhook_id: 'text', sequence: 'integer' })})`,
+    ),
     [JSON.stringify(done)],
   );
 }
@@ -138,9 +155,11 @@ export async function queueCalls(
   }: { webhookId: string; sequences: readonly number[]; cause: WebhookCause; now: number },
 ): Promise<void> {
   await tx.run(
-    `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
-     SELECT ?, value, ?, 0, ?, ? FROM json_each(?) WHERE true
+    statement(
+      ({ listed }) => `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
+     SELECT ?, value, ?, 0, ?, ? FROM ${listed('j', 'integer')} WHERE true
      ON CONFLICT (webhook_id, sequence) DO UPDATE SET cause = excluded.cause, attempts = 0, due_at = excluded.due_at`,
+    ),
     [webhookId, cause, now, now, JSON.stringify(sequences)],
   );
 }
@@ -148,10 +167,10 @@ export async function queueCalls(
 /** Deletes calls of events that are deleted. */
 export async function dropCalls(commit: Committer, webhookId: string, sequences: readonly number[]): Promise<void> {
   await commit.transact((tx) =>
-    tx.run('DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence IN (SELECT value FROM json_each(?))', [
-      webhookId,
-      JSON.stringify(sequences),
-    ]),
+    tx.run(
+      statement(({ among }) => `DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence ${among('integer')}`),
+      [webhookId, JSON.stringify(sequences)],
+    ),
   );
 }
 
@@ -163,8 +182,11 @@ export async function moveCursors(
   if (cursors.length === 0) return;
   await commit.transact((tx) =>
     tx.run(
-      `UPDATE webhooks SET cursor = MAX(webhooks.cursor, j.settled)
-       FROM (SELECT value->>0 AS id, value->>1 AS settled FROM json_each(?)) AS j WHERE webhooks.id = j.id`,
+      statement(
+        ({ unfold }) =>
+          `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${unfold('j', { id: 'text', settled: 'integer' })}
+           WHERE webhooks.id = j.id`,
+      ),
       [JSON.stringify(cursors)],
     ),
   );
@@ -196,12 +218,17 @@ export async function pageOfDeliveries(
   const query = db.reader<WebhookDeliveryRow>('webhook_deliveries');
   // The plus sign keeps SQLite from the index by endpoint, which it would read in order from its end to its beginning.
   if (sequence === undefined) query.where({ webhook_id: webhookId });
-  else query.where({ sequence }).whereRaw('+webhook_id = ?', [webhookId]);
+  else query.where({ sequence }).whereRaw(`${dialectOf(db.reader).unindexed('webhook_id')} = ?`, [webhookId]);
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
   return readPage<WebhookDeliveryRow>(query, page);
 }
+
+const lastCalls = statement(
+  ({ among }) => `SELECT d.* FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
+    WHERE d.sequence ${among('integer')} AND w.account_id = ? ORDER BY d.position DESC LIMIT ?`,
+);
 
 /** Returns the last calls to the endpoints of an account for these events, oldest first. */
 export async function callsForEvents(
@@ -210,11 +237,7 @@ export async function callsForEvents(
   sequences: readonly number[],
   most: number,
 ): Promise<WebhookDeliveryRow[]> {
-  const rows = await fast.all<WebhookDeliveryRow>(
-    `SELECT d.* FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
-     WHERE d.sequence IN (SELECT value FROM json_each(?)) AND w.account_id = ? ORDER BY d.position DESC LIMIT ?`,
-    [JSON.stringify(sequences), accountId, most],
-  );
+  const rows = await fast.all<WebhookDeliveryRow>(lastCalls, [JSON.stringify(sequences), accountId, most]);
   return rows.reverse();
 }
 

@@ -2,11 +2,14 @@
  * `npm run bench`: mails from POST to a `delivered` event, beside Postfix with the same receiver in the same run. Ours signs
  * (RSA-2048 and Ed25519), audits, counts rates and remembers idempotency keys; Postfix only relays. Interleaved, median of runs,
  * and of several numbers of sessions the best, each side its own. Ours is warm when the clock starts, as it is all its life but
- * the first seconds. `--floor` adds the least that a program on the same libraries does: what a machine can give at all.
+ * the first seconds. `--floor` adds the least that a program on the same libraries does: what a machine can give at all. `--postgres URL` adds
+ * Posthorn on PostgreSQL, each time on a new database that is made through the one of the URL; `--alone` leaves Postfix out.
  */
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance } from './appliance.ts';
+import { addressOf } from '../../src/storage/postgres/address.ts';
+import { connectTo } from '../../src/storage/postgres/connection.ts';
 import { load, readyLoad, watchDelivered } from './drive.ts';
 import { startFloor } from './floor.ts';
 import { missing, startOpenDkim, startPostfix, startSink, until, type Sink } from './peers.ts';
@@ -22,6 +25,8 @@ const { values: options } = parseArgs({
     dkim: { type: 'boolean', default: false },
     floor: { type: 'boolean', default: false },
     profile: { type: 'boolean', default: false },
+    postgres: { type: 'string' },
+    alone: { type: 'boolean', default: false },
   },
 });
 const runs = Number(options.runs);
@@ -35,9 +40,10 @@ interface Result {
   note: string;
 }
 
-async function posthorn(sink: Sink, sessions: number): Promise<Result> {
+async function posthorn(sink: Sink, sessions: number, storage: Record<string, string> = {}): Promise<Result> {
   const appliance = await startAppliance({
     env: {
+      ...storage,
       POSTHORN_DELIVERY__ROUTES: JSON.stringify({ '*': `127.0.0.1:${String(sink.port)}` }),
       POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: String(sessions),
       POSTHORN_DELIVERY__LANE__INITIAL_CONCURRENCY: String(sessions),
@@ -63,6 +69,17 @@ async function posthorn(sink: Sink, sessions: number): Promise<Result> {
   } finally {
     await appliance.stop();
   }
+}
+
+let databases = 0;
+
+/** Makes a new database through the one of `url`; returns the settings that name it. */
+async function newDatabase(url: string): Promise<Record<string, string>> {
+  const name = `posthorn_bench_${String(process.pid)}_${String(++databases)}`;
+  const client = await connectTo(addressOf({ url }), { setUp: [] });
+  await client.query(`CREATE DATABASE ${name}`);
+  await client.end();
+  return { POSTHORN_STORAGE__URL: url.replace(/\/[^/?]*(?=\?|$)/, `/${name}`) };
 }
 
 async function floor(sink: Sink, sessions: number): Promise<Result> {
@@ -138,7 +155,14 @@ async function main(): Promise<void> {
       for (const sessions of sessionCounts) {
         note(run, sessions, 'Posthorn', await posthorn(sink, sessions));
         if (options.floor) note(run, sessions, 'floor', await floor(sink, sessions));
-        note(run, sessions, 'Postfix', await postfix(sink, sessions, null));
+        if (options.postgres !== undefined)
+          note(
+            run,
+            sessions,
+            'Posthorn on PostgreSQL',
+            await posthorn(sink, sessions, await newDatabase(options.postgres)),
+          );
+        if (!options.alone) note(run, sessions, 'Postfix', await postfix(sink, sessions, null));
         if (dkim !== null) note(run, sessions, 'Postfix + OpenDKIM', await postfix(sink, sessions, dkim.milter));
       }
     }

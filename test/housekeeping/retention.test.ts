@@ -1,4 +1,5 @@
 /** Steps of the rules of retention on a real database: what they choose ahead, and what others do in between. */
+import { textFor, type Statement } from '../../src/storage/sql.ts';
 import { noAct } from '../support/harness/audit-columns.ts';
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
@@ -152,8 +153,8 @@ describe('housekeeping/retention', () => {
     const asked: string[] = [];
     const cold = {
       ...temp.db.maintenance,
-      all: <Row>(sql: string, values?: readonly Value[]): Promise<Row[]> => {
-        asked.push(sql);
+      all: <Row>(sql: string | Statement, values?: readonly Value[]): Promise<Row[]> => {
+        asked.push(textFor('sqlite', sql));
         return temp.db.maintenance.all<Row>(sql, values);
       },
     };

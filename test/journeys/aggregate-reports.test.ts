@@ -5,6 +5,7 @@ import { createTransport } from 'nodemailer';
 import { addToStats } from '../../src/events/stats.ts';
 import { oldAggregates } from '../../src/housekeeping/old-rows.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
+import { databaseBytes } from '../support/harness/temp-database.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { dmarcXml } from '../support/harness/dmarc.ts';
 import { writeTlsReport } from '../../src/mail/tls-report.ts';
@@ -212,12 +213,7 @@ describe('journey: aggregate reports', () => {
         })),
         { id: `r${String(n)}`, begin: String(now() - DAY), end: String(now()) },
       ).replaceAll('<envelope_from>rp.acme.test', `<envelope_from>${name}`);
-    const pages = async (): Promise<number> => {
-      const [size = { n: 0 }] = await rows<{ n: number }>(
-        'SELECT page_count * page_size AS n FROM pragma_page_count(), pragma_page_size()',
-      );
-      return size.n;
-    };
+    const pages = (): Promise<number> => databaseBytes(app.app.db);
 
     for (const [what, value, name, most] of [
       ['values that do not exist', 'x'.repeat(250), 'rp.acme.test', 5],

@@ -11,7 +11,7 @@ import { createLog } from '../../src/base/log.ts';
 import { createResolver, type Resolver } from '../../src/net/resolver.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { reachOperator, type Operator } from '../../src/operator/operator.ts';
-import { configFor, newFolder } from '../support/harness/app.ts';
+import { configFor, makeStore, newFolder } from '../support/harness/app.ts';
 import { expired, server as certificate, testCa } from '../support/harness/certificate.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { missingForDnssec, startSignedZones, type SignedZones } from '../support/fakes/signed-zones.ts';
@@ -73,6 +73,7 @@ describe('journey: DANE with real DNSSEC', function () {
     stops.push(async () => {
       await rm(folder, { recursive: true, force: true });
     });
+    await makeStore(folder);
     config = configFor(folder, mail.port, {
       delivery: { dnsServers: [dns.resolver], dnssecResolver: true, mtaSts: false, ipv6: 'never' },
     });

@@ -162,7 +162,7 @@ describe('journey: holds', () => {
     const first = await app.send();
     await held(first.id);
     const folder = newFolder();
-    copyData(app.folder, folder);
+    await copyData(app.folder, folder);
     await app.stop();
     app = await startTestApp({ folder, mailPort: server.port, zones, clock: app.clock });
     assert.deepEqual(

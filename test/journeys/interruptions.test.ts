@@ -1,4 +1,6 @@
 /** The ugly ones: stops, crashes and broken connections at the worst moment, and keys that cannot be opened. */
+import { isOnPostgres } from '../support/harness/postgres.ts';
+import { ROW_ORDER } from '../support/harness/temp-database.ts';
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -146,14 +148,15 @@ describe('journey: interruptions', () => {
   });
 
   for (const stage of ['mail', 'data', 'message'] as const) {
-    it(`a crash while ${stage} is answered: the claim is taken back as an uncertain attempt and tried by the schedule`, async () => {
+    it(`a crash while ${stage} is answered: the claim is taken back as an uncertain attempt and tried by the schedule`, async function () {
+      if (isOnPostgres) return this.skip('a copy of a PostgreSQL database is not made in an instant');
       server.options.script = { [stage]: { raw: '' } };
       const app = await start();
       const { id, rfc_message_id } = await app.send();
       await app.send({ to: 'bo@dest.test', send_at: new Date(clock.now() + 30 * MINUTE).toISOString() });
       await server.reached(stage);
       const copy = newFolder();
-      copyData(folder, copy);
+      await copyData(folder, copy);
       server.options.script = {};
       const later = await startTestApp({
         folder: copy,
@@ -276,7 +279,7 @@ describe('journey: interruptions', () => {
       assert.equal(other.text, first.text);
       assert.equal(other.headers.get('idempotency-mismatch'), 'true');
       const lines = await app.app.db.prepared.all<{ result: string }>(
-        `SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`,
+        `SELECT result FROM audit WHERE method = 'POST' ORDER BY ${ROW_ORDER}`,
       );
       assert.deepEqual(
         lines.map(({ result }) => result),
@@ -299,7 +302,7 @@ describe('journey: interruptions', () => {
       const refused = await post(app, { ...body, to: 'nobody' }, 'bad');
       assert.equal(refused.status, 400);
       const copy = newFolder();
-      copyData(folder, copy);
+      await copyData(folder, copy);
       const later = await startTestApp({ folder: copy, mailPort: server.port });
       try {
         const again = await post(later, { ...body, to: 'nobody' }, 'bad');

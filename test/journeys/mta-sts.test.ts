@@ -137,7 +137,7 @@ describe('journey: MTA-STS', () => {
     await start();
     await sent('delivered');
     const folder = newFolder();
-    copyData(app.folder, folder);
+    await copyData(app.folder, folder);
     const { clock } = app;
     await app.stop();
     await mail.close();
@@ -209,7 +209,7 @@ describe('journey: MTA-STS', () => {
     await start({}, { settings: { delivery: { mtaSts: false } } });
     await sent('delivered');
     const folder = newFolder();
-    copyData(app.folder, folder);
+    await copyData(app.folder, folder);
     const { clock } = app;
     const { port } = mail;
     await app.stop();

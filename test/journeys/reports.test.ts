@@ -441,7 +441,7 @@ describe('journey: reports', () => {
       ],
     });
     const kept = newFolder();
-    copyData(app.folder, kept);
+    await copyData(app.folder, kept);
     await app.stop();
     app = await startTestApp({ folder: kept, mailPort: server.port, zones: zonesFor('dest.test') });
     await app.follow().of(id, 'bounced');

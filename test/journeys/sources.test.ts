@@ -197,7 +197,7 @@ describe('journey: sources', () => {
     // Read by a second program on a copy of the data.
     const { copyData, newFolder } = await import('../support/harness/app.ts');
     const copy = newFolder();
-    copyData(folder, copy);
+    await copyData(folder, copy);
     const again = await startTestApp({ mailPort: server.port, zones, folder: copy, clock });
     const { data } = await again.operator.call('queue.sources', {});
     assert.deepEqual(

@@ -330,7 +330,7 @@ describe('journey: templates', () => {
     await create({ alias: 'large', subject: 'S', from: 'hi@acme.test', html, variables: [] });
     const size = async (): Promise<number> => {
       const [row] = await app.app.db.prepared.all<{ n: number }>(
-        "SELECT coalesce(sum(length(coalesce(html, '')) + length(coalesce(text, ''))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases)",
+        "SELECT coalesce(sum(length(coalesce(html, '')) + length(coalesce(text, ''))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases) AS bodies",
       );
       return row?.n ?? 0;
     };

@@ -122,7 +122,7 @@ describe('journey: TLS reports', () => {
     // A copy taken while its delivery is on the way would rightly send that again.
     await app.settled();
     const folder = newFolder();
-    copyData(app.folder, folder);
+    await copyData(app.folder, folder);
     const { clock } = app;
     await app.stop();
     app = await startTestApp({ mailPort: mail.port, zones, settings, folder, clock });

@@ -294,7 +294,7 @@ describe('webhooks', () => {
     await logged(hook.id, 2);
     // A copy of the folder is what a power cut would leave: one call on the wire, one that failed.
     const folder = newFolder();
-    copyData(app.folder, folder);
+    await copyData(app.folder, folder);
     receiver.answer = 200;
     const clock = new TestClock(app.clock.now() + HOUR);
     const next = await startTestApp({ settings: OPEN, folder, clock });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Job, DueQueue } from '../../src/mta/due-queue.ts';
+import { statement, textFor } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -29,7 +30,7 @@ describe('mta/due-queue', () => {
     prepared = {
       ...temp.db.prepared,
       async all(sql, values) {
-        statements.push(sql);
+        statements.push(textFor('sqlite', sql));
         underWay++;
         try {
           const rows = await temp.db.prepared.all<never>(sql, values);
@@ -74,9 +75,10 @@ describe('mta/due-queue', () => {
   async function finish(jobs: readonly Job[]): Promise<void> {
     const ids = JSON.stringify(jobs.map(({ id }) => id));
     await temp.db.commit.transact((tx) =>
-      tx.run("UPDATE deliveries SET due_at = NULL, status = 'delivered' WHERE id IN (SELECT value FROM json_each(?))", [
-        ids,
-      ]),
+      tx.run(
+        statement(({ among }) => `UPDATE deliveries SET due_at = NULL, status = 'delivered' WHERE id ${among('text')}`),
+        [ids],
+      ),
     );
     for (const job of jobs) windows.done(job, null);
   }
@@ -362,8 +364,8 @@ describe('mta/due-queue', () => {
         const sample = deliveryRow();
         const columns = Object.keys(sample);
         const made: Record<string, string> = {
-          id: "printf('dlv_%026d', n)",
-          domain: `printf('d%04d.test', n % ${domains})`,
+          id: "'dlv_' || substr(CAST(100000000000 + n AS TEXT), 2)",
+          domain: `'d' || substr(CAST(10000 + n % ${domains} AS TEXT), 2) || '.test'`,
           due_at: `${NOW} - 1000 + n % 1000`,
           class: '(n / 7) % 2',
         };

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
+import { sqliteTransaction } from '../../src/storage/group-transaction.ts';
+import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -7,13 +9,15 @@ import { openTempDatabase, type TempDatabase } from '../support/harness/temp-dat
 /** A connection that runs nothing and notes what it was asked; `fails` says which statements go wrong. */
 function notingConnection(fails: (sql: string) => boolean = () => false): Connection & { ran: string[] } {
   const ran: string[] = [];
-  const note = async (sql: string): Promise<void> => {
+  const note = async (statement: string | Statement): Promise<void> => {
+    const sql = textFor('sqlite', statement);
     ran.push(sql);
     await new Promise((resolve) => setImmediate(resolve));
     if (fails(sql)) throw new Error(`no ${sql}`);
   };
   return {
     ran,
+    engine: 'sqlite',
     run: note,
     all: async (sql) => {
       await note(sql);
@@ -38,7 +42,7 @@ describe('storage/commit', () => {
   describe('the group', () => {
     it('merges what arrives in one burst and answers each caller for itself', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(connection, ['greet']);
+      const commit = createCommitter(sqliteTransaction(connection), ['greet']);
       const greet = workOf('greet');
       const answers = await Promise.all(['a', 'b', 'c'].map((input) => commit.submit(greet, input)));
       assert.deepEqual(answers, ['A', 'B', 'C']);
@@ -48,7 +52,7 @@ describe('storage/commit', () => {
 
     it('holds what arrived while the last one was committed', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(connection);
+      const commit = createCommitter(sqliteTransaction(connection));
       const work = workOf('w');
       const first = commit.submit(work, 'a');
       while (!connection.ran.includes('w: a')) await new Promise((resolve) => setImmediate(resolve));
@@ -61,7 +65,7 @@ describe('storage/commit', () => {
 
     it('runs inserts first, then the kinds as listed, then transactions, in whatever order they came', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(connection, ['happen', 'later']);
+      const commit = createCommitter(sqliteTransaction(connection), ['happen', 'later']);
       await Promise.all([
         commit.transact((tx) => tx.run('transact')),
         commit.submit(workOf('later'), 'x'),
@@ -75,7 +79,7 @@ describe('storage/commit', () => {
     });
 
     it('is at most 500 units and about 4 MiB', async () => {
-      const commit = createCommitter(notingConnection());
+      const commit = createCommitter(sqliteTransaction(notingConnection()));
       const work = workOf('w');
       await Promise.all(Array.from({ length: 1200 }, (_, at) => commit.submit(work, String(at))));
       assert.deepEqual([commit.stats.groups, commit.stats.largestGroup], [3, 500]);
@@ -85,7 +89,7 @@ describe('storage/commit', () => {
     });
 
     it('takes a unit that is larger than a group alone', async () => {
-      const commit = createCommitter(notingConnection());
+      const commit = createCommitter(sqliteTransaction(notingConnection()));
       assert.equal(await commit.submit(workOf('w'), 'a', 50 * 1024 * 1024), 'A');
     });
   });
@@ -93,7 +97,7 @@ describe('storage/commit', () => {
   describe('a failure', () => {
     it('of one unit rolls the group back and fails that unit alone', async () => {
       const connection = notingConnection((sql) => sql.startsWith('w') && sql.includes('bad'));
-      const commit = createCommitter(connection);
+      const commit = createCommitter(sqliteTransaction(connection));
       const work = workOf('w');
       const results = await Promise.allSettled(['a', 'bad', 'b'].map((input) => commit.submit(work, input)));
       assert.deepEqual(
@@ -109,7 +113,7 @@ describe('storage/commit', () => {
 
     it('to begin fails all of them at once: trying one by one would only wait for the same lock', async () => {
       const connection = notingConnection((sql) => sql.startsWith('BEGIN'));
-      const commit = createCommitter(connection);
+      const commit = createCommitter(sqliteTransaction(connection));
       const results = await Promise.allSettled(['a', 'b', 'c'].map((input) => commit.submit(workOf('w'), input)));
       assert.deepEqual(
         results.map(({ status }) => status),
@@ -120,19 +124,21 @@ describe('storage/commit', () => {
 
     it('of the commit itself tells nobody that it is durable', async () => {
       const connection = notingConnection((sql) => sql === 'COMMIT');
-      const commit = createCommitter(connection);
+      const commit = createCommitter(sqliteTransaction(connection));
       await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
       assert.equal(connection.ran.at(-1), 'ROLLBACK');
     });
 
     it('reports the first error where the rollback fails as well', async () => {
-      const commit = createCommitter(notingConnection((sql) => sql === 'COMMIT' || sql === 'ROLLBACK'));
+      const commit = createCommitter(
+        sqliteTransaction(notingConnection((sql) => sql === 'COMMIT' || sql === 'ROLLBACK')),
+      );
       await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
     });
 
     it('is over with the unit: the next ones go through', async () => {
       let broken = true;
-      const commit = createCommitter(notingConnection((sql) => broken && sql === 'COMMIT'));
+      const commit = createCommitter(sqliteTransaction(notingConnection((sql) => broken && sql === 'COMMIT')));
       await assert.rejects(commit.submit(workOf('w'), 'a'));
       broken = false;
       assert.equal(await commit.submit(workOf('w'), 'b'), 'B');
@@ -141,7 +147,7 @@ describe('storage/commit', () => {
 
   describe('the bound', () => {
     it('refuses more than memory should hold, and takes more again afterwards', async () => {
-      const commit = createCommitter(notingConnection());
+      const commit = createCommitter(sqliteTransaction(notingConnection()));
       const work = workOf('w');
       const taken = Array.from({ length: 20_000 }, () => commit.submit(work, 'a'));
       assert.equal(commit.waiting, 20_000);
@@ -152,7 +158,7 @@ describe('storage/commit', () => {
     });
 
     it('counts bytes as well', async () => {
-      const commit = createCommitter(notingConnection());
+      const commit = createCommitter(sqliteTransaction(notingConnection()));
       const taken = [commit.submit(workOf('w'), 'a', 300 * 1024 * 1024)];
       await assert.rejects(commit.submit(workOf('w'), 'b'), StorageUnavailable);
       await Promise.all(taken);
@@ -163,7 +169,7 @@ describe('storage/commit', () => {
   describe('closing', () => {
     it('runs what waits and refuses what comes', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(connection);
+      const commit = createCommitter(sqliteTransaction(connection));
       const waiting = Array.from({ length: 700 }, (_, at) => commit.submit(workOf('w'), String(at)));
       const closed = commit.close();
       await assert.rejects(commit.submit(workOf('w'), 'late'), StorageClosed);

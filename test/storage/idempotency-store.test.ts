@@ -77,7 +77,7 @@ describe('storage/idempotency-store', () => {
 
   it('takes the same key only once while it lives', async () => {
     await store.insert(rowOf('a'));
-    await assert.rejects(store.insert(rowOf('a', '{}')), /UNIQUE/);
+    await assert.rejects(store.insert(rowOf('a', '{}')), /unique/i);
     assert.equal((await store.find(sha256Hex('a')))?.body, '{"id":"ž"}');
   });
 

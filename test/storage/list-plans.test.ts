@@ -148,7 +148,7 @@ describe('storage: plans of lists', () => {
     temp.db.reader.removeListener('query', note);
     assert.ok(statements.some((sql) => sql.includes('INDEXED BY messages_by_rfc_id')));
     assert.ok(
-      statements.some((sql) => sql.includes('messages as m indexed by messages_by_batch cross join events as e')),
+      statements.some((sql) => sql.includes('messages as m INDEXED BY messages_by_batch CROSS JOIN events as e')),
     );
   });
 

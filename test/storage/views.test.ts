@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import knexPackage, { type Knex } from 'knex';
+import { dialectFor } from '../../src/storage/sql.ts';
 import { renewViews, views, viewStatement, withoutViews } from '../../src/storage/views.ts';
 import { startTestApp } from '../support/harness/app.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -27,7 +28,7 @@ describe('storage/views', () => {
         row.sql,
       ]),
     );
-  const wanted = Object.fromEntries(views.map((view) => [view.name, viewStatement(view)]));
+  const wanted = Object.fromEntries(views.map((view) => [view.name, viewStatement(view, dialectFor('sqlite'))]));
 
   it('are all there in a new database, with their comments', async () => {
     assert.deepEqual(await made(), wanted);

@@ -8,6 +8,7 @@ import { writeDeliveryReport, MOST_HEAD, type ReportedRecipient } from '../../ma
 import { writeHead } from '../../mail/message-head.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
 import type { DecidedEvent } from './decision.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
 import type { RetryRule } from './retry.ts';
@@ -40,6 +41,14 @@ interface FailedMail {
   front: Buffer | null;
 }
 
+const failedMails = statement(
+  ({
+    listed,
+  }) => `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, m.require_tls, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
+     FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value LEFT JOIN contents c ON c.id = m.content_id
+     WHERE m.notice_to IS NOT NULL`,
+);
+
 /** Returns the rows of the notices, one notice for each message. Reads inside the transaction `tx`. */
 export async function noticeRows(
   tx: Pick<Connection, 'all'>,
@@ -48,12 +57,7 @@ export async function noticeRows(
   now: number,
 ): Promise<OwnMailRows[]> {
   const ids = new Set(failures.map(({ messageId }) => messageId));
-  const mails = await tx.all<FailedMail>(
-    `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, m.require_tls, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
-     FROM json_each(?) AS w JOIN messages m ON m.id = w.value LEFT JOIN contents c ON c.id = m.content_id
-     WHERE m.notice_to IS NOT NULL`,
-    [JSON.stringify([...ids])],
-  );
+  const mails = await tx.all<FailedMail>(failedMails, [JSON.stringify([...ids])]);
   return mails.flatMap((mail) => {
     const own = failures.filter(({ messageId }) => messageId === mail.id);
     const notice = failureNotice(rule, mail, own, now);

@@ -7,6 +7,7 @@ import { Problem } from '../../base/problem.ts';
 import type { Database } from '../../storage/database.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { HoldRow } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
 
 /** The properties of a mail that a hold can name. */
 export interface MailFacts {
@@ -97,7 +98,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
       await db.commit.transact(async (tx) => {
         if (before.length > 0)
-          await tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(before)]);
+          await tx.run(
+            statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+            [JSON.stringify(before)],
+          );
         await insertRows(tx, [{ holds: [row] }, others]);
       });
       for (const id of before) drop(id);
@@ -107,7 +111,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
     /** Ends these holds, together with `rows`. */
     async end(ids: readonly string[], others: Rows = {}): Promise<void> {
       await db.commit.transact(async (tx) => {
-        await tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(ids)]);
+        await tx.run(
+          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+          [JSON.stringify(ids)],
+        );
         await insertRows(tx, [others]);
       });
       for (const id of ids) drop(id);
@@ -119,7 +126,10 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       if (over.length === 0) return [];
       const ids = over.map(({ id }) => id);
       await db.commit.transact((tx) =>
-        tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(ids)]),
+        tx.run(
+          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
+          [JSON.stringify(ids)],
+        ),
       );
       for (const id of ids) drop(id);
       return over;

@@ -7,7 +7,7 @@ const LAST_EVENTS = 1000;
 /** Returns the latest time among the last events in ms since the epoch; null without events. */
 export async function latestEventTime(db: Pick<Connection, 'all'>): Promise<number | null> {
   const [last] = await db.all<{ at: number | null }>(
-    'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
+    'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?) AS last',
     [LAST_EVENTS],
   );
   return last?.at ?? null;

@@ -1,7 +1,9 @@
 /** Deliveries while their changes are decided: read with one statement for a whole group, written back with one for each table. */
 import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
-import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
+import { columnKinds } from '../../storage/table.ts';
+import { deliveries, type DeliveryRow, type MessageRow } from '../../storage/tables.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
 
 const DELIVERY_COLUMNS = [
@@ -77,7 +79,8 @@ const readDeliveries = jsonReader<LoadedDelivery>(
     source: `CASE WHEN ? = 1 THEN (
        SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
   },
-  'FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id',
+  ({ listed }) =>
+    `FROM ${listed('wanted', 'text')} JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
 );
 
 /** Reads the deliveries of all these changes. */
@@ -130,6 +133,27 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
 /** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */
 export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
 
+/** The columns of a delivery that a change may write, in the order of the values. */
+const CHANGED_COLUMNS = [
+  'id',
+  'status',
+  'status_at',
+  'due_at',
+  'attempt_count',
+  'claim_epoch',
+  'no_domain_count',
+  'no_domain_since',
+  'smtp_code',
+  'enhanced_code',
+  'smtp_reply',
+  'mx',
+  'tls',
+  'queued_at',
+  'give_up_at',
+  'held_by',
+  'held_at',
+] as const satisfies readonly (keyof DeliveryRow)[];
+
 export async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   if (changed.length === 0) return;
   const rows = changed.map(({ row, state, statusAt, tls }) => {
@@ -154,19 +178,18 @@ export async function updateDeliveries(tx: Connection, changed: readonly Pending
       state.heldAt,
     ];
   });
-  await tx.run(
-    `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
+  await tx.run(writeDeliveries, [JSON.stringify(rows)]);
+}
+
+const writeDeliveries = statement(
+  ({
+    unfold,
+  }) => `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
        claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
        smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
        queued_at = j.queued_at, give_up_at = j.give_up_at, held_by = j.held_by, held_at = j.held_at
-     FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
-       value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
-       value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls,
-       value->>13 AS queued_at, value->>14 AS give_up_at, value->>15 AS held_by, value->>16 AS held_at FROM jsonb_each(?)) AS j
-     WHERE deliveries.id = j.id`,
-    [JSON.stringify(rows)],
-  );
-}
+     FROM ${unfold('j', columnKinds(deliveries, CHANGED_COLUMNS))} WHERE deliveries.id = j.id`,
+);
 
 /** Gives each message the status of its `to` recipient and the last event of any recipient, and adds to its opens and clicks. */
 export async function updateMessages(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
@@ -194,21 +217,32 @@ export async function updateMessages(tx: Connection, changed: readonly PendingUp
   });
   // One statement updates a row only once, so recipients of the same message go into statements of their own.
   for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
-    await tx.run(
-      `UPDATE messages SET status = COALESCE(j.status, messages.status),
-         status_at = CASE WHEN j.status IS NULL THEN messages.status_at ELSE j.status_at END,
-         last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
-         opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
-         first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
-         first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
-       FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS event, value->>4 AS event_at,
-         value->>5 AS opened, value->>6 AS clicked, value->>7 AS machine_opens, value->>8 AS machine_clicks, value->>9 AS opened_at,
-         value->>10 AS clicked_at, value->>11 AS send_at FROM jsonb_each(?)) AS j
-       WHERE messages.id = j.id`,
-      [JSON.stringify(layer)],
-    );
+    await tx.run(writeMessages, [JSON.stringify(layer)]);
   }
 }
+
+const writeMessages = statement(
+  ({ unfold }) => `UPDATE messages SET status = COALESCE(j.status, messages.status),
+     status_at = CASE WHEN j.status IS NULL THEN messages.status_at ELSE j.status_at END,
+     last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
+     opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
+     first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
+     first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
+   FROM ${unfold('j', {
+     id: 'text',
+     status: 'text',
+     status_at: 'integer',
+     event: 'text',
+     event_at: 'integer',
+     opened: 'integer',
+     clicked: 'integer',
+     machine_opens: 'integer',
+     machine_clicks: 'integer',
+     opened_at: 'integer',
+     clicked_at: 'integer',
+     send_at: 'integer',
+   })} WHERE messages.id = j.id`,
+);
 
 /** Splits rows into lists in which no key occurs twice. */
 function layersBy<T>(rows: readonly T[], keyOf: (row: T) => string): T[][] {

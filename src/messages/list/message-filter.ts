@@ -1,6 +1,7 @@
 /** The filters of a list of messages: for each the condition in SQL that tests it, and the index that finds its messages. */
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
+import { type Dialect } from '../../storage/sql.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
 /** A message is dated at most this long after its request arrived. */
@@ -48,17 +49,22 @@ export interface MessageFilter {
 /** A piece of SQL with the values of its placeholders. */
 export type Sql = readonly [text: string, ...values: (string | number)[]];
 
+/** A piece of SQL that the engines write differently. */
+export type SqlOfEngine = readonly [text: (sql: Dialect) => string, ...values: (string | number)[]];
+
+const valuesOf = ([, ...values]: SqlOfEngine): (string | number)[] => values;
+
 /** An index with the messages that fit one filter. */
 export interface MessageIndex {
   /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
-  table: Sql;
+  table: SqlOfEngine;
   where: readonly Sql[];
   /** The column with the message's id. */
   id: 'm.id' | 'w.message_id';
   /** True if it has the messages in the order of their ids, so that a part of it can be read. */
   isOrdered: boolean;
   /** Queries whose rows together are at least those of the index, where the index itself must not be counted. */
-  parts?: readonly Sql[];
+  parts?: readonly SqlOfEngine[];
 }
 
 export interface Criterion {
@@ -111,7 +117,7 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
 const always = (sql: Sql) => (): Sql => sql;
 
 function indexOfMessages(name: string, where: readonly Sql[], isOrdered = true): MessageIndex {
-  return { table: [`messages AS m INDEXED BY ${name}`], where, id: 'm.id', isOrdered };
+  return { table: [({ using }) => `messages AS m ${using(name)}`], where, id: 'm.id', isOrdered };
 }
 
 /** Returns the criteria about columns that have an index each. */
@@ -168,7 +174,7 @@ function rowCriterion(table: string, columns: Readonly<Record<string, string>>):
       `EXISTS (SELECT 1 FROM ${table} x WHERE ${own.map(([text]) => text).join(' AND ')} AND x.message_id = ${id})`,
       ...own.flatMap(([, ...values]) => values),
     ],
-    index: { table: [`${table} AS w`], where: where('w'), id: 'w.message_id', isOrdered: true },
+    index: { table: [() => `${table} AS w`], where: where('w'), id: 'w.message_id', isOrdered: true },
   };
 }
 
@@ -197,7 +203,7 @@ function addressStartCriterion(start: string): Criterion {
   return {
     condition: recipientTest(startsWith('x.address_key', start)),
     index: {
-      table: ['deliveries AS w INDEXED BY deliveries_by_address'],
+      table: [({ using }) => `deliveries AS w ${using('deliveries_by_address')}`],
       where: [own, isFirst],
       id: 'w.message_id',
       isOrdered: false,
@@ -230,14 +236,17 @@ function idStartCriterion(accountId: string, start: string): Criterion {
 function textCriterion(accountId: string, text: string): Criterion {
   const [first = ''] = wordsOf(text);
   const word = first.toLowerCase().slice(0, LONGEST_WORD);
-  const words: Sql = [
-    'SELECT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?',
+  const words: SqlOfEngine = [
+    () => 'SELECT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?',
     accountId,
     word,
     `${word}\u{10ffff}`,
   ];
   const [range, ...ends] = startsWith('address_key', first.toLowerCase());
-  const addresses: Sql = [`SELECT message_id FROM deliveries INDEXED BY deliveries_by_address WHERE ${range}`, ...ends];
+  const addresses: SqlOfEngine = [
+    ({ using }) => `SELECT message_id FROM deliveries ${using('deliveries_by_address')} WHERE ${range}`,
+    ...ends,
+  ];
   const [inSubject, ...spellings] = likeWord(first);
   const inAddress = recipientTest(startsWith('x.address_key', first.toLowerCase()));
   return {
@@ -246,7 +255,11 @@ function textCriterion(accountId: string, text: string): Criterion {
       return [`(${inSubject} OR ${test})`, ...spellings, ...values];
     },
     index: {
-      table: [`(${words[0]} UNION ${addresses[0]}) AS w`, ...words.slice(1), ...addresses.slice(1)],
+      table: [
+        (sql) => `(${words[0](sql)} UNION ${addresses[0](sql)}) AS w`,
+        ...valuesOf(words),
+        ...valuesOf(addresses),
+      ],
       where: [],
       id: 'w.message_id',
       isOrdered: false,
@@ -266,7 +279,7 @@ function rfcIdCriterion(rfcMessageId: string): Criterion {
   const index =
     own === undefined
       ? indexOfMessages('messages_by_rfc_id', [is, ["substr(m.rfc_message_id, 1, 5) <> '<msg_'"]], false)
-      : ({ table: ['messages AS m'], where: [['m.id = ?', own]], id: 'm.id', isOrdered: false } as const);
+      : ({ table: [() => 'messages AS m'], where: [['m.id = ?', own]], id: 'm.id', isOrdered: false } as const);
   return { condition: always(is), index };
 }
 
@@ -280,7 +293,7 @@ function wordCriterion(accountId: string, word: string): Criterion {
   return {
     condition: always(likeWord(word)),
     index: {
-      table: [`(${words}) AS w`, accountId, from, `${from}\u{10ffff}`],
+      table: [() => `(${words}) AS w`, accountId, from, `${from}\u{10ffff}`],
       where: [],
       id: 'w.message_id',
       isOrdered: false,
@@ -288,13 +301,16 @@ function wordCriterion(accountId: string, word: string): Criterion {
   };
 }
 
-/** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
+/** The database folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
 function likeWord(word: string): Sql {
   const lower = word.toLowerCase();
   const title = lower.replace(/^./u, (first) => first.toUpperCase());
   const spellings = [...new Set([word, lower, title, word.toUpperCase()])];
-  const like = spellings.map(() => `' ' || m.subject LIKE ? ESCAPE '\\'`).join(' OR ');
-  return [`(${like})`, ...spellings.map((spelling) => `% ${escapeLike(spelling)}%`)];
+  const folded = [
+    ...new Set(spellings.map((spelling) => spelling.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase()))),
+  ];
+  const like = folded.map(() => `lower(' ' || m.subject) LIKE ? ESCAPE '\\'`).join(' OR ');
+  return [`(${like})`, ...folded.map((spelling) => `% ${escapeLike(spelling)}%`)];
 }
 
 const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');

@@ -7,6 +7,7 @@ import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
 import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
 import type { MessageRow } from '../../storage/tables.ts';
+import { dialectOf } from '../../storage/sql.ts';
 import {
   allMessages,
   criteriaOf,
@@ -14,6 +15,7 @@ import {
   type MessageFilter,
   type MessageIndex,
   type Sql,
+  type SqlOfEngine,
 } from './message-filter.ts';
 
 export interface MessagePage {
@@ -82,11 +84,14 @@ async function countIn(read: Knex, filter: MessageFilter, index: MessageIndex, m
   }
   const { text, values } = joined([...index.where, ...between(index.id, timesOf(filter))]);
   const [table, ...given] = index.table;
-  return countRows(read, [`SELECT 1 FROM ${table} WHERE ${text}`, ...given, ...values], most);
+  return countRows(read, [(sql) => `SELECT 1 FROM ${table(sql)} WHERE ${text}`, ...given, ...values], most);
 }
 
-async function countRows(read: Knex, [text, ...values]: Sql, most: number): Promise<number> {
-  const [row] = await read.raw<{ n: number }[]>(`SELECT COUNT(*) AS n FROM (${text} LIMIT ?)`, [...values, most]);
+async function countRows(read: Knex, [text, ...values]: SqlOfEngine, most: number): Promise<number> {
+  const [row] = await read.raw<{ n: number }[]>(`SELECT COUNT(*) AS n FROM (${text(dialectOf(read))} LIMIT ?) AS s`, [
+    ...values,
+    most,
+  ]);
   return row?.n ?? 0;
 }
 
@@ -122,9 +127,11 @@ function messagesOf(
   { index, criteria, descending }: Pick<Chosen, 'index' | 'criteria'> & { descending: boolean },
 ): SlicedList<string, MessageRow> {
   const {
-    table: [table, ...given],
+    table: [tableOf, ...given],
     id,
   } = index;
+  const dialect = dialectOf(read);
+  const table = tableOf(dialect);
   const [order, behind, upTo] = descending ? (['DESC', '<', '>='] as const) : (['ASC', '>', '<='] as const);
   const range = (from: string | null, to: string | null): Sql[] => [
     ...index.where,
@@ -146,7 +153,7 @@ function messagesOf(
     async readFitting(from, to, limit) {
       const tested = criteria.map(({ condition }) => condition(id));
       const { text, values } = joined([...range(from, to), ['m.account_id = ?', filter.accountId], ...tested]);
-      const messages = id === 'm.id' ? '' : ` CROSS JOIN messages AS m ON m.id = ${id}`;
+      const messages = id === 'm.id' ? '' : ` ${dialect.thenJoin} messages AS m ON m.id = ${id}`;
       return read.raw<MessageRow[]>(
         `SELECT m.* FROM ${table}${messages} WHERE ${text} ORDER BY ${id} ${order} LIMIT ?`,
         [...given, ...values, limit],

@@ -11,6 +11,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
@@ -52,9 +53,10 @@ async function cutContents(
   tx: Connection,
   messages: readonly Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>[],
 ): Promise<void> {
-  await tx.run("UPDATE messages SET content_id = '' WHERE id IN (SELECT value FROM json_each(?))", [
-    JSON.stringify(messages.map(({ id }) => id)),
-  ]);
+  await tx.run(
+    statement(({ among }) => `UPDATE messages SET content_id = '' WHERE id ${among('text')}`),
+    [JSON.stringify(messages.map(({ id }) => id))],
+  );
   await removeContents(tx, messages);
 }
 
@@ -120,9 +122,10 @@ async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: 
     const named = slice.filter(({ is_named: is }) => is === 1).map(({ request_id: id }) => id);
     if (named.length > 0)
       await db.commit.transact((tx) =>
-        tx.run('DELETE FROM request_details WHERE request_id IN (SELECT value FROM json_each(?))', [
-          JSON.stringify(named),
-        ]),
+        tx.run(
+          statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
+          [JSON.stringify(named)],
+        ),
       );
     if (slice.length < AT_A_TIME) return;
     after = slice.at(-1)?.request_id ?? '';
@@ -140,15 +143,23 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   );
   if (found.length === 0) return 0;
   const ids = JSON.stringify(found.map(({ id }) => id));
-  const listed = 'IN (SELECT value FROM json_each(?))';
   await tx.run(
-    `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${listed}`,
+    statement(
+      ({ among }) =>
+        `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${among('text')}`,
+    ),
     [ERASED_ADDRESS, ERASED_ADDRESS, ids],
   );
-  await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${listed}`, [ids]);
+  await tx.run(
+    statement(({ among }) => `UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${among('text')}`),
+    [ids],
+  );
   await eraseEvents(tx, found);
   // A bounce contains the mail, a complaint names the person.
-  await tx.run(`DELETE FROM reports WHERE delivery_id ${listed}`, [ids]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM reports WHERE delivery_id ${among('text')}`),
+    [ids],
+  );
   await eraseMessages(tx, found, key);
   return found.length;
 }
@@ -160,15 +171,17 @@ async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Pr
   const messages = JSON.stringify([...new Set(found.map(({ message_id }) => message_id))]);
   const own = new Set(found.map(({ id }) => id));
   const events = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'>>(
-    'SELECT id, delivery_id, type, detail_json FROM events WHERE message_id IN (SELECT value FROM json_each(?))',
+    statement(({ among }) => `SELECT id, delivery_id, type, detail_json FROM events WHERE message_id ${among('text')}`),
     [messages],
   );
   const changed = events
     .filter(({ delivery_id }) => own.has(delivery_id))
     .map(({ id, type, detail_json }) => [id, erasedDetail(type, detail_json)]);
   await tx.run(
-    `UPDATE events SET detail_json = j.detail FROM (SELECT value->>0 AS id, value->>1 AS detail FROM json_each(?)) AS j
-     WHERE events.id = j.id`,
+    statement(
+      ({ unfold }) =>
+        `UPDATE events SET detail_json = j.detail FROM ${unfold('j', { id: 'text', detail: 'text' })} WHERE events.id = j.id`,
+    ),
     [JSON.stringify(changed)],
   );
 }
@@ -189,9 +202,13 @@ type Named = Pick<
 async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], key: string): Promise<void> {
   const asTo = new Set(found.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
   const rows = await tx.all<Named>(
-    `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
+    statement(
+      ({
+        listed,
+      }) => `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
        EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
-     FROM json_each(?) AS w JOIN messages m ON m.id = w.value`,
+     FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value`,
+    ),
     [JSON.stringify([...new Set(found.map(({ message_id }) => message_id))])],
   );
   for (const row of rows) {

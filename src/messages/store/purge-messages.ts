@@ -5,6 +5,7 @@ import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
 import { insertRows } from '../../storage/rows.ts';
 import type { CounterRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { statement, type Dialect } from '../../storage/sql.ts';
 import type { Purge, Reader } from './purge.ts';
 import { addToCounters } from './counters.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
@@ -37,14 +38,14 @@ type Leaving = Pick<
 
 /** Some rows of a table, as a statement names them behind FROM. */
 interface Rows {
-  from: string;
+  from: (sql: Dialect) => string;
   values: readonly Value[];
 }
 
 const idsOf = (rows: readonly Leaving[]): string => JSON.stringify(rows.map(({ id }) => id));
 
 const rowsWithin = (table: string, rows: readonly Leaving[]): Rows => ({
-  from: `${table} WHERE message_id IN (SELECT value FROM json_each(?))`,
+  from: ({ among }) => `${table} WHERE message_id ${among('text')}`,
   values: [idsOf(rows)],
 });
 
@@ -60,19 +61,24 @@ function marksOf(rows: readonly Leaving[]): Rows[] {
   const metadata = rows.flatMap(({ metadata_json }) =>
     Object.entries(JSON.parse(metadata_json) as Record<string, string>),
   );
-  const marks = (table: string, is: string, keys: readonly unknown[]): Rows[] =>
+  const marks = (table: string, is: (sql: Dialect) => string, keys: readonly unknown[]): Rows[] =>
     keys.length === 0
       ? []
       : [
           {
-            from: `${table} WHERE account_id = ? AND ${is} AND message_id BETWEEN ? AND ? AND +message_id IN (SELECT value FROM json_each(?))`,
+            from: (sql) =>
+              `${table} WHERE account_id = ? AND ${is(sql)} AND message_id BETWEEN ? AND ? AND ${sql.unindexed('message_id')} ${sql.among('text')}`,
             values: [accountId, JSON.stringify(keys), ids[0] ?? '', ids.at(-1) ?? '', JSON.stringify(ids)],
           },
         ];
   return [
-    ...marks('message_tags', 'tag IN (SELECT value FROM json_each(?))', [...tags]),
-    ...marks('message_words', 'word IN (SELECT value FROM json_each(?))', [...words]),
-    ...marks('message_metadata', '(name, value) IN (SELECT value->>0, value->>1 FROM json_each(?))', metadata),
+    ...marks('message_tags', ({ among }) => `tag ${among('text')}`, [...tags]),
+    ...marks('message_words', ({ among }) => `word ${among('text')}`, [...words]),
+    ...marks(
+      'message_metadata',
+      ({ unfold }) => `(name, value) IN (SELECT name, value FROM ${unfold('j', { name: 'text', value: 'text' })})`,
+      metadata,
+    ),
   ];
 }
 
@@ -80,24 +86,38 @@ function marksOf(rows: readonly Leaving[]): Rows[] {
 async function lookAt(reader: Reader, rows: readonly Leaving[]): Promise<void> {
   const deliveries = rowsWithin('deliveries', rows);
   const addresses = await reader.all<Pick<DeliveryRow, 'address_key' | 'message_id'>>(
-    `SELECT address_key, message_id FROM ${deliveries.from}`,
+    statement((sql) => `SELECT address_key, message_id FROM ${deliveries.from(sql)}`),
     deliveries.values,
   );
   await reader.all(
-    `SELECT COUNT(d.message_id) FROM json_each(?) x CROSS JOIN deliveries d INDEXED BY deliveries_by_address
-     ON d.address_key = x.value->>0 AND d.message_id = x.value->>1`,
+    statement(
+      ({ unfold, thenJoin, using }) =>
+        `SELECT COUNT(d.message_id) FROM ${unfold('x', { address_key: 'text', message_id: 'text' })}
+         ${thenJoin} deliveries d ${using('deliveries_by_address')}
+         ON d.address_key = x.address_key AND d.message_id = x.message_id`,
+    ),
     [JSON.stringify(addresses.map(({ address_key, message_id }) => [address_key, message_id]))],
   );
   const attempts = rowsWithin('attempts', rows);
-  await reader.all(`SELECT COUNT(outcome) FROM ${attempts.from}`, attempts.values);
-  for (const { from, values } of marksOf(rows)) await reader.all(`SELECT COUNT(*) FROM ${from}`, values);
+  await reader.all(
+    statement((sql) => `SELECT COUNT(outcome) FROM ${attempts.from(sql)}`),
+    attempts.values,
+  );
+  for (const { from, values } of marksOf(rows))
+    await reader.all(
+      statement((sql) => `SELECT COUNT(*) FROM ${from(sql)}`),
+      values,
+    );
   await lookAtContents(reader, rows);
 }
 
 async function removeMessages(tx: Connection, rows: readonly Leaving[], now: number): Promise<void> {
   const counters = new Map<string, CounterRow>();
   const remove = <Row>({ from, values }: Rows, returned: string): Promise<Row[]> =>
-    tx.all(`DELETE FROM ${from} RETURNING ${returned}`, values);
+    tx.all(
+      statement((sql) => `DELETE FROM ${from(sql)} RETURNING ${returned}`),
+      values,
+    );
   const deliveries = await remove<Pick<DeliveryRow, 'account_id' | 'status' | 'due_at'>>(
     rowsWithin('deliveries', rows),
     'account_id, status, due_at',
@@ -110,10 +130,15 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
   const accountId = rows[0]?.account_id ?? '';
   for (const { outcome } of attempts)
     if (outcome === 'accepted') addToCounters(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
-  for (const { from, values } of marksOf(rows)) await tx.run(`DELETE FROM ${from}`, values);
-  const resends = rowsWithin('resends', rows);
-  await tx.run(`DELETE FROM ${resends.from}`, resends.values);
-  await tx.run('DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+  for (const { from, values } of [...marksOf(rows), rowsWithin('resends', rows)])
+    await tx.run(
+      statement((sql) => `DELETE FROM ${from(sql)}`),
+      values,
+    );
+  await tx.run(
+    statement(({ among }) => `DELETE FROM messages WHERE id ${among('text')}`),
+    [idsOf(rows)],
+  );
   await removeContents(tx, rows);
   await removeBatches(tx, rows);
   await insertRows(tx, [{ counters: [...counters.values()] }]);
@@ -124,8 +149,10 @@ async function removeBatches(tx: Connection, rows: readonly Leaving[]): Promise<
   const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
   if (ids.size === 0) return;
   await tx.run(
-    `DELETE FROM batches WHERE id IN (SELECT value FROM json_each(?))
+    statement(
+      ({ among }) => `DELETE FROM batches WHERE id ${among('text')}
        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`,
+    ),
     [JSON.stringify([...ids])],
   );
 }

@@ -9,6 +9,7 @@ import { idFloor } from '../../base/id.ts';
 import { allEventTypes } from '../../events/event.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { AuditRow, EventRow, MessageRow, ReportRow, RequestDetailsRow } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
 import { lookAtContents, removeContents } from './stored-content.ts';
 
 export type Reader = Pick<Connection, 'all'>;
@@ -68,9 +69,10 @@ interface Numbered {
 }
 
 async function removeEvents(tx: Connection, rows: readonly Numbered[]): Promise<void> {
-  await tx.run('DELETE FROM events WHERE sequence IN (SELECT value FROM json_each(?))', [
-    JSON.stringify(rows.map(({ sequence }) => sequence)),
-  ]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM events WHERE sequence ${among('integer')}`),
+    [JSON.stringify(rows.map(({ sequence }) => sequence))],
+  );
 }
 
 /** Sequence numbers are never reused, so cursors stay valid. */
@@ -86,6 +88,11 @@ export const oldEvents: Purge<Numbered> = {
   remove: removeEvents,
 };
 
+const nextOfType = statement(
+  ({ using }) => `SELECT test, type, sequence FROM events ${using('events_by_account')}
+    WHERE account_id = ? AND test = ? AND type = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
+);
+
 /** Removes type by type, in the order of the index: any other order would read all of the account's old events for each step. */
 export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
   async choose(reader, { accountId, before, after, most }) {
@@ -97,11 +104,14 @@ export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbere
     const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
     const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);
     for (const [place, { test, type }] of kinds.slice(begin).entries()) {
-      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(
-        `SELECT test, type, sequence FROM events INDEXED BY events_by_account
-         WHERE account_id = ? AND test = ? AND type = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
-        [accountId, test, type, place === 0 ? (after?.sequence ?? 0) : 0, end, most],
-      );
+      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(nextOfType, [
+        accountId,
+        test,
+        type,
+        place === 0 ? (after?.sequence ?? 0) : 0,
+        end,
+        most,
+      ]);
       if (rows.length > 0) return rows;
     }
     return [];
@@ -118,7 +128,10 @@ export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
       [after?.received_at ?? 0, after?.id ?? '', before, most],
     ),
   async remove(tx, rows) {
-    await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+    await tx.run(
+      statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`),
+      [idsOf(rows)],
+    );
   },
 };
 
@@ -130,7 +143,10 @@ export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
       most,
     ]),
   async remove(tx, rows) {
-    await tx.run('DELETE FROM audit WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+    await tx.run(
+      statement(({ among }) => `DELETE FROM audit WHERE id ${among('text')}`),
+      [idsOf(rows)],
+    );
   },
 };
 
@@ -141,9 +157,10 @@ export const oldRequestDetails: Purge<Pick<RequestDetailsRow, 'request_id'>> = {
       [after?.request_id ?? '', idFloor('req', before), most],
     ),
   async remove(tx, rows) {
-    await tx.run('DELETE FROM request_details WHERE request_id IN (SELECT value FROM json_each(?))', [
-      JSON.stringify(rows.map(({ request_id: id }) => id)),
-    ]);
+    await tx.run(
+      statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
+      [JSON.stringify(rows.map(({ request_id: id }) => id))],
+    );
   },
 };
 

@@ -8,6 +8,7 @@
 import { newId } from '../../base/id.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { ContentBaseRow, ContentRow, MessageRow } from '../../storage/tables.ts';
+import { statement } from '../../storage/sql.ts';
 
 type Body = Pick<ContentRow, 'html' | 'text'>;
 
@@ -159,8 +160,14 @@ type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
 /** Reads what removing the bodies of these messages will touch. */
 export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: readonly Owner[]): Promise<void> {
   const ids = JSON.stringify(messages.map(({ content_id }) => content_id));
-  await reader.all('SELECT COUNT(base_id) FROM contents WHERE id IN (SELECT value FROM json_each(?))', [ids]);
-  await reader.all('SELECT COUNT(*) FROM attachments WHERE content_id IN (SELECT value FROM json_each(?))', [ids]);
+  await reader.all(
+    statement(({ among }) => `SELECT COUNT(base_id) FROM contents WHERE id ${among('text')}`),
+    [ids],
+  );
+  await reader.all(
+    statement(({ among }) => `SELECT COUNT(*) FROM attachments WHERE content_id ${among('text')}`),
+    [ids],
+  );
 }
 
 /**
@@ -169,20 +176,31 @@ export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: 
  */
 export async function removeContents(tx: Connection, messages: readonly Owner[], after = ''): Promise<void> {
   const unneeded = await tx.all<{ id: string; base_id: string | null }>(
-    `SELECT c.id, c.base_id FROM (SELECT DISTINCT value->>0 AS content_id, value->>1 AS batch_id FROM json_each(?)) x
+    statement(
+      ({ unfold }) => `SELECT c.id, c.base_id FROM (
+       SELECT DISTINCT content_id, batch_id FROM ${unfold('given', { content_id: 'text', batch_id: 'text' })}) x
      JOIN contents c ON c.id = x.content_id
      WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND m.id > ?)`,
+    ),
     [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])), after],
   );
   if (unneeded.length === 0) return;
   const ids = JSON.stringify(unneeded.map(({ id }) => id));
-  const within = 'IN (SELECT value FROM json_each(?))';
-  await tx.run(`DELETE FROM attachments WHERE content_id ${within}`, [ids]);
-  await tx.run(`DELETE FROM contents WHERE id ${within}`, [ids]);
+  await tx.run(
+    statement(({ among }) => `DELETE FROM attachments WHERE content_id ${among('text')}`),
+    [ids],
+  );
+  await tx.run(
+    statement(({ among }) => `DELETE FROM contents WHERE id ${among('text')}`),
+    [ids],
+  );
   const bases = [...new Set(unneeded.flatMap(({ base_id }) => base_id ?? []))];
   if (bases.length === 0) return;
   await tx.run(
-    `DELETE FROM content_bases WHERE id ${within} AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.base_id = content_bases.id)`,
+    statement(
+      ({ among }) =>
+        `DELETE FROM content_bases WHERE id ${among('text')} AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.base_id = content_bases.id)`,
+    ),
     [JSON.stringify(bases)],
   );
 }

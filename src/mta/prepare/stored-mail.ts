@@ -3,6 +3,7 @@ import type { Attachment } from '../../mail/mime-write.ts';
 import { bodyOf } from '../../messages/store/stored-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
+import { statement } from '../../storage/sql.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 
 const DELIVERY_COLUMNS = [
@@ -46,7 +47,8 @@ export type StoredMail = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
 
 const readRows = jsonReader<StoredMail>(
   { ...columnsFrom('d', DELIVERY_COLUMNS), ...columnsFrom('m', MESSAGE_COLUMNS) },
-  'FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id',
+  ({ listed }) =>
+    `FROM ${listed('w', 'text')} JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
 );
 
 /** Loads deliveries, by id. */
@@ -62,14 +64,15 @@ export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' |
   base_text: string | null;
 };
 
+const readContents = statement(
+  ({ listed }) => `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.base_id,
+       b.html AS base_html, b.text AS base_text
+     FROM ${listed('w', 'text')} JOIN contents c ON c.id = w.value LEFT JOIN content_bases b ON b.id = c.base_id`,
+);
+
 /** Loads contents, by id. */
 export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
-  const rows = await db.all<StoredText>(
-    `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.base_id,
-       b.html AS base_html, b.text AS base_text
-     FROM json_each(?) AS w JOIN contents c ON c.id = w.value LEFT JOIN content_bases b ON b.id = c.base_id`,
-    [JSON.stringify(ids)],
-  );
+  const rows = await db.all<StoredText>(readContents, [JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, { ...row, ...bodyOf(row) }]));
 }
 

@@ -275,17 +275,22 @@ async function reportOf(
 
 const total = (rows: readonly TlsSessionRow[]): number => rows.reduce((sum, { sessions }) => sum + sessions, 0);
 
+/** The tables with rows of past days, and their keys. */
+const agedByDay = [
+  ['tls_sessions', { key: ['day', 'domain', 'policy', 'base', 'result', 'mx', 'ip', 'local_ip', 'reason'] }],
+  ['tls_policies', { key: ['day', 'domain', 'policy', 'base'] }],
+  ['tls_reports', { key: ['day', 'domain'] }],
+] as const;
+
 async function removeOld({ commit, prepared: fast }: TlsReportsDeps['db'], before: string): Promise<number> {
   const [old] = await fast.all('SELECT 1 FROM tls_sessions WHERE day < ? LIMIT 1', [before]);
   if (old === undefined) return 0;
   await commit.transact(async (tx) => {
-    await tx.run('DELETE FROM tls_sessions WHERE rowid IN (SELECT rowid FROM tls_sessions WHERE day < ? LIMIT 500)', [
-      before,
-    ]);
-    for (const table of ['tls_policies', 'tls_reports'])
-      await tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} WHERE day < ? LIMIT 500)`, [
-        before,
-      ]);
+    for (const [table, { key }] of agedByDay)
+      await tx.run(
+        `DELETE FROM ${table} WHERE (${key.join(', ')}) IN (SELECT ${key.join(', ')} FROM ${table} WHERE day < ? LIMIT 500)`,
+        [before],
+      );
   });
   return 1;
 }

@@ -1,4 +1,5 @@
 /** Checks that there is a recent backup. */
+import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -11,7 +12,13 @@ const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
 const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
-export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
+export async function backups({
+  machine,
+  clock,
+  config,
+}: Pick<Probes, 'machine' | 'clock' | 'config'>): Promise<Verdict> {
+  if (isPostgresUrl(config.storage.url))
+    return ok('backups of PostgreSQL are made with its own tools; keep a copy of secret.key with them');
   const state = await machine.backups();
   const { dir } = state;
   if (state.kind === 'unreadable')

@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
+import { database } from './database.ts';
 import { dmarcReports, domains } from './domains.ts';
 import { failed, warning, type Finding, type Verdict } from './finding.ts';
 import { holds } from './holds.ts';
@@ -14,6 +15,7 @@ import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
 import type { Probes } from './probes.ts';
+import { settings } from './settings.ts';
 import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
 import { bounce } from './service.ts';
@@ -23,9 +25,11 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 /** In the order of the report: the machine first, so that a cause comes before its consequences. */
 const checks = {
   versions,
+  settings,
   files,
   secret_key: secretKey,
   disk,
+  database,
   clock,
   listeners,
   certificate,

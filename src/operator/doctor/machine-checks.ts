@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { isIP } from 'node:net';
 import { writeSize } from '../../config/kind.ts';
-import { sqliteFile } from '../../storage/database.ts';
+import { databaseFile } from '../../storage/database.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
@@ -111,7 +111,8 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
     );
   else if (free < 2 * minFreeBytes)
     faults.push(warning(`${megabytes(free)} free; at ${writeSize(minFreeBytes)} new mail is refused`, cure));
-  const wal = await machine.file(`${sqliteFile(url)}-wal`);
+  const file = databaseFile(url);
+  const wal = file === null ? null : await machine.file(`${file}-wal`);
   if (wal !== null && wal.bytes > LARGE_WAL)
     faults.push(
       warning(
@@ -130,7 +131,8 @@ export async function files({ config, machine }: Pick<Probes, 'config' | 'machin
   const folder = await machine.file(dataDir);
   if (folder === null)
     return [warning(`there is no data folder ${dataDir} yet`, 'The first start makes it: posthorn serve')];
-  const inside = [sqliteFile(storage.url), path.join(dataDir, KEY_FILE)];
+  const database = databaseFile(storage.url);
+  const inside = [...(database === null ? [] : [database]), path.join(dataDir, KEY_FILE)];
   const faults: Verdict[] = [];
   if ((folder.mode & 0o007) !== 0)
     faults.push(

@@ -2,7 +2,7 @@
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
-import { openReader, sqliteFile } from '../../storage/database.ts';
+import { databaseFile, openReader } from '../../storage/database.ts';
 import { checkFiles } from '../data-folder.ts';
 import type { OperatorDeps } from '../operation.ts';
 import { createMachine } from './machine.ts';
@@ -18,7 +18,7 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
     resolver,
     wantsDnssec,
     store: storeProbes(db),
-    server: { kind: 'server', listeners: () => deps.listeners(), selfTest: deps.selfTest },
+    server: { kind: 'server', listeners: () => deps.listeners(), selfTest: deps.selfTest, settings: deps.settings },
   };
 }
 
@@ -55,10 +55,10 @@ export async function openProbes(
 type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; close(): Promise<void> };
 
 async function openStore(config: Config): Promise<Opened> {
-  const { url } = config.storage;
+  const file = databaseFile(config.storage.url);
   try {
-    checkFiles(sqliteFile(url), false);
-    const reader = await openReader({ url });
+    if (file !== null) checkFiles(file, false);
+    const reader = await openReader(config.storage);
     if (reader.waiting.length === 0) return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
     await reader.close();
     return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };

@@ -16,6 +16,32 @@ export interface WaitingIn {
   waiting: number;
 }
 
+export interface PostgresFacts {
+  version: string;
+  fsync: string;
+  isEncrypted: boolean;
+  /** Servers that replicate now, as far as our user may see them. */
+  standbys: number;
+  /** The setting `synchronous_standby_names`. */
+  synchronousStandbys: string;
+  /** How long the oldest transaction that our user may see has been open. */
+  oldestSnapshotMs: number;
+}
+
+async function readPostgresFacts(read: Database['reader']): Promise<PostgresFacts> {
+  const [row] = await read.raw<(Omit<PostgresFacts, 'isEncrypted'> & { encrypted: number })[]>(
+    `SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+       COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
+       (SELECT COUNT(*) FROM pg_stat_replication) AS standbys,
+       current_setting('synchronous_standby_names') AS "synchronousStandbys",
+       COALESCE((SELECT MAX(extract(epoch FROM now() - xact_start)) * 1000 FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_xmin IS NOT NULL), 0) AS "oldestSnapshotMs"`,
+  );
+  if (row === undefined) throw new Error('the database tells nothing about itself');
+  const { encrypted, ...facts } = row;
+  return { ...facts, isEncrypted: encrypted === 1 };
+}
+
 export function storeProbes(db: Pick<Database, 'reader'>) {
   const { reader: read } = db;
   return {
@@ -68,6 +94,8 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
     async sealKeyIds(): Promise<readonly string[]> {
       return (await sealedSecrets(read)).map(({ keyId }) => keyId);
     },
+    /** Returns what a PostgreSQL database tells about itself. */
+    postgres: (): Promise<PostgresFacts> => readPostgresFacts(read),
     /** Returns when the newest event was written, or null. */
     async newestAt(): Promise<number | null> {
       const row = (await read('events').select('at').orderBy('sequence', 'desc').first()) as { at: number } | undefined;

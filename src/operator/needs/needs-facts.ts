@@ -4,10 +4,12 @@ import { listAccounts } from '../../accounts/account-store.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { HoldRow } from '../../storage/tables.ts';
+import { dialectOf } from '../../storage/sql.ts';
 import { accountArgument, accountNamed } from '../accounts.ts';
 import { askAsOperator } from '../ask.ts';
 import { backups } from '../doctor/backups.ts';
 import { disk } from '../doctor/machine-checks.ts';
+import { verdictsOn } from '../doctor/settings.ts';
 import { createMachine } from '../doctor/machine.ts';
 import { withHold } from '../holds.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
@@ -44,7 +46,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     machine.backups(),
     readListings(db, clock.now()),
     disk({ config, machine }),
-    backups({ machine, clock }),
+    backups({ machine, clock, config }),
   ]);
   const certificate = machine.certificate();
   const named = await withAccountNames(deps, held);
@@ -52,6 +54,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
   const hasBackups = state.kind === 'unreadable' || state.newest !== null;
   const found = [
     ...diskFound.map((one) => ({ check: 'disk', ...one })),
+    ...verdictsOn(deps.settings()).map((one) => ({ check: 'settings', ...one })),
     ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
   ];
   return {
@@ -131,7 +134,7 @@ async function deferredMail({ db, mta }: OperatorDeps, account: string): Promise
     { domain: string; code: number | null; enhanced: string | null; reply: string | null; waiting: number }[]
   >(
     `SELECT d.domain, d.smtp_code AS code, d.enhanced_code AS enhanced, MAX(d.smtp_reply) AS reply, COUNT(*) AS waiting FROM (
-       SELECT id FROM messages INDEXED BY messages_apart WHERE account_id = ? AND status = 'deferred' AND
+       SELECT id FROM messages ${dialectOf(db.reader).using('messages_apart')} WHERE account_id = ? AND status = 'deferred' AND
          status IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled')
        ORDER BY id DESC LIMIT ?) m
      JOIN deliveries d ON d.message_id = m.id

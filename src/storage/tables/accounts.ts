@@ -1,5 +1,5 @@
 /** Accounts: their settings, streams and keys, what was done, and answers kept for repeated requests. */
-import { table, text, integer, orNull, type RowOf } from '../table.ts';
+import { table, text, integer, real, orNull, type RowOf } from '../table.ts';
 
 /**
  * The columns of every table, in the database's own spelling; the type of a row follows from them. Times are milliseconds since the epoch,
@@ -95,7 +95,7 @@ export const audit = table({
   result: text<'ok' | 'refused' | 'failed' | 'idempotency_mismatch'>(),
   error_code: orNull(text()),
   request_id: text(),
-  ms: integer(),
+  ms: real(),
   idempotency_replayed: integer(),
   user_agent: orNull(text()),
   /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
@@ -129,7 +129,7 @@ export const requestDetails = table(
     /** The JSON body, redacted and cut. */
     body: orNull(text()),
   },
-  { onConflict: 'ON CONFLICT DO NOTHING' },
+  { onConflict: { key: ['request_id'] } },
 );
 export type RequestDetailsRow = RowOf<typeof requestDetails>;
 

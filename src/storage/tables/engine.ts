@@ -90,7 +90,10 @@ export const tlsSessions = table(
     sessions: integer(),
   },
   {
-    onConflict: `ON CONFLICT (day, domain, policy, base, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
+    onConflict: {
+      key: ['day', 'domain', 'policy', 'base', 'result', 'mx', 'ip', 'local_ip', 'reason'],
+      adds: ['sessions'],
+    },
   },
 );
 export type TlsSessionRow = RowOf<typeof tlsSessions>;
@@ -107,8 +110,7 @@ export const tlsPolicies = table(
     mx_json: text(),
   },
   {
-    onConflict:
-      'ON CONFLICT (day, domain, policy, base) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',
+    onConflict: { key: ['day', 'domain', 'policy', 'base'], sets: ['strings_json', 'mx_json'] },
   },
 );
 export type TlsPolicyRow = RowOf<typeof tlsPolicies>;
@@ -126,6 +128,6 @@ export const tlsReports = table(
     /** The addresses of the domain that the report was sent to, as JSON; null for none. */
     served_json: orNull(text()),
   },
-  { onConflict: 'ON CONFLICT (day, domain) DO NOTHING' },
+  { onConflict: { key: ['day', 'domain'] } },
 );
 export type TlsReportRow = RowOf<typeof tlsReports>;

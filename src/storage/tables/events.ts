@@ -81,8 +81,10 @@ export const eventCounts = table(
     unsubscribed: integer(),
   },
   {
-    onConflict: `ON CONFLICT (account_id, span, test, tag, at, stream, domain, provider) DO UPDATE SET
-    ${statTypes.map((type) => `${type} = event_counts.${type} + excluded.${type}`).join(', ')}`,
+    onConflict: {
+      key: ['account_id', 'span', 'test', 'tag', 'at', 'stream', 'domain', 'provider'],
+      adds: statTypes,
+    },
   },
 );
 export type StatRow = RowOf<typeof eventCounts>;

@@ -21,10 +21,12 @@ export const suppressions = table(
   },
   {
     isReferredTo: true,
-    onConflict: `ON CONFLICT (account_id, address_key, scope) DO UPDATE SET id = excluded.id, email = excluded.email,
-    reason = excluded.reason, source_message_id = excluded.source_message_id, note = excluded.note,
-    created_at = excluded.created_at, created_by = excluded.created_by, expires_at = excluded.expires_at
-    WHERE suppressions.expires_at <= excluded.created_at`,
+    // An entry that has ended is replaced, another stays.
+    onConflict: {
+      key: ['account_id', 'address_key', 'scope'],
+      sets: ['id', 'email', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
+      where: 'suppressions.expires_at <= excluded.created_at',
+    },
   },
 );
 export type SuppressionRow = RowOf<typeof suppressions>;

@@ -7,7 +7,8 @@ import type { AttemptRow, DeliveryRow, EventRow, MessageRow, SuppressionRow } fr
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, acceptedMail } from '../../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf, failed, refused, uncertain } from '../../support/harness/outcomes.ts';
-import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
+import { tables, type TableName } from '../../../src/storage/tables.ts';
+import { openTempDatabase, ROW_ORDER, type TempDatabase } from '../../support/harness/temp-database.ts';
 
 const EPOCH = 7;
 const claimed: DeliveryChange = { kind: 'claimed', epoch: EPOCH, leaseUntil: NOW + HOUR };
@@ -62,8 +63,10 @@ describe('messages/record', () => {
   };
   const record = (deliveryId: string, ...changes: DeliveryChange[]) =>
     recorder.record(changes.map((change) => ({ deliveryId, change })));
-  const all = <Row>(table: string, order = 'rowid'): Promise<Row[]> =>
-    temp.db.prepared.all(`SELECT * FROM ${table} ORDER BY ${order}`);
+  const all = <Row>(table: TableName, order = ROW_ORDER): Promise<Row[]> =>
+    temp.db.prepared.all(
+      `SELECT ${[...tables[table].names, ...(table === 'events' ? ['sequence'] : [])].join(', ')} FROM ${table} ORDER BY ${order}`,
+    );
   const delivery = async (id: string): Promise<DeliveryRow> => {
     const [row] = await temp.db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', [id]);
     assert.ok(row);
@@ -311,7 +314,7 @@ describe('messages/record', () => {
     const twice = recorder.record([{ deliveryId: other!, change: { kind: 'canceled' } }], {
       settings: [{ name: 'audit', value: '2' }],
     });
-    await assert.rejects(twice, /UNIQUE/);
+    await assert.rejects(twice, /unique/i);
     assert.equal((await delivery(other!)).status, 'queued');
   });
 

@@ -9,6 +9,7 @@ import {
   type PrepareDeps,
   type Ready,
 } from '../../../src/mta/prepare/prepare.ts';
+import { textFor } from '../../../src/storage/sql.ts';
 import type { Connection } from '../../../src/storage/connection.ts';
 import { relaxedBodyHash } from '../../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../../src/tracking/token.ts';
@@ -51,8 +52,9 @@ describe('mta/prepare/prepare', () => {
     const prepared: Connection = {
       ...temp.db.prepared,
       all: (sql, values) => {
-        statements.push(sql);
-        return broken?.(sql) === true ? Promise.reject(new Error('no disk')) : temp.db.prepared.all(sql, values);
+        const text = textFor('sqlite', sql);
+        statements.push(text);
+        return broken?.(text) === true ? Promise.reject(new Error('no disk')) : temp.db.prepared.all(sql, values);
       },
     };
     deps = {

@@ -14,6 +14,7 @@ import { readSettings } from '../../../src/config/validate.ts';
 import { reachOperator, type Operator } from '../../../src/operator/operator.ts';
 import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
+import { copyDatabase, databaseForFolder, dropDatabaseOf, isOnPostgres, urlOfFolder } from './postgres.ts';
 import { FakeResolver } from '../fakes/fake-resolver.ts';
 import type { Zones } from '../fakes/zones.ts';
 
@@ -113,6 +114,8 @@ export interface TestAppOptions {
   ca?: string;
   /** Where MTA-STS policies are served. */
   stsPort?: number;
+  /** The settings as they are written after the start. */
+  readSettings?: () => Config;
 }
 
 export interface TestApp {
@@ -189,13 +192,20 @@ export function zonesFor(...domains: string[]): Zones {
   );
 }
 
+/** Makes what a new data folder needs outside of it, before its settings are read. */
+export async function makeStore(folder: string): Promise<void> {
+  if (isOnPostgres) await databaseForFolder(folder);
+}
+
 export const newFolder = (): string => mkdtempSync(path.join(tmpdir(), 'ph-'));
 
 export function configFor(folder: string, mailPort: number, settings: Record<string, unknown> = {}): Config {
+  const storage = isOnPostgres ? { url: urlOfFolder(folder) } : {};
   const own = {
     dataDir: folder,
     http: { port: 0 },
     ...settings,
+    storage: { ...storage, ...(settings['storage'] as object | undefined) },
     smtp: {
       ...(settings['smtp'] as object | undefined),
       hostname: 'mail.posthorn.test',
@@ -221,7 +231,8 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
 export async function startTestApp(options: TestAppOptions = {}): Promise<TestApp> {
   const made = await template();
   const folder = options.folder ?? newFolder();
-  if (!existsSync(path.join(folder, 'posthorn.db'))) copyData(made.folder, folder);
+  if (isOnPostgres) await prepareOnPostgres(made.folder, folder);
+  else if (!existsSync(path.join(folder, 'posthorn.db'))) await copyData(made.folder, folder);
   const clock = options.clock ?? new TestClock();
   const resolver = options.resolver ?? new FakeResolver(options.zones);
   const config = configFor(folder, options.mailPort ?? 25, options.settings);
@@ -233,6 +244,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     random: () => 0.5,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
+    ...(options.readSettings === undefined ? {} : { readSettings: options.readSettings }),
   });
   const operator = reachOperator(config);
   const { key, keyId } = made;
@@ -286,10 +298,20 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     async stop() {
       await operator.close();
       await app.stop();
-      if (options.folder === undefined) rmSync(folder, { recursive: true, force: true });
+      if (options.folder === undefined) {
+        rmSync(folder, { recursive: true, force: true });
+        if (isOnPostgres) await dropDatabaseOf(folder);
+      }
     },
   };
   return testApp;
+}
+
+/** Gives a folder that is new a copy of the template's database, and its keys. */
+async function prepareOnPostgres(template: string, folder: string): Promise<void> {
+  await databaseForFolder(folder, template);
+  const key = path.join(folder, 'secret.key');
+  if (!existsSync(key)) copyFileSync(path.join(template, 'secret.key'), key);
 }
 
 interface Template {
@@ -311,6 +333,7 @@ async function makeTemplate(): Promise<Template> {
   process.once('exit', () => {
     rmSync(folder, { recursive: true, force: true });
   });
+  await makeStore(folder);
   const config = configFor(folder, 25);
   // A minute before any test begins: in the same millisecond, its ids could sort after those that a test makes.
   const clock = new TestClock(new TestClock().now() - 60_000);
@@ -327,7 +350,8 @@ async function makeTemplate(): Promise<Template> {
 }
 
 /** What a data folder holds, as it is at this moment: of a running program that is what a power cut would leave. */
-export function copyData(from: string, to: string): void {
+export async function copyData(from: string, to: string): Promise<void> {
+  if (isOnPostgres) await copyDatabase(from, to);
   for (const name of ['posthorn.db', 'posthorn.db-wal', 'secret.key']) {
     if (existsSync(path.join(from, name))) copyFileSync(path.join(from, name), path.join(to, name));
   }

@@ -3,24 +3,47 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { RECORD_CHANGE } from '../../../src/messages/delivery/record.ts';
+import { emptyTemplate, isOnPostgres, makeDatabase, startedCluster, urlOf } from './postgres.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 
 export interface TempDatabase {
   db: Database;
   folder: string;
+  url: string;
   /** Closes the database and removes the folder. */
   close(): Promise<void>;
 }
 
+/** The order in which rows were written, where nothing has changed them since. */
+export const ROW_ORDER = isOnPostgres ? 'ctid' : 'rowid';
+
 export async function openTempDatabase(): Promise<TempDatabase> {
   const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-test-'));
-  const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}`, workOrder: [RECORD_CHANGE] });
+  const url = isOnPostgres ? await postgresUrl() : `sqlite:${path.join(folder, 'posthorn.db')}`;
+  const db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
   return {
     db,
     folder,
+    url,
     async close() {
       await db.close();
       rmSync(folder, { recursive: true });
     },
   };
+}
+
+/** Returns the size of the database in bytes. */
+export async function databaseBytes(db: Pick<Database, 'prepared'>): Promise<number> {
+  const [row] = await db.prepared.all<{ bytes: number }>(
+    isOnPostgres
+      ? 'SELECT pg_database_size(current_database()) AS bytes'
+      : 'SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size',
+  );
+  return row?.bytes ?? 0;
+}
+
+async function postgresUrl(): Promise<string> {
+  const template = await emptyTemplate(async (url) => (await openDatabase({ url })).close());
+  const { folder } = await startedCluster();
+  return urlOf(folder, await makeDatabase(template));
 }

@@ -4,6 +4,7 @@ import path from 'node:path';
 import ts from 'typescript';
 import type { Column } from '../../../src/storage/table.ts';
 import { tables } from '../../../src/storage/tables.ts';
+import { dialectFor } from '../../../src/storage/sql.ts';
 import { views } from '../../../src/storage/views.ts';
 
 interface TableOfFile {
@@ -80,7 +81,7 @@ ${says}
 
 ${table(
   ['Column', 'Says'],
-  Object.entries(columns).map(([column, [, means]]) => [`\`${column}\``, means]),
+  Object.entries(columns(dialectFor('sqlite'))).map(([column, [, means]]) => [`\`${column}\``, means]),
 )}
 `;
 

@@ -1,0 +1,214 @@
+/** One connection to PostgreSQL that keeps its prepared statements and sends statements without waiting for the answers of earlier ones. */
+import type { ConnectionOptions as TlsOptions } from 'node:tls';
+import pg from 'pg';
+import type { Connection, Value } from '../connection.ts';
+import { DatabaseRefusal } from '../database-refusal.ts';
+import { textFor, type Statement } from '../sql.ts';
+import { tlsOf, type PostgresAddress } from './address.ts';
+import { cleaned, postgresText, types } from './values.ts';
+
+export interface SessionSettings {
+  /** SQL that is run once on each new connection. */
+  setUp: readonly string[];
+  /** Sends statements one after the other without waiting; knex's connections do not. */
+  pipeline?: boolean;
+}
+
+const CONNECT_MS = 5000;
+/** Statements beyond these, such as those with a variable number of placeholders, are not kept by the server. */
+const MOST_STATEMENTS = 300;
+
+/** Thrown when no server of the address takes writes. */
+export class NoWritableServer extends Error {}
+
+/** Connects to the first of the hosts that takes writes. */
+export async function connectTo(
+  address: PostgresAddress,
+  { setUp, pipeline = true }: SessionSettings,
+): Promise<pg.Client> {
+  const refusals: string[] = [];
+  for (const { host, port } of address.hosts) {
+    try {
+      const client = await connectToHost(address, host, port, pipeline);
+      if (await takesWrites(client)) {
+        for (const sql of setUp) await client.query(sql);
+        return client;
+      }
+      await client.end();
+      refusals.push(`${host} takes no writes`);
+    } catch (error) {
+      if (address.hosts.length === 1) throw error;
+      refusals.push(`${host}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  throw new NoWritableServer(`no server of storage.url takes writes: ${refusals.join('; ')}`);
+}
+
+/** Returns the driver's settings for one host. */
+export const configOf = (
+  { user, password, database }: PostgresAddress,
+  host: string,
+  port: number,
+  ssl: boolean | TlsOptions,
+) => ({
+  host,
+  port,
+  user,
+  database,
+  ...(password === null ? {} : { password }),
+  ssl,
+  types,
+  keepAlive: true,
+  connectionTimeoutMillis: CONNECT_MS,
+  application_name: 'posthorn',
+});
+
+async function connectToHost(
+  address: PostgresAddress,
+  host: string,
+  port: number,
+  pipeline: boolean,
+): Promise<pg.Client> {
+  const kinds = tlsOf(address, host);
+  for (const [place, ssl] of kinds.entries()) {
+    const client = new pg.Client({ ...configOf(address, host, port, ssl ?? false), pipeline });
+    // A lost connection also fails its statements, which say so.
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return client;
+    } catch (error) {
+      const isWithoutTls = error instanceof Error && error.message.includes('does not support SSL');
+      if (place === kinds.length - 1 || !isWithoutTls) throw error;
+    }
+  }
+  throw new Error('there is no way to connect');
+}
+
+async function takesWrites(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ transaction_read_only: string }>('SHOW transaction_read_only');
+  return rows[0]?.transaction_read_only === 'off';
+}
+
+/** A connection and what the committer needs beyond its statements. */
+export interface PostgresConnection extends Connection {
+  /** Runs a statement and returns its tag, such as `COMMIT`, with the notices that came with it. */
+  tagOf(sql: string): Promise<{ tag: string; notices: readonly string[] }>;
+  /** Connects where there is no connection. */
+  ready(): Promise<void>;
+}
+
+/**
+ * Makes a connection that connects when it is first used. `reconnects`: a lost connection is replaced by the next statement, as is right
+ * for readers; inside a transaction the next statement has to fail.
+ */
+export function createPostgresConnection(
+  connect: () => Promise<pg.Client>,
+  { reconnects }: { reconnects: boolean },
+): PostgresConnection {
+  const names = new Map<string, string>();
+  let client: pg.Client | null = null;
+  let connecting: Promise<pg.Client> | null = null;
+  let notices: string[] = [];
+
+  function opened(): Promise<pg.Client> {
+    return (connecting ??= connect().then(
+      (fresh) => {
+        connecting = null;
+        client = fresh;
+        fresh.on('notice', ({ code }) => {
+          if (code !== undefined) notices.push(code);
+        });
+        const forget = (): void => {
+          if (client === fresh) client = null;
+        };
+        fresh.once('error', forget);
+        fresh.once('end', forget);
+        return fresh;
+      },
+      (error: unknown) => {
+        connecting = null;
+        throw error;
+      },
+    ));
+  }
+
+  function nameOf(text: string): string | undefined {
+    const before = names.get(text);
+    if (before !== undefined || names.size >= MOST_STATEMENTS) return before;
+    const name = `s${String(names.size)}`;
+    names.set(text, name);
+    return name;
+  }
+
+  function send(on: pg.Client, sql: string | Statement, values: readonly Value[]): Promise<pg.QueryResult> {
+    const { text, json } = postgresText(textFor('postgres', sql));
+    const name = nameOf(text);
+    return new Promise((resolve, reject) => {
+      on.query(
+        { text, values: cleaned(values, json) as Value[], ...(name === undefined ? {} : { name }) },
+        (error: Error | undefined, result: pg.QueryResult) => {
+          // The types say that there is always an error object.
+          if (error) reject(error);
+          else resolve(result);
+        },
+      );
+    });
+  }
+
+  async function perform(sql: string | Statement, values: readonly Value[] = []): Promise<pg.QueryResult> {
+    if (client === null && !reconnects) throw new ConnectionLost();
+    try {
+      return await send(client ?? (await opened()), sql, values);
+    } catch (error) {
+      if (!reconnects || !isConnectionLoss(error)) throw error;
+      return await send(client ?? (await opened()), sql, values);
+    }
+  }
+
+  return {
+    engine: 'postgres',
+    async all<Row>(sql: string | Statement, values?: readonly Value[]): Promise<Row[]> {
+      return (await perform(sql, values)).rows as Row[];
+    },
+    async run(sql, values) {
+      await perform(sql, values);
+    },
+    async tagOf(sql) {
+      notices = [];
+      const { command } = await perform(sql);
+      return { tag: command, notices };
+    },
+    async ready() {
+      if (client === null) await opened();
+    },
+    async close() {
+      const last = client ?? (await connecting?.catch(() => null)) ?? null;
+      client = null;
+      await last?.end();
+    },
+  };
+}
+
+/** Thrown by statements of a transaction whose connection was lost. */
+export class ConnectionLost extends Error {
+  constructor() {
+    super('the connection to the database was lost');
+  }
+}
+
+/** Errors of the driver that have no code. */
+const LOST = /Connection terminated|connection error and is not queryable|Client was closed|timeout expired/;
+
+/** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
+export function isConnectionLoss(error: unknown): boolean {
+  if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseRefusal)
+    return true;
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? String(error.code) : '';
+  // 25006: the server has become a standby.
+  return (
+    /^(?:08...|57P0[123]|25006|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(code) ||
+    LOST.test(error.message)
+  );
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { database } from '../../../src/operator/doctor/database.ts';
+import type { Probes } from '../../../src/operator/doctor/probes.ts';
+import { storeProbes } from '../../../src/operator/doctor/store.ts';
+import { openReader } from '../../../src/storage/database.ts';
+import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+
+const sound = {
+  version: '17.2',
+  fsync: 'on',
+  isEncrypted: true,
+  standbys: 0,
+  synchronousStandbys: '',
+  oldestSnapshotMs: 0,
+};
+
+const look = (url: string, facts: Partial<typeof sound> = {}) =>
+  database({
+    config: { storage: { url } },
+    store: { kind: 'store', postgres: () => Promise.resolve({ ...sound, ...facts }) },
+  } as unknown as Pick<Probes, 'config' | 'store'>);
+
+describe('operator/doctor: the database', () => {
+  const remote = 'postgres://me@db.example/mail?sslmode=verify-full';
+  const faults: [what: string, url: string, facts: Partial<typeof sound>, status: string, why: RegExp][] = [
+    ['goes unencrypted', remote, { isEncrypted: false }, 'warning', /unencrypted/],
+    ['may be another server', 'postgres://me@db.example/mail', {}, 'warning', /certificate .* is not looked at/],
+    ['loses commits', remote, { fsync: 'off' }, 'failed', /fsync is off/],
+    ['has asynchronous standbys', remote, { standbys: 1 }, 'warning', /failover may lose/],
+    ['has an old transaction', remote, { oldestSnapshotMs: 7_300_000 }, 'warning', /open for 2 h/],
+  ];
+  for (const [what, url, facts, status, why] of faults)
+    it(`finds that it ${what}`, async () => {
+      const found = await look(url, facts);
+      assert.equal(found.length, 1);
+      assert.equal(found[0]?.status, status);
+      assert.match(found[0].why, why);
+      assert.ok(found[0].cure);
+    });
+
+  it('is content with a sound one, and with one on this machine', async () => {
+    assert.deepEqual(await look(remote), [{ status: 'ok', why: 'PostgreSQL 17.2', cure: null }]);
+    const [local] = await look('postgres://me@/mail?host=/run/pgsql', { isEncrypted: false });
+    assert.equal(local?.status, 'ok');
+    assert.equal((await look('sqlite:/x'))[0]?.status, 'ok');
+    const synchronous = await look(remote, { standbys: 1, synchronousStandbys: 'ANY 1 (b, c)' });
+    assert.equal(synchronous[0]?.status, 'ok');
+  });
+
+  it('reads the facts from a real one', async function () {
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    this.timeout(60_000);
+    const { folder } = await startedCluster();
+    const { reader, close } = await openReader({ url: urlOf(folder, await makeDatabase()) });
+    const { version, ...facts } = await storeProbes({ reader }).postgres();
+    await close();
+    assert.match(version, /^\d+/);
+    assert.ok(facts.oldestSnapshotMs < 60_000);
+    assert.deepEqual(
+      { ...facts, oldestSnapshotMs: 0 },
+      { fsync: 'off', isEncrypted: false, standbys: 0, synchronousStandbys: '', oldestSnapshotMs: 0 },
+    );
+  });
+});

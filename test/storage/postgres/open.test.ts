@@ -1,0 +1,110 @@
+/** A whole database on PostgreSQL: its tables are those of the declarations, and it takes what SQLite takes. */
+import assert from 'node:assert/strict';
+import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
+import { tables } from '../../../src/storage/tables.ts';
+import { views } from '../../../src/storage/views.ts';
+import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+
+describe('storage/postgres/open', function () {
+  this.timeout(60_000);
+  let db: Database;
+  let url: string;
+
+  before(async function () {
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    const { folder } = await startedCluster();
+    url = urlOf(folder, await makeDatabase());
+    db = await openDatabase({ url });
+  });
+  after(() => db.close());
+
+  it('has every table with its columns, numbers as bigint and texts compared byte by byte', async () => {
+    const rows = await db.prepared.all<{
+      table_name: string;
+      column_name: string;
+      data_type: string;
+      is_nullable: number;
+    }>(
+      `SELECT table_name, column_name, data_type, CASE is_nullable WHEN 'YES' THEN 1 ELSE 0 END AS is_nullable
+       FROM information_schema.columns WHERE table_schema = current_schema()`,
+    );
+    const types = { text: 'text', integer: 'bigint', real: 'double precision', bytes: 'bytea' };
+    for (const [name, { columns }] of Object.entries(tables))
+      for (const [column, { kind, isNullable }] of Object.entries(columns)) {
+        const found = rows.find((row) => row.table_name === name && row.column_name === column);
+        assert.ok(found, `${name}.${column} is missing`);
+        assert.equal(found.data_type, types[kind], `${name}.${column}`);
+        assert.ok(!isNullable || found.is_nullable === 1, `${name}.${column} must take null`);
+      }
+    const [row] = await db.prepared.all<{ n: number }>(
+      `SELECT COUNT(*) AS n FROM information_schema.columns WHERE table_schema = current_schema()
+         AND data_type = 'text' AND table_name NOT LIKE 'v\\_%' AND table_name NOT LIKE 'migrations%' AND collation_name IS DISTINCT FROM 'C'`,
+    );
+    assert.equal(row?.n, 0);
+  });
+
+  it('has the views, which can be read', async () => {
+    for (const { name } of views) assert.deepEqual(await db.reader.raw(`SELECT * FROM ${name}`), []);
+  });
+
+  it('says what is missing to a reader, and lets it write nothing', async () => {
+    const { reader, waiting, close } = await openReader({ url });
+    assert.deepEqual(waiting, []);
+    await assert.rejects(reader('settings').insert({ name: 'x', value: '1' }), /read-only transaction/);
+    await close();
+  });
+
+  it('stores a text with a NUL and one with half a character, with marks in their place', async () => {
+    await db.commit.insert({ settings: [{ name: 'odd\ud800', value: 'a\0b' }] });
+    const [row] = (await db.reader('settings').where('value', 'like', 'a%b')) as unknown[];
+    assert.deepEqual(row, { name: 'odd\ufffd', value: 'a\ufffdb' });
+    assert.deepEqual(await db.reader('settings').where({ name: 'a\0' }), []);
+  });
+
+  it('undoes a group of which one unit fails, and writes the others', async () => {
+    const one = db.commit.insert({ settings: [{ name: 'once', value: '1' }] });
+    const others = [1, 2].map((n) => db.commit.insert({ settings: [{ name: 'twice', value: String(n) }] }));
+    const last = db.commit.insert({ settings: [{ name: 'last', value: '1' }] });
+    const ended = await Promise.allSettled([one, ...others, last]);
+    assert.deepEqual(
+      ended.map(({ status }) => status),
+      ['fulfilled', 'fulfilled', 'rejected', 'fulfilled'],
+    );
+    const rows = (await db.reader('settings').whereIn('name', ['once', 'twice', 'last']).orderBy('name')) as unknown[];
+    assert.deepEqual(rows, [
+      { name: 'last', value: '1' },
+      { name: 'once', value: '1' },
+      { name: 'twice', value: '1' },
+    ]);
+  });
+
+  it('says the cause of a failed transaction, not that later statements were refused', async () => {
+    await assert.rejects(
+      db.commit.transact(async (tx) => {
+        await Promise.all([tx.run('SELECT 1 / 0'), tx.run('SELECT 1'), tx.run('SELECT 2')]);
+      }),
+      /division by zero/,
+    );
+  });
+
+  it('is not opened where commits are not durable', async () => {
+    const { folder } = await startedCluster();
+    const name = await makeDatabase();
+    await db.commit.transact((tx) => tx.run('SELECT 1'));
+    const made = await openDatabase({ url: urlOf(folder, name) });
+    await made.commit.transact((tx) => tx.run(`ALTER DATABASE ${name} SET synchronous_commit = off`));
+    await made.close();
+    await assert.rejects(openDatabase({ url: urlOf(folder, name) }), /synchronous_commit is off/);
+  });
+
+  it('says that it cannot be reached', async () => {
+    await assert.rejects(openDatabase({ url: urlOf('/nowhere', 'x') }), {
+      why: 'unreachable',
+      message: /^the database cannot be reached: .*ENOENT/,
+    });
+    await assert.rejects(openDatabase({ url: 'postgres://me@/x?host=/nowhere,/elsewhere' }), {
+      why: 'unreachable',
+      message: /no server of storage\.url takes writes: \/nowhere: .*; \/elsewhere: /,
+    });
+  });
+});

@@ -1,0 +1,182 @@
+/** The writer on a real PostgreSQL: what becomes of writes when connections are lost, and when another server takes over. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { StorageClosed } from '../../../src/storage/commit.ts';
+import { openDatabase, type Database } from '../../../src/storage/database.ts';
+import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
+
+describe('storage/postgres/writer', function () {
+  this.timeout(60_000);
+  let cluster: Cluster;
+  let name: string;
+  let db: Database;
+
+  before(async function () {
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    cluster = await startedCluster();
+  });
+  beforeEach(async () => {
+    name = await makeDatabase();
+  });
+  afterEach(async () => {
+    await db.close();
+  });
+
+  const add = (n: number): Promise<void> => db.commit.insert({ settings: [{ name: `s${String(n)}`, value: '1' }] });
+  const names = async (): Promise<string[]> =>
+    (await db.prepared.all<{ name: string }>("SELECT name FROM settings WHERE name LIKE 's%' ORDER BY name")).map(
+      (row) => row.name,
+    );
+
+  it('refuses a second server, and lets the next one in when the first is closed', async () => {
+    const url = urlOf(cluster.folder, name);
+    db = await openDatabase({ url });
+    await assert.rejects(openDatabase({ url }), { why: 'in_use' });
+    await db.close();
+    db = await openDatabase({ url });
+    assert.deepEqual(db.migrated, []);
+  });
+
+  it('writes nothing any more when another server has taken the database over', async () => {
+    let taken = 0;
+    db = await openDatabase({ url: urlOf(cluster.folder, name), takenOver: () => taken++ });
+    await add(1);
+    await db.commit.transact((tx) => tx.run('INSERT INTO nodes DEFAULT VALUES'));
+    await db.commit.transact((tx) => tx.run('DELETE FROM nodes WHERE id < (SELECT MAX(id) FROM nodes)'));
+    await assert.rejects(add(2), /commits_node_fkey/);
+    await assert.rejects(add(3), StorageClosed);
+    assert.equal(taken, 1);
+    assert.deepEqual(await names(), ['s1']);
+  });
+
+  it('writes each unit once while the server crashes again and again', async () => {
+    db = await openDatabase({ url: urlOf(cluster.folder, name) });
+    let written = 0;
+    let isOver = false;
+    const writers = Array.from({ length: 4 }, async (_, writer) => {
+      for (let n = writer; !isOver; n += 4) {
+        await add(n);
+        written++;
+      }
+    });
+    for (let crashes = 0; crashes < 3; crashes++) {
+      const before = written;
+      while (written < before + 40) await new Promise((resolve) => setImmediate(resolve));
+      await cluster.crash();
+    }
+    isOver = true;
+    await Promise.all(writers);
+    const [row] = await db.prepared.all<{ n: number }>("SELECT COUNT(*) AS n FROM settings WHERE name LIKE 's%'");
+    assert.equal(row?.n, written);
+  });
+
+  it('runs a contended group again', async () => {
+    db = await openDatabase({ url: urlOf(cluster.folder, name) });
+    let runs = 0;
+    await db.commit.transact(async (tx) => {
+      if (++runs < 3) throw Object.assign(new Error('deadlock detected'), { code: '40P01' });
+      await tx.run("INSERT INTO settings (name, value) VALUES ('s1', '1')");
+    });
+    assert.deepEqual([runs, await names()], [3, ['s1']]);
+  });
+
+  describe('whose answers get lost on the way', () => {
+    let proxy: Proxy;
+    beforeEach(async () => {
+      proxy = await startProxy(path.join(cluster.folder, '.s.PGSQL.5432'));
+      db = await openDatabase({ url: urlOf(proxy.folder, name) });
+    });
+    afterEach(() => proxy.close());
+
+    it('asks whether a COMMIT without an answer was performed, and does not write twice', async () => {
+      await db.commit.transact((tx) =>
+        tx.run("INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', 'd', 'f', 't', 0)"),
+      );
+      proxy.loseAnswer('COMMIT\0');
+      const answer = await db.commit.transact(async (tx) => {
+        const [row] = await tx.all<{ n: number }>("UPDATE counters SET n = n + 1 WHERE account_id = 'a' RETURNING n");
+        return row?.n;
+      });
+      const [row] = await db.prepared.all<{ n: number }>("SELECT n FROM counters WHERE account_id = 'a'");
+      assert.deepEqual([answer, row?.n, proxy.lost()], [1, 1, 1]);
+      await add(1);
+    });
+
+    it('writes again what was lost before its COMMIT', async () => {
+      proxy.loseAnswerTo('INSERT INTO settings');
+      await add(1);
+      assert.deepEqual([await names(), proxy.lost()], [['s1'], 1]);
+    });
+  });
+});
+
+interface Proxy {
+  /** The folder of its socket. */
+  folder: string;
+  /** Performs the next statement with this text, and cuts the connection instead of giving its answer. */
+  loseAnswerTo(text: string): void;
+  /** Cuts the connection instead of giving the next answer with this tag. */
+  loseAnswer(tag: string): void;
+  /** How many connections were cut. */
+  lost(): number;
+  close(): Promise<void>;
+}
+
+async function startProxy(target: string): Promise<Proxy> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'ph-proxy-'));
+  const open = new Set<net.Socket>();
+  let wanted: string | null = null;
+  let wantedAnswer: string | null = null;
+  let lost = 0;
+  const server = net.createServer((client) => {
+    const upstream = net.connect(target);
+    let isCut = false;
+    for (const socket of [client, upstream]) {
+      open.add(socket);
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        open.delete(socket);
+        client.destroy();
+        if (!isCut) upstream.destroy();
+      });
+    }
+    client.on('data', (data) => {
+      if (wanted !== null && data.includes(wanted)) {
+        wanted = null;
+        isCut = true;
+        lost++;
+      }
+      upstream.write(data);
+    });
+    upstream.on('data', (data) => {
+      if (wantedAnswer !== null && data.includes(wantedAnswer)) {
+        wantedAnswer = null;
+        isCut = true;
+        lost++;
+      }
+      if (!isCut) return void client.write(data);
+      // The statement was performed; its answer stays here.
+      upstream.destroy();
+      client.destroy();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(path.join(folder, '.s.PGSQL.5432'), resolve));
+  return {
+    folder,
+    loseAnswerTo(text) {
+      wanted = text;
+    },
+    loseAnswer(tag) {
+      wantedAnswer = tag;
+    },
+    lost: () => lost,
+    async close() {
+      for (const socket of open) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

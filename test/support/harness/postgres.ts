@@ -1,0 +1,189 @@
+/**
+ * A PostgreSQL of this test process, in a folder of its own: `POSTHORN_TEST_STORAGE=postgres` has databases of tests made there. It is
+ * started with the first of them and ends with the process. Each test has a database of its own, copied from a template.
+ */
+import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import pg from 'pg';
+
+export const isOnPostgres = process.env['POSTHORN_TEST_STORAGE'] === 'postgres';
+
+const ROOT = '/usr/lib/postgresql';
+const USER = 'posthorn';
+
+/** The folder with the programs of the newest PostgreSQL of Debian's packages; null where none is installed. */
+export function postgresPrograms(): string | null {
+  if (!existsSync(ROOT)) return null;
+  const versions = readdirSync(ROOT).sort((a, b) => Number(b) - Number(a));
+  return (
+    versions.map((version) => path.join(ROOT, version, 'bin')).find((bin) => existsSync(path.join(bin, 'initdb'))) ??
+    null
+  );
+}
+
+/** PostgreSQL refuses to run as root. It ends with this process, however that ends. */
+const isRoot = process.getuid?.() === 0;
+const asUser = (program: string, args: readonly string[]): [string, string[]] => {
+  const user = isRoot ? ['--reuid=postgres', '--regid=postgres', '--clear-groups'] : [];
+  return ['setpriv', [...user, '--pdeathsig=QUIT', program, ...args]];
+};
+
+/** Runs with the least that is written to the disk: what a power cut leaves is no matter here. */
+const SETTINGS = [
+  'listen_addresses=',
+  'fsync=off',
+  'full_page_writes=off',
+  'shared_buffers=64MB',
+  'max_connections=200',
+  'autovacuum_naptime=10',
+  'logging_collector=off',
+];
+
+export interface Cluster {
+  folder: string;
+  /** Ends it at once, as a crash would, and starts it again. */
+  crash(): Promise<void>;
+}
+
+let cluster: Promise<Cluster> | null = null;
+
+export function startedCluster(): Promise<Cluster> {
+  return (cluster ??= startCluster());
+}
+
+async function startCluster(): Promise<Cluster> {
+  const bin = postgresPrograms();
+  if (bin === null) throw new Error('PostgreSQL is not installed (apt-get install postgresql)');
+  const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-pg-'));
+  const data = path.join(folder, 'data');
+  mkdirSync(data);
+  chmodSync(folder, 0o755);
+  if (isRoot) execFileSync('chown', ['-R', 'postgres:postgres', folder]);
+  const [program, args] = asUser(path.join(bin, 'initdb'), [
+    ...['-D', data, '-U', USER, '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync'],
+  ]);
+  execFileSync(program, args, { stdio: 'pipe', cwd: folder });
+  let server: ChildProcess;
+  const start = async (): Promise<void> => {
+    const [command, given] = asUser(path.join(bin, 'postgres'), [
+      ...['-D', data, '-k', folder, ...SETTINGS.flatMap((setting) => ['-c', setting])],
+    ]);
+    server = spawn(command, given, { stdio: 'ignore', cwd: folder });
+    server.unref();
+    await answering(folder);
+  };
+  await start();
+  process.once('exit', () => {
+    server.kill('SIGQUIT');
+    rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  });
+  return {
+    folder,
+    async crash() {
+      const ended = new Promise((resolve) => server.once('exit', resolve));
+      server.kill('SIGQUIT');
+      await ended;
+      await start();
+    },
+  };
+}
+
+async function answering(folder: string): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    const client = new pg.Client({ host: folder, user: USER, database: 'postgres' });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      await client.end();
+      return;
+    } catch (error) {
+      if (tries > 200) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** The URL of a database of the cluster. */
+export const urlOf = (folder: string, database: string): string => `postgres://${USER}@/${database}?host=${folder}`;
+
+async function administer(sql: string): Promise<void> {
+  const { folder } = await startedCluster();
+  const client = new pg.Client({ host: folder, user: USER, database: 'postgres' });
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}
+
+let count = 0;
+/** The databases that were made for data folders of tests. */
+const ofFolders = new Map<string, { name: string; url: string }>();
+
+/** Makes a database, from a template where one is given, and returns its name. */
+export async function makeDatabase(template?: string): Promise<string> {
+  const name = `test_${String(++count)}`;
+  await administer(
+    `CREATE DATABASE ${name}${template === undefined ? '' : ` TEMPLATE ${template} STRATEGY file_copy`}`,
+  );
+  return name;
+}
+
+/** Makes the database of a data folder, unless it has one; that of another folder is its template. */
+export async function databaseForFolder(folder: string, template?: string): Promise<void> {
+  const { folder: sockets } = await startedCluster();
+  if (ofFolders.has(folder)) return;
+  const name = await makeDatabase(template === undefined ? undefined : ofFolders.get(template)?.name);
+  ofFolders.set(folder, { name, url: urlOf(sockets, name) });
+}
+
+/** Copies the database of a data folder, whose server may run, for another folder. */
+export async function copyDatabase(from: string, to: string): Promise<void> {
+  const { folder } = await startedCluster();
+  await databaseForFolder(to);
+  const bin = postgresPrograms() ?? '';
+  const reach = ['-h', folder, '-U', USER];
+  const file = path.join(to, 'dump.sql');
+  await run(path.join(bin, 'pg_dump'), [...reach, '-f', file, ofFolders.get(from)?.name ?? '']);
+  await run(path.join(bin, 'psql'), [
+    ...reach,
+    '-q',
+    '-v',
+    'ON_ERROR_STOP=1',
+    '-f',
+    file,
+    ofFolders.get(to)?.name ?? '',
+  ]);
+  rmSync(file);
+}
+
+const run = promisify(execFile);
+
+/** Returns the URL of the database of a data folder. */
+export function urlOfFolder(folder: string): string {
+  const known = ofFolders.get(folder);
+  if (known === undefined) throw new Error(`no database was made for ${folder}`);
+  return known.url;
+}
+
+export async function dropDatabaseOf(folder: string): Promise<void> {
+  const known = ofFolders.get(folder);
+  ofFolders.delete(folder);
+  if (known !== undefined) await administer(`DROP DATABASE IF EXISTS ${known.name} WITH (FORCE)`);
+}
+
+let empty: Promise<string> | null = null;
+
+/** Returns the name of a database with the tables and without rows; `prepare` opens and closes it once. */
+export function emptyTemplate(prepare: (url: string) => Promise<void>): Promise<string> {
+  return (empty ??= (async () => {
+    const { folder } = await startedCluster();
+    const name = await makeDatabase();
+    await prepare(urlOf(folder, name));
+    return name;
+  })());
+}
