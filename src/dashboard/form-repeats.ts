@@ -2,7 +2,7 @@
  * Sends of the same form: a double click without JavaScript, a second click on a slow network, a browser that sends a form again.
  * Each page has a number, which its forms carry (`_form`, views/_token.hbs). The first send with this number and these fields does
  * the work; each later one, also one that arrives meanwhile, is answered with the first one's redirect. Only what ended in a
- * redirect is kept, in the rows that the API's Idempotency-Key uses, for the same time: a refused form can be mended and sent again.
+ * redirect is kept, in the rows that the API's Idempotency-Key uses, for the same time: a refused form can be corrected and sent again.
  * The row is written after the work, so a crash between the two can make one act twice.
  */
 import { hash } from 'node:crypto';
