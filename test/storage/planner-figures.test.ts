@@ -43,7 +43,7 @@ describe('storage/planner-figures', () => {
   });
 
   it('on a large file that was never counted there is nothing to forget; counted once, they are forgotten', async () => {
-    const temp = await openTempDatabase();
+    const temp = await openTempDatabase('sqlite');
     try {
       const { db } = temp;
       await db.commit.transact((tx) =>
