@@ -124,7 +124,7 @@ async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
   return member;
 }
 
-/** Throws `Unavailable` where a mail is wanted and no server runs, before anybody is added. */
+/** Throws `Unavailable` where a mail is wanted and no server runs, before a member is added. */
 function refuseMail({ invitations }: StoreDeps, mail: boolean | undefined): void {
   if (mail === true && invitations === undefined) throw notRunning();
 }

@@ -73,7 +73,7 @@ describe('accounts/audit-list', () => {
     }
   });
 
-  it('finds the entry of a request where the request was, whoever made it', async () => {
+  it('finds the entry of a request where the request was, by a key or a person', async () => {
     for (const n of [0, 5, 50, 99]) {
       const { rows, hasMore } = await page({ request_id: requests[n] ?? '' }, { limit: 4 });
       assert.deepEqual([rows.map(({ at }) => (at - START) / 60_000), hasMore], [[n], false]);
