@@ -22,7 +22,6 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         ...common,
         path: '/healthz',
         operationId: 'getHealth',
-        summary: 'Is the process alive?',
         description: 'Answers as long as the process can answer at all.',
         responses: { 200: { description: 'Alive.', schema: Health } },
       },
@@ -33,7 +32,6 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         ...common,
         path: '/readyz',
         operationId: 'getReadiness',
-        summary: 'Can it do its work?',
         description:
           'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. For a moment of the start, before the ports for mail are open, the status is `starting` and the answer is 503. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
         responses: {
