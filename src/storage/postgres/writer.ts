@@ -54,7 +54,8 @@ class NotReplicated extends Error {
   }
 }
 
-const refusalOf = (error: unknown): { code?: string; constraint?: string } => (error instanceof Error ? error : {});
+const refusalOf = (error: unknown): { code?: string; constraint?: string } =>
+  error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
 
 /** True where the marker of a group is there already: an earlier run of it was committed. */
 function isMarkerThere(error: unknown): boolean {
