@@ -16,6 +16,7 @@ import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
+import { ofOthersArgument, ownOnly, refuseOthers } from './owners.ts';
 
 /** The kinds of exports: the operation of the API that reads each, and the parameter that ends its range. */
 export const exportKinds = {
@@ -119,11 +120,13 @@ export const exportOperations = {
   'exports.remove': onStore({
     act: { says: 'removed the export {object}', type: 'export', keeps: ['kind'] },
     scope: 'message:read',
-    args: ref,
-    async run(deps, { account, id }, act) {
+    forMembers: ownOnly,
+    args: ref.extend({ of_others: ofOthersArgument }),
+    async run(deps, { account, id, of_others: ofOthers }, act) {
       const owner = await accountNamed(deps, account);
       act.concerns(owner.id);
       const row = await requireExport(deps, owner, id);
+      refuseOthers('this export', row, act, ofOthers);
       act.on({ before: exportRecord(row) });
       await removeExports(deps, [row]);
       return exportRecord(row);

@@ -296,7 +296,7 @@ describe('journey: sources', () => {
     const hold = await app.operator.call('queue.hold', { source: 'two', note: 'moving' });
     const { id } = await app.send();
     assert.match(String((await held(id)).held_by), /^paused:default@/);
-    assert.match(String((await why(id))?.message), /the operator holds the source one/);
+    assert.match(String((await why(id))?.message), /there is a hold on the source one/);
     await app.operator.call('queue.release', { id: hold.id });
     await ended(id);
     assert.equal(await sourceOf(id), 'two');
