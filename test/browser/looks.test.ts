@@ -51,7 +51,9 @@ describe('browser: looks', function () {
     const styleOf = async (property: 'color' | 'fontSize'): Promise<string> => {
       const title = (await shownFrame().getAttribute('title')) ?? '';
       // The types of a browser's page are not those of this program.
-      interface Styled { getComputedStyle(element: unknown): Record<string, string> }
+      interface Styled {
+        getComputedStyle(element: unknown): Record<string, string>;
+      }
       return await paragraph(title).evaluate(
         (element, name) => (globalThis as unknown as Styled).getComputedStyle(element)[name] ?? '',
         property,
