@@ -186,11 +186,10 @@ function messagesOf(
     },
     async countFitting(to) {
       const { text, values } = fitting(null, to);
-      const rows = await read.raw<StatusCount[]>(
+      return await read.raw<StatusCount[]>(
         `SELECT m.status, COUNT(*) AS count FROM ${text} GROUP BY m.status ORDER BY m.status`,
         values,
       );
-      return rows.map(({ status, count }) => ({ status, count: Number(count) }));
     },
   };
 }
