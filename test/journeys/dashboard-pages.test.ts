@@ -292,7 +292,7 @@ describe('dashboard: pages', () => {
       assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
       assert.match(back.html, /rel="prev"/);
       for (const path of ['/messages', '/events']) {
-        assert.match((await browser.open(path)).html, /Last 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
+        assert.match((await browser.open(path)).html, /[Ll]ast 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
         assert.doesNotMatch((await browser.open(`${path}?range=all`)).html, /All time/);
       }
     });

@@ -88,7 +88,7 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContex
 }
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
-  // What else keeps the lane back then, such as the pace that this mail's own answer has set.
+  // A further reason that keeps the lane back then, such as the pace that this mail's own answer has set.
   const also = wait === undefined || !(wait.stops || wait.reason === 'rate_limited') ? '' : ` Also: ${wait.message}`;
   const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.`;
   // Without an answer, such as after a timeout, only our schedule says when the next attempt is.
