@@ -97,7 +97,7 @@ async function list(visit: Visit): Promise<Shown> {
       query,
       'status',
       deliveryStatuses.map((status) => [status, status] as const),
-    ).map((chip) => ({ ...chip, count: chipCount(totals, chip.label) })),
+    ).map((chip) => ({ ...chip, howMany: chipCount(totals, chip.label) })),
     howMany: totalText(totals, query.get('status')),
     query: Object.fromEntries(query),
     range,
