@@ -39,7 +39,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     machine.backups(),
     readListings(db, clock.now()),
     disk({ config, machine }),
-    backups({ machine, clock, config }),
+    backups({ machine, clock }),
   ]);
   const certificate = machine.certificate();
   // A server without any backup may be copied by another tool: the doctor mentions that.

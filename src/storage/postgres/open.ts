@@ -9,6 +9,7 @@ import { createCommitter } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState } from '../migrate.ts';
+import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
@@ -21,7 +22,7 @@ const READER_TIMEOUT_MS = 30_000;
 const LEAST_VERSION = 15;
 
 /** Indexes are made for each of these statements. Without figures the planner would choose scans while tables are empty, and keep them. */
-const HOT = [
+export const HOT = [
   'SET enable_seqscan = off',
   'SET enable_hashjoin = off',
   'SET enable_mergejoin = off',
@@ -41,15 +42,7 @@ const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET s
 /** Opens and migrates the database. Throws `DatabaseRefusal`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const address = addressOf(options);
-  const lock = { old: null as { pid: number; since: string } | null };
-  const connection = createPostgresConnection(
-    async () => {
-      const client = await connectTo(address, { setUp: WRITER });
-      await takeLock(client, lock);
-      return client;
-    },
-    { reconnects: false },
-  );
+  const connection = lockedConnection(address, WRITER);
   try {
     await reach(connection);
     await refuseUnsuitable(connection);
@@ -62,7 +55,21 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   }
 }
 
-async function reach(connection: PostgresConnection): Promise<void> {
+/** Makes a connection that holds the lock of the database while it lasts. */
+export function lockedConnection(address: PostgresAddress, setUp: readonly string[]): PostgresConnection {
+  const lock = { old: null as { pid: number; since: string } | null };
+  return createPostgresConnection(
+    async () => {
+      const client = await connectTo(address, { setUp });
+      await takeLock(client, lock);
+      return client;
+    },
+    { reconnects: false },
+  );
+}
+
+/** Connects. Throws `DatabaseRefusal` where that is not possible. */
+export async function reach(connection: PostgresConnection): Promise<void> {
   try {
     await connection.ready();
   } catch (error) {
@@ -108,6 +115,7 @@ export async function openPostgresReader(
 ): Promise<{ reader: Knex; waiting: string[]; close: () => Promise<void> }> {
   const reader = createPool(addressOf(store), 1, READ_ONLY);
   try {
+    await refuseMarked(reader);
     const waiting = (await migrationState(reader)).filter(({ taken }) => !taken).map(({ name }) => name);
     return { reader, waiting, close: () => reader.destroy() };
   } catch (error) {
@@ -151,7 +159,7 @@ async function takeLock(client: pg.Client, state: { old: { pid: number; since: s
 const LOCK_TRIES = 5;
 const LOCK_PAUSE_MS = 100;
 
-async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
+export async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
   const [row] = await connection.all<{ version: string; encoding: string; durable: string }>(
     `SELECT current_setting('server_version_num') AS version, current_setting('server_encoding') AS encoding,
        current_setting('synchronous_commit') AS durable`,
@@ -171,13 +179,15 @@ async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
     );
 }
 
-async function prepareSchema(
+/** Makes or updates the tables. */
+export async function prepareSchema(
   address: PostgresAddress,
   connection: PostgresConnection,
-  { beforeMigration, migrating }: DatabaseOptions,
+  { beforeMigration, migrating }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'>,
 ): Promise<string[]> {
   const migrator = createPool(address, 1, []);
   try {
+    await refuseMarked(migrator);
     const migrated = await migrate(migrator, beforeMigration, migrating);
     for (const sql of NODE_TABLES) await connection.run(sql);
     return migrated;
@@ -201,7 +211,7 @@ function withCleanValues(client: pg.Client): pg.Client {
 }
 
 /** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. */
-function createPool(address: PostgresAddress, size: number, setUp: readonly string[]): Knex {
+export function createPool(address: PostgresAddress, size: number, setUp: readonly string[]): Knex {
   /** After a connection was lost another server may be the one that takes writes. */
   let isStale = true;
   return knexPackage({
