@@ -104,7 +104,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     notice: disabledNotice(notices, config),
   });
   const metrics = buildMetrics(context, mta, {
-    listeners: () => inbound.doors(),
+    listeners: () => inbound.mailPorts(),
     certificate: () => certificateWatch.state(),
   });
   const accountWindows = new RateWindows();
@@ -120,7 +120,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     bodyMemory,
     newcomers,
     certificate,
-    doors: () => inbound.doors(),
+    mailPorts: () => inbound.mailPorts(),
   });
   const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
   const certificateWatch = watchCertificate({

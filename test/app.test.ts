@@ -57,6 +57,21 @@ describe('app: settings read again', () => {
     await server.close();
   });
 
+  it('shows operators the settings in force: routes to the doctor, plans to whoever gives one to an account', async () => {
+    const test = await startTestApp({ mailPort: 25, zones: zonesFor('dest.test') });
+    const holds = async (): Promise<string[]> =>
+      (await test.operator.call('doctor', { checks: ['holds'] })).data.map(({ status }) => status);
+    const reload = (settings: Record<string, unknown>): unknown =>
+      test.app.reload(configFor(test.folder, 25, settings));
+    assert.deepEqual(await holds(), ['ok']);
+    reload({ delivery: { routes: { '*': 'hold' } }, plans: { gold: { requestsPerMinute: 7 } } });
+    assert.deepEqual(await holds(), ['warning']);
+    assert.equal((await test.operator.call('accounts.plan', { account: 'default', plan: 'gold' })).plan, 'gold');
+    reload({});
+    assert.deepEqual(await holds(), ['ok']);
+    await test.stop();
+  });
+
   it('takes other rules for reading refusals, and refuses rules that cannot be read', async () => {
     const server = await startMailServer();
     server.options.script = { rcpt: '550 5.1.1 gone fishing' };

@@ -246,6 +246,7 @@ const listQuery = z.strictObject({
     .max(64)
     .optional()
     .describe('The request that the messages came with, as `X-Request-Id` of its answer names it.'),
+  event_id: z.string().max(64).optional().describe('The message of this event.'),
   created_after: timeParameter().optional().describe('From this time on.'),
   created_before: timeParameter().optional().describe('Before this time.'),
   opened: booleanParameter().optional().describe('Whether a person has opened it.'),
@@ -318,6 +319,7 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>
     createdAfter,
     createdBefore,
     requestId: query.request_id,
+    eventId: query.event_id,
     opened: query.opened,
     clicked: query.clicked,
     test: testFilter(caller, query.test),

@@ -17,8 +17,12 @@ export class StrangerLines {
     this.usedUp = usedUp;
   }
 
-  /** Returns whether one more line may be kept. */
-  take(ip: string, now: number): boolean {
+  /** Returns whether one more line may be kept: of an address that is over its rate of requests none, which are counted all the same. */
+  take(ip: string, now: number, isOver: boolean): boolean {
+    if (isOver) {
+      this.notKept++;
+      return false;
+    }
     const network = networkOf(ip);
     const fits = this.ofNetwork.has(network, 1, now);
     if (fits && this.ofAll.has('', 1, now)) {

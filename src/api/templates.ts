@@ -11,7 +11,7 @@ import { checkVariables, localeSchema, templateMembers, timezoneSchema } from '.
 import type { Database } from '../storage/database.ts';
 import { MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
-import { joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
+import { completeSample, joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
 import {
   changeTemplate,
   createTemplate,
@@ -27,7 +27,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
-import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
+import { answerChange, createdReply } from './answer-change.ts';
 
 export interface TemplatesDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -64,6 +64,12 @@ const contents = {
   locale: localeSchema.nullish(),
   timezone: timezoneSchema.nullish(),
   strict_variables: z.boolean().nullish().describe('Refuse sends where a variable is missing. Default: false.'),
+  sample_variables: z
+    .record(z.string(), z.unknown())
+    .nullish()
+    .describe(
+      'Values for the preview and the test mail, kept with the version; sends do not use them. At most 100 KiB of JSON, 10 levels deep.',
+    ),
 };
 
 const alias = z
@@ -129,6 +135,10 @@ const TemplateRecord = z
     locale: z.string().describe('For dates and numbers, where a send names none.'),
     timezone: z.string().describe('For dates, where a send names none.'),
     strict_variables: z.boolean().describe('Whether sends are refused where a variable is missing.'),
+    sample_variables: z
+      .record(z.string(), z.unknown())
+      .nullable()
+      .describe('Values for the preview and the test mail; null in lists, and where none are kept.'),
     version: z.int().describe('The version shown.'),
     published_version: z.int().nullable().describe('The version that sends use.'),
     status: z.enum(['draft', 'published']).describe('Whether the version shown is the one that sends use.'),
@@ -152,6 +162,7 @@ const sample = {
   locale: 'en',
   timezone: 'UTC',
   strict_variables: false,
+  sample_variables: { name: 'Ana', plan: 'pro' },
   version: 1,
   published_version: 1,
   status: 'published',
@@ -238,6 +249,7 @@ const empty: TemplateBody = {
   locale: 'en',
   timezone: 'UTC',
   strict: false,
+  sample: null,
 };
 
 type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
@@ -270,6 +282,7 @@ function applied(body: TemplateBody, given: Contents): TemplateBody {
     locale: given.locale ?? body.locale,
     timezone: given.timezone ?? body.timezone,
     strict: given.strict_variables ?? body.strict,
+    sample: or(given.sample_variables, body.sample),
   };
 }
 
@@ -279,10 +292,11 @@ async function checkSources({ renderer }: Pick<TemplatesDeps, 'renderer'>, body:
   for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
-/** Checks that there is content and that addresses are valid. Throws the first fault. */
+/** Checks that there is content, and that addresses and sample values are valid. Throws the first fault. */
 function checkBody(body: TemplateBody): void {
   if ((body.html ?? '') === '' && (body.text ?? '') === '')
     throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
+  if (body.sample !== null) checkVariables(body.sample, 'sample_variables');
   // With variables in it, an address can only be judged when it is filled in.
   if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
   body.replyTo.forEach((text, n) => {
@@ -322,16 +336,21 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
       path: PATH,
       operationId: 'listTemplates',
       summary: 'List templates',
-      description: 'The latest version of each, newest template first, without `html` and `text` (null here).',
+      description:
+        'The latest version of each, newest template first, without `html`, `text` and `sample_variables` (null here).',
       scope: ['template:read'],
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of templates.', TemplateRecord, 'One template', { ...sample, html: null }),
+      responses: pageResponse('A page of templates.', TemplateRecord, 'One template', {
+        ...sample,
+        html: null,
+        sample_variables: null,
+      }),
     },
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
         const { templates, hasMore } = await pageOfTemplates({ db }, wanted);
         return {
-          data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
+          data: templates.map(templateRecord),
           hasMore,
         };
       }),
@@ -413,15 +432,14 @@ function removeRoute(deps: TemplatesDeps): Route {
       summary: 'Delete a template',
       description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
       scope: ['template'],
-      act: { says: 'deleted the template {object}', type: 'template', keeps: audited },
+      act: { says: 'deleted the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 204: { description: 'Deleted.' } },
     },
     async (call) => {
-      const reply: Reply = { status: 204, body: null };
-      const { accountId } = call.caller;
-      await deleteTemplate(deps, { accountId, idOrAlias: call.params.id }, () => rowsOfAnswer(call, reply));
-      return reply;
+      const replyOf = (before: TemplateRow): Reply => ({ status: 204, body: null, before });
+      const wanted = { accountId: call.caller.accountId, idOrAlias: call.params.id };
+      return answerChange(call, replyOf, (rowsFor) => deleteTemplate(deps, wanted, rowsFor));
     },
   );
 }
@@ -548,7 +566,9 @@ const RenderRecord = z
       ),
     sample_variables: z
       .record(z.string(), z.unknown())
-      .describe('Values that fit the template, guessed from what it does with them.'),
+      .describe(
+        'Values that fit the template: those of `variables`, and guesses for what they lack, made from what the template does with them.',
+      ),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
 
@@ -622,7 +642,10 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
         now,
       });
       const missing = missingIn(sample, given).map(({ path }) => path);
-      return { status: 200, body: { ...renderRecord(results), missing, sample_variables: sample } };
+      return {
+        status: 200,
+        body: { ...renderRecord(results), missing, sample_variables: completeSample(sample, given) },
+      };
     },
   );
 }
@@ -680,6 +703,7 @@ function templateRecord({ row, version, body }: Template): z.output<typeof Templ
     locale: body.locale,
     timezone: body.timezone,
     strict_variables: body.strict,
+    sample_variables: body.sample === null ? null : { ...body.sample },
     version,
     published_version: row.published_version,
     status: version === row.published_version ? 'published' : 'draft',

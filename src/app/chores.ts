@@ -10,6 +10,7 @@ import { createHousekeeping } from '../housekeeping/housekeeping.ts';
 import {
   endedSuppressions,
   expiredIdempotency,
+  invitationBodies,
   oldAggregates,
   oldSessions,
   oldStats,
@@ -52,6 +53,7 @@ export function buildHousekeeping(
     endedSuppressions({ db, clock }),
     whenTrusted(trust, oldStats({ db, clock })),
     whenTrusted(trust, oldAggregates({ db, clock })),
+    invitationBodies({ db }),
     oldSessions({ db, clock, keptMs: config.retention.audit, usedUp: context.usedUp }),
     ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),

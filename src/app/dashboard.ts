@@ -8,7 +8,7 @@ import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
 export function buildDashboard(
-  { db, clock, log, keyring, config, usedUp, meters }: AppContext,
+  { db, clock, log, keyring, live, usedUp, meters }: AppContext,
   {
     mta,
     ...parts
@@ -27,7 +27,10 @@ export function buildDashboard(
     clock,
     log,
     keyring,
-    config,
+    // Those in force: a reload replaces some of them.
+    get config() {
+      return live.config;
+    },
     version,
     history,
     passwords: createPasswords(usedUp),

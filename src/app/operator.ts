@@ -22,7 +22,7 @@ export interface OperatorParts {
 
 /** The parts of the service whose state operators see. */
 export interface ServiceParts {
-  inbound: Pick<Inbound, 'doors' | 'ports'>;
+  inbound: Pick<Inbound, 'mailPorts' | 'ports'>;
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
 }
 
@@ -32,7 +32,7 @@ export function buildOperator(
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
-  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
+  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount, live } = context;
   return {
     db,
     clock,
@@ -42,7 +42,10 @@ export function buildOperator(
     accept,
     recorder,
     notifiers,
-    config,
+    // Those in force: a reload replaces some of them.
+    get config() {
+      return live.config;
+    },
     mta,
     holds,
     book,
@@ -50,7 +53,7 @@ export function buildOperator(
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
-    listeners: () => inbound.doors(),
+    listeners: () => inbound.mailPorts(),
     certificate,
     selfTest() {
       const port = inbound.ports().mx;

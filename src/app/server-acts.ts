@@ -2,11 +2,12 @@
 import type { AppContext } from './context.ts';
 import { beginAct, type Acting } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
+import { commandActs } from '../operator/command-acts.ts';
 
 const server: Acting = { actor: 'server', ip: null, method: 'SYSTEM', user_agent: null };
 
 const acts = {
-  'server.migrate': { says: 'brought the database up to date', type: 'database', keeps: ['migrations'] },
+  'server.migrate': commandActs['server.migrate'],
   'server.start': { says: 'started the server, version {version}', type: 'server', keeps: ['version', 'epoch'] },
   'server.stop': { says: 'stopped the server', type: 'server' },
   'server.reload': { says: 'read the settings again', type: 'settings', keeps: ['applied', 'needRestart'] },

@@ -9,7 +9,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
 import type { Readiness } from '../api/request-state.ts';
-import type { DoorState } from '../inbound/door.ts';
+import type { MailPortState } from '../inbound/mail-port.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
@@ -33,7 +33,7 @@ export interface WebParts {
   newcomers: Newcomers;
   certificate: Certificate | null;
   /** The state of the ports for mail. */
-  doors: () => readonly DoorState[];
+  mailPorts: () => readonly MailPortState[];
 }
 
 export function buildApi(context: AppContext, parts: WebParts): Api {
@@ -56,7 +56,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       keepBodies: config.requestLog.bodies,
       strangerLines: context.strangerLines,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk, parts.doors()),
+      ready: () => readiness(db, disk, parts.mailPorts()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
@@ -137,13 +137,13 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
 }
 
 /** Ports for mail that another program has make the server degraded but not unready: the API takes mail and delivery goes on. */
-async function readiness(db: Database, disk: DiskGuard, doors: readonly DoorState[]): Promise<Readiness> {
+async function readiness(db: Database, disk: DiskGuard, mailPorts: readonly MailPortState[]): Promise<Readiness> {
   const database = await db.prepared.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const hasStarted = doors.every(({ open, fault }) => open !== null || fault !== null);
-  const degraded = doors.filter(({ fault }) => fault !== null).map(({ name }) => name);
+  const hasStarted = mailPorts.every(({ open, fault }) => open !== null || fault !== null);
+  const degraded = mailPorts.filter(({ fault }) => fault !== null).map(({ name }) => name);
   const checks = { database, disk: disk.hasRoom(), listeners: hasStarted && degraded.length === 0 };
   if (!checks.database || !checks.disk || !hasStarted) return { status: 'unavailable', checks };
   return degraded.length === 0 ? { status: 'ok', checks } : { status: 'degraded', checks, degraded };

@@ -26,7 +26,7 @@ import {
   type Manifest,
 } from './manifest.ts';
 import { verifyBackup } from './verify.ts';
-import { whyNotWritable } from './writable.ts';
+import { whyNotMade, whyNotWritable } from './writable.ts';
 
 export interface BackupDeps {
   clock: Clock;
@@ -75,9 +75,8 @@ const PARTIAL = '.partial-';
 export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
   const file = databaseFile(options.storage.url);
   if (file !== null && !existsSync(file)) return refused('no_database', `there is no database at ${file}`);
-  const closed = await whyNotWritable(options.dir);
+  const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);
   if (closed !== null) return refused('no_access', closed);
-  await mkdir(options.dir, { recursive: true, mode: 0o700 });
   const lock = await lockFolder(options.dir);
   if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
   try {

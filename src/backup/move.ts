@@ -7,10 +7,11 @@
  * 3. The mark of the target is taken away. If the program ends before that, the same command does only this.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, statfs } from 'node:fs/promises';
+import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../base/clock.ts';
+import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { balance, type Books } from '../messages/store/books.ts';
 import { DatabaseRefusal } from '../storage/database-refusal.ts';
@@ -34,7 +35,12 @@ export type Moved =
   | { kind: 'moved'; copied: Copied; books: Books }
   /** An earlier run had done everything but the last step. */
   | { kind: 'completed' }
-  | { kind: 'refused'; why: CopyRefusalWhy | 'same_engine'; text: string };
+  | {
+      kind: 'refused';
+      /** `marked`: the source was moved before, or is itself the unfinished target of a copy. */
+      why: CopyRefusalWhy | 'same_engine' | 'marked';
+      text: string;
+    };
 
 const MARGIN_BYTES = 64 * 1024 * 1024;
 
@@ -105,7 +111,7 @@ async function moveFrom(deps: { clock: Clock }, source: ExclusiveSource, options
 async function openTarget(source: ExclusiveSource, to: StoreAddress): Promise<CopyTarget> {
   if (isPostgresUrl(to.url)) return (await import('../storage/move/postgres.ts')).openPostgresTarget(to);
   const file = sqliteFile(to.url);
-  await mkdir(path.dirname(file), { recursive: true, mode: 0o750 });
+  makeFolder(path.dirname(file), 0o750);
   const { bavail, bsize } = await statfs(path.dirname(file));
   const [free, needed] = [bavail * bsize, source.bytes + MARGIN_BYTES];
   if (free < needed)
@@ -116,11 +122,11 @@ async function openTarget(source: ExclusiveSource, to: StoreAddress): Promise<Co
   return createSqliteTarget(file, source.steps);
 }
 
-/** Does the last step of a move that was broken off after the source was marked. Throws the refusal of a source that was moved elsewhere. */
+/** Does the last step of a move that was broken off after the source was marked. Any other source with a mark is refused. */
 async function completeMove({ mark }: ExclusiveSource, to: StoreAddress): Promise<Moved> {
   if (mark === null) throw new Error('the source has no mark');
   const target = mark.role === 'moved' && mark.url === to.url ? await openFilled(to, mark.id) : null;
-  if (target === null) throw refusalOf(mark);
+  if (target === null) return { kind: 'refused', why: 'marked', text: refusalOf(mark).message };
   try {
     await target.finish();
     return { kind: 'completed' };

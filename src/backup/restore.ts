@@ -3,10 +3,11 @@
  * queue: mail delivered in the copy is finished, waiting mail is tried, and mail on the wire during the copy is tried by the schedule, as after
  * a crash. The database gets its name, or loses the mark that it is not complete, last, so that an interrupted restore can be repeated.
  */
-import { copyFile, mkdir, rm } from 'node:fs/promises';
+import { copyFile, rm } from 'node:fs/promises';
 import { constants, existsSync } from 'node:fs';
 import path from 'node:path';
 import { keyIdsOf, openKeyring } from '../base/keyring.ts';
+import { makeFolder } from '../base/make-folder.ts';
 import { databaseFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { whyUnsupported } from '../storage/migrate.ts';
@@ -55,7 +56,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   if (verified.kind !== 'good') return verified;
   const why = whyUnsupported(verified.manifest.migrations);
   if (why !== null) return refused('newer', `the backup of version ${verified.manifest.version} ${why}`);
-  await mkdir(dataDir, { recursive: true, mode: 0o750 });
+  makeFolder(dataDir, 0o750);
   const lock = await lockFolder(dataDir);
   if (lock === null) return refused('in_use', `a server is running on ${dataDir}`);
   try {
@@ -106,7 +107,7 @@ async function placeFile(
   { copy, database, wanted }: { copy: string; database: string; wanted: string | undefined },
   placeKeys: () => Promise<void>,
 ): Promise<string | null> {
-  await mkdir(path.dirname(database), { recursive: true, mode: 0o750 });
+  makeFolder(path.dirname(database), 0o750);
   const partial = `${database}.restoring`;
   await rm(partial, { force: true });
   await copyFile(copy, partial, constants.COPYFILE_FICLONE);

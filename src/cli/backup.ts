@@ -5,13 +5,14 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
-import { backupTimeIn, type Manifest } from '../backup/manifest.ts';
+import { backupTimeIn, KEYS, type Manifest } from '../backup/manifest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { noteAct, orNoteFailure, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
 import { refuseRoot } from './refuse-root.ts';
 
@@ -57,12 +58,14 @@ async function create(context: Context, folder: string | undefined, options: Opt
   await refuseRoot(config);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
-  const made = await createBackup(
+  const dir = folder === undefined ? config.backup.dir : path.resolve(folder);
+  const act = { operation: 'backup.create', object: dir } as const;
+  const making = createBackup(
     { clock: systemClock, version },
     {
       storage: config.storage,
       dataDir: config.dataDir,
-      dir: folder === undefined ? config.backup.dir : path.resolve(folder),
+      dir,
       kind: 'posthorn',
       keep: config.backup.keep,
       passphrase,
@@ -72,8 +75,10 @@ async function create(context: Context, folder: string | undefined, options: Opt
       },
     },
   );
+  const made = await orNoteFailure(context, config, act, making);
   checking.end();
   if (made.kind === 'refused') {
+    await noteAct(context, config, { ...act, fault: refused(made.text) });
     context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;
@@ -83,6 +88,8 @@ async function create(context: Context, folder: string | undefined, options: Opt
       'posthorn: the backup is without the keys (secret.key): set backup.passphrase, or keep a copy of them apart',
     );
   const { manifest, bytes, removed, unbalanced } = made;
+  const keys = manifest.files.some((file) => file.name === KEYS) ? 'encrypted' : 'none';
+  await noteAct(context, config, { ...act, after: { backup: made.folder, bytes, keys, removed } });
   context.print(options.json, { backup: made.folder, bytes, ...shown(manifest), unbalanced, removed }, () => [
     made.folder,
     `${String(bytes)} bytes, ${contents(manifest)}`,
@@ -174,7 +181,8 @@ async function restore(context: Context, folder: string, options: Options): Prom
   const { restoreBackup } = await import('../backup/restore.ts');
   const progress = showProgress(context, 'checking');
   const copying = showProgress(context, 'copying');
-  const restored = await restoreBackup({
+  const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
+  const restoring = restoreBackup({
     folder: path.resolve(folder),
     storage: config.storage,
     dataDir: config.dataDir,
@@ -186,8 +194,12 @@ async function restore(context: Context, folder: string, options: Options): Prom
       (step === 'copying' ? copying : progress).at(done, of);
     },
   });
+  const restored = await orNoteFailure(context, config, act, restoring);
   progress.end();
   if (restored.kind === 'restored') {
+    const { manifest, keys } = restored;
+    const after = { backup: act.object, created_at: manifest.created_at, data_dir: config.dataDir, keys };
+    await noteAct(context, config, { ...act, after });
     printRestored(context, config, folder, restored, options);
     return;
   }
@@ -195,6 +207,7 @@ async function restore(context: Context, folder: string, options: Options): Prom
     printRefusal(context, folder, restored, options);
     return;
   }
+  await noteAct(context, config, { ...act, fault: refused(restored.text) });
   if (options.json === true)
     context.out(JSON.stringify({ backup: folder, ok: false, why: restored.why, faults: [restored.text] }));
   else context.note(`posthorn: ${restored.text}`);

@@ -24,6 +24,7 @@ import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
+import { addExports } from './exports.ts';
 import { addEvents } from './events.ts';
 import { addInbound, type OpenReportParser } from './inbound.ts';
 import { addKeys } from './keys.ts';
@@ -226,6 +227,7 @@ export async function run(
   addQueue(program, context);
   addResolve(program, context);
   addEvents(program, context);
+  addExports(program, context);
   addStats(program, context);
   addReputation(program, context);
   addSuppressions(program, context);

@@ -1,10 +1,11 @@
 /** `posthorn domains add|records|verify|show|dkim rotate|list`. */
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { Problem } from '../base/problem.ts';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Domain } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { Context } from './cli.ts';
 import { printable, table } from './table.ts';
+
+const formNames = ['zone', 'value', 'quoted'] as const;
 
 /** The most domains that `list` shows. */
 const MOST_LISTED = 1000;
@@ -16,11 +17,14 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     .command('records')
     .description('show the DNS records to publish')
     .argument('<name>')
-    .option('--form <form>', 'only this: zone (lines of a zone file), value (in one piece) or quoted (strings of 255)')
+    .addOption(
+      new Option(
+        '--form <form>',
+        'only this: zone (lines of a zone file), value (in one piece) or quoted (strings of 255)',
+      ).choices(formNames),
+    )
     .option('--json', 'as one JSON object')
     .action(async (name, { form, json }) => {
-      if (form !== undefined && !isForm(form))
-        throw new Problem('invalid_parameter', `--form is zone, value or quoted, not ${form}`);
       const { records } = await context.operate((operator) =>
         operator.ask<Domain>('getDomain', { params: { id: name } }),
       );
@@ -107,9 +111,7 @@ function addAdd(domains: CommandUnknownOpts, context: Context): void {
     });
 }
 
-const formNames = ['zone', 'value', 'quoted'] as const;
 type Form = (typeof formNames)[number];
-const isForm = (text: string): text is Form => formNames.some((form) => form === text);
 
 /** Returns one line; name and type come first, as a value alone does not say where it belongs. */
 function inForm({ host, type, value, forms }: Domain['records'][number], form: Form): string {

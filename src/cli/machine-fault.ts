@@ -49,6 +49,12 @@ export function machineFault(error: unknown, dataDir: string | null): MachineFau
       cure: 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
       exitCode: exitCodes.noPermission,
     };
+  if (code === 'ENOENT' && isMkdir(error))
+    return {
+      line: `${place} cannot be made: its file system does not let folders be made there (${code})`,
+      cure: 'Name a folder on a disk.',
+      exitCode: exitCodes.noPermission,
+    };
   return null;
 }
 
@@ -63,6 +69,11 @@ function coded(error: unknown): Error | null {
 function codeOf(error: unknown): string {
   const found = coded(error);
   return found !== null && 'code' in found ? String(found.code) : '';
+}
+
+function isMkdir(error: unknown): boolean {
+  const found = coded(error);
+  return found !== null && 'syscall' in found && found.syscall === 'mkdir';
 }
 
 function pathOf(error: unknown): string | null {

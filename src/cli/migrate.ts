@@ -5,6 +5,7 @@ import { openKeyring } from '../base/keyring.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
+import { noteAct, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
 
 export function addMigrate(program: CommandUnknownOpts, context: Context): void {
@@ -15,7 +16,9 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
     .action(async ({ json }) => {
       const { config } = context.load();
       if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
-        throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
+        const why = 'the server is running: it migrates when it starts; stop it first';
+        await noteAct(context, config, { operation: 'server.migrate', fault: refused(why) });
+        throw new Unavailable('already_running', why);
       }
       const { databaseFile, openDatabase } = await import('../storage/database.ts');
       // A new database gets its key file at the same time, as `serve` expects.
@@ -36,6 +39,8 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
       progress.end();
       await database.close();
       const { migrated } = database;
+      if (migrated.length > 0)
+        await noteAct(context, config, { operation: 'server.migrate', after: { migrations: [...migrated] } });
       if (json === true) context.out(JSON.stringify({ migrated }));
       else context.out(migrated.length === 0 ? 'the database is up to date' : `taken: ${migrated.join(', ')}`);
     });

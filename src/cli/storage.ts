@@ -11,6 +11,7 @@ import { Unavailable } from '../operator/unavailable.ts';
 import type { StoreAddress } from '../storage/database.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { noteAct, orNoteFailure, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
 import { refuseRoot } from './refuse-root.ts';
 
@@ -45,7 +46,8 @@ async function move(context: Context, options: Options): Promise<void> {
   const shown = { copying: showProgress(context, 'copying'), comparing: showProgress(context, 'comparing') };
   const from = { ...config.storage, ...passwordOf(options) };
   const begun = context.now();
-  const moved = await moveStorage(
+  const act = { operation: 'storage.move', object: to.url } as const;
+  const moving = moveStorage(
     { clock: systemClock },
     {
       from,
@@ -56,9 +58,30 @@ async function move(context: Context, options: Options): Promise<void> {
       },
     },
   );
+  const moved = await orNoteFailure(context, config, act, moving);
   shown.comparing.end();
+  await note(context, config, { moved, from: from.url, to });
   print(context, { moved, from: from.url, to: to.url, seconds: (context.now() - begun) / 1000 }, options);
 }
+
+/** The row of the audit moves along; that of a refusal stays in the old database, unless it is marked. */
+async function note(
+  context: Context,
+  config: Config,
+  { moved, from, to }: { moved: Moved; from: string; to: StoreAddress },
+): Promise<void> {
+  const act = { operation: 'storage.move', object: to.url } as const;
+  if (moved.kind === 'refused') {
+    if (moved.why !== 'marked') await noteAct(context, config, { ...act, fault: refused(moved.text) });
+    return;
+  }
+  const rows = moved.kind === 'completed' ? {} : { rows: countOf(moved) };
+  const storage = { ...config.storage, ...to };
+  await noteAct(context, { ...config, storage }, { ...act, after: { from, to: to.url, ...rows } });
+}
+
+const countOf = ({ copied }: Extract<Moved, { kind: 'moved' }>): number =>
+  copied.tables.reduce((sum, { rows }) => sum + rows, 0);
 
 const passwordOf = ({ passwordFile }: Options): Partial<StoreAddress> =>
   passwordFile === undefined ? {} : { password: null, passwordFile: path.resolve(passwordFile) };
@@ -99,7 +122,7 @@ function print(context: Context, { moved, from, to, seconds }: Result, { json }:
   }
   const { tables, replaced } = moved.copied;
   const { balanced, accepted, faults } = moved.books;
-  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
+  const rows = countOf(moved);
   context.print(
     json,
     { ok: true, from, to, rows, seconds, replaced, books: { balanced, accepted, faults }, tables },
@@ -126,4 +149,5 @@ const codes: Readonly<Record<Extract<Moved, { kind: 'refused' }>['why'], number>
   no_room: exitCodes.cannotCreate,
   schema: exitCodes.config,
   data: exitCodes.data,
+  marked: exitCodes.config,
 };

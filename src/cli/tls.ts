@@ -52,11 +52,7 @@ export function addTls(program: CommandUnknownOpts, context: Context): void {
 Run it as root or as the user of the service; again after each renewal. A pair that is not good changes nothing.
 
 Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such file; 69 the server did not take it;
-73 the data folder cannot be written; 77 this user may not read a file; 78 the settings name other files.
-
-Example:
-  posthorn tls install --cert /etc/letsencrypt/live/mail.example.com/fullchain.pem \\
-    --key /etc/letsencrypt/live/mail.example.com/privkey.pem`,
+73 the data folder cannot be written; 77 this user may not read a file; 78 the settings name other files.`,
     )
     .action(async (options) => {
       await install(context, options);

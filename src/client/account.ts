@@ -3,6 +3,7 @@ import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import { Resource, type RequestOptions } from './transport.ts';
 import type { AuditEntry, Operations, Settings as SettingsRecord } from './types.ts';
+import { at } from './url.ts';
 
 type AuditList = Operations['listAuditEntries'];
 
@@ -10,6 +11,11 @@ export class Audit extends Resource {
   /** Returns one page of the audit log, newest first. */
   list(query?: AuditList['query'], options?: RequestOptions): Call<AuditList['answer']> {
     return this.transport.call('GET', '/v1/audit', { query, options });
+  }
+
+  /** Returns one entry with what the request asked for and how it was answered. */
+  get(id: string, options?: RequestOptions): Call<Operations['getAuditEntry']['answer']> {
+    return this.transport.call('GET', at`/v1/audit/${id}`, { options });
   }
 
   /** Returns all audit entries, page after page. */

@@ -76,6 +76,11 @@ export class Messages extends Resource {
     return this.transport.call('GET', at`/v1/messages/${id}/reports/${reportId}/content`, { options });
   }
 
+  /** Returns the webhook calls that were made about the message, oldest first. */
+  webhookDeliveries(id: string, options?: RequestOptions): Call<Operations['listMessageWebhookDeliveries']['answer']> {
+    return this.transport.call('GET', at`/v1/messages/${id}/webhook-deliveries`, { options });
+  }
+
   /** Explains what each recipient waits for, and until when. */
   why(id: string, options?: RequestOptions): Call<Operations['explainMessage']['answer']> {
     return this.transport.call('GET', at`/v1/messages/${id}/why`, { options });

@@ -97,7 +97,7 @@ const markedHtml = (text: string): string =>
 
 function missingNote(missing: readonly string[], sample: string): string {
   if (missing.length === 0) return '';
-  return `<div class="missing"><p>The sample has no value for ${chips(missing)}</p><details><summary>A sample that has all</summary><pre>${escapeHtml(sample)}</pre></details></div>`;
+  return `<div class="missing"><p>The sample has no value for ${chips(missing)}</p><details><summary>Your values, completed</summary><pre>${escapeHtml(sample)}</pre></details></div>`;
 }
 
 function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {

@@ -3,16 +3,12 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import { menu, type Place } from './places.ts';
+import { menu, openTo, type Place } from './places.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { view, type Shown, type Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
-
-/** Returns whether the member's role has this page of the menu. */
-const isOpen = (href: string, visit: Visit): boolean =>
-  href === '/settings' ? visit.may('settings') : href !== '/welcome' || visit.may('key');
 
 /** Returns the entries of the menu in order, with the one of `path` marked. */
 function navigation(path: string, visit: Visit): object {
@@ -22,7 +18,7 @@ function navigation(path: string, visit: Visit): object {
     on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
   });
   return {
-    main: menu.forAll.filter(({ href }) => isOpen(href, visit)).map(entry),
+    main: openTo(visit, menu.forAll).map(entry),
     admin: visit.isAdmin ? menu.forAdmins.map(entry) : [],
   };
 }

@@ -13,6 +13,7 @@ const ID = '[0-7][0-9a-hjkmnp-tv-z]';
 /** The first pattern that fits counts. `%` stands for what was typed. */
 const readings: readonly Reading[] = [
   [new RegExp(`^(bat_${ID}{25})$`), (id) => ({ batch_id: id }), 'messages of the bulk send %'],
+  [new RegExp(`^(evt_${ID}{25})$`), (id) => ({ event_id: id }), 'the message of the event %'],
   [new RegExp(`^(req_${ID}{25})$`), (id) => ({ request_id: id }), 'messages of the request %'],
   [new RegExp(`^(req_${ID}{7,24})$`), (id) => ({ request_id_start: id }), 'ids of requests that begin with %'],
   [new RegExp(`^(msg_${ID}{0,25})$`), (id) => ({ id_start: id }), 'ids of messages that begin with %'],
@@ -35,6 +36,12 @@ function metadataIn(text: string): Record<string, string> {
   const at = text.indexOf(':');
   return { [`metadata[${text.slice(0, at)}]`]: text.slice(at + 1).trim() };
 }
+
+/** Returns whether the search is for ids, which are found whatever their time. */
+export const isForIds = ({ query }: Search): boolean =>
+  ['event_id', 'request_id', 'request_id_start', 'id_start', 'batch_id', 'rfc_message_id'].some(
+    (name) => name in query,
+  );
 
 /** Returns an empty query for an empty text. */
 export function readSearch(text: string): Search {

@@ -181,7 +181,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
   /** Joins segments to a path: the parameters of a partial take no mixed text. The last argument is Handlebars' own. */
-  path: (...segments: unknown[]) => segments.slice(0, -1).map(String).join('/'),
+  joinPath: (...segments: unknown[]) => segments.slice(0, -1).map(String).join('/'),
   /** Inserts HTML made by chart.ts or markdown-it, which escape all input. */
   markup: (value: unknown) => new SafeString(String(value)),
 };

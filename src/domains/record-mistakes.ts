@@ -132,8 +132,10 @@ const kindNames: Readonly<Partial<Record<DnsRecord['purpose'], string>>> = {
 function severalCure(record: Pick<DnsRecord, 'purpose' | 'type' | 'host' | 'value'>, found: readonly string[]): string {
   const { purpose, host, value } = record;
   const what = kindNames[purpose] ?? 'TXT records (RFC 6376 section 3.6.2.2)';
-  const good = found.find((one) => compareRecord({ ...record, required: true }, [one]).status === 'ok');
-  const keep = good === undefined ? `Delete them and publish: ${value}` : `Keep this one and delete the other: ${good}`;
+  const good = found.filter((one) => compareRecord({ ...record, required: true }, [one]).status === 'ok');
+  // The owner's own record may ask for more, as p=reject does, or name more senders.
+  const best = good.find((one) => one !== value) ?? good[0];
+  const keep = best === undefined ? `Delete them and publish: ${value}` : `Keep this one and delete the other: ${best}`;
   return `${host} may have only one of its ${String(found.length)} ${what}. ${keep}`;
 }
 

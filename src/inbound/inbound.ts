@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
-import { Door, type DoorListener, type DoorOptions, type DoorState, type Place } from './door.ts';
+import { MailPort, type MailPortListener, type MailPortOptions, type MailPortState, type Place } from './mail-port.ts';
 import { createKeptReports } from './kept-reports.ts';
 import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
@@ -114,7 +114,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting] as const;
-  const doors = doorsOf({ clock, log }, settings, listeners);
+  const mailPorts = mailPortsOf({ clock, log }, settings, listeners);
   let unlisten: (() => void) | null = null;
 
   /** Ends sessions of keys that were revoked or have expired. */
@@ -135,15 +135,15 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   return {
     /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
     async start(): Promise<void> {
-      for (const door of doors) await door.start();
+      for (const mailPort of mailPorts) await mailPort.start();
       unlisten = deps.keyChanges.listen(endRevoked);
       await kept.trim();
       receiver.start();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
-    doors: (): DoorState[] => doors.map(({ state }) => state),
+    mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
     ports(): InboundPorts {
-      const [reports = null, plain = null, secure = null] = doors.map(({ state }) => state.open);
+      const [reports = null, plain = null, secure = null] = mailPorts.map(({ state }) => state.open);
       return { mx: reports, submission: plain, submissions: secure };
     },
     setCertificate(renewed: Certificate): void {
@@ -151,18 +151,18 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     async stop(): Promise<void> {
       unlisten?.();
-      await Promise.all(doors.map((door) => door.stop()));
+      await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
       await Promise.all([receiver.stop(), reader.close()]);
     },
   };
 }
 
-function doorsOf(
+function mailPortsOf(
   deps: { clock: Clock; log: Log },
   { mx, submission }: InboundSettings,
-  [reports, plain, secure]: readonly [DoorListener, DoorListener, DoorListener],
-): Door[] {
+  [reports, plain, secure]: readonly [MailPortListener, MailPortListener, MailPortListener],
+): MailPort[] {
   const takes = 'mail of applications';
   return [
     {
@@ -189,5 +189,5 @@ function doorsOf(
       takes,
       setting: 'smtp.submission.tlsPort',
     },
-  ].map((options) => new Door(deps, options as DoorOptions));
+  ].map((options) => new MailPort(deps, options as MailPortOptions));
 }

@@ -13,6 +13,8 @@ import { auditRow, type ActWords, type Deed } from './audit-row.ts';
 export interface Act {
   /** The name of the person or program that acts, in the form of the audit. */
   readonly actor: string;
+  /** The actor with the way in. */
+  readonly acting: Acting;
   readonly requestId: string;
   /** Names the account that the act is about, once it is known. */
   concerns(accountId: string): void;
@@ -86,6 +88,7 @@ export function beginAct(
 
   return {
     actor: acting.actor,
+    acting,
     requestId,
     concerns(id) {
       accountId = id;

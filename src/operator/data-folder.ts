@@ -1,6 +1,7 @@
 /** Makes the data folder (`dataDir`) if it is missing, and checks its rights before a file in it is opened. */
-import { accessSync, chmodSync, constants, existsSync, mkdirSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, existsSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { makeFolder } from '../base/make-folder.ts';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -18,7 +19,7 @@ const FORBIDDEN = ['EACCES', 'EPERM'];
 /** Throws ConfigError if the path cannot be a writable folder, and `Unavailable` if this user may not write to it. */
 export function makeDataFolder(dataDir: string): void {
   try {
-    makeFolder(dataDir);
+    makeFolder(dataDir, 0o750);
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     const code = codeOf(error);
@@ -31,21 +32,6 @@ export function makeDataFolder(dataDir: string): void {
     );
   }
 }
-
-/** Does without `recursive`, which never returns if the system answers ENOENT although the parent exists, as /proc does. */
-function makeFolder(folder: string): void {
-  try {
-    mkdirSync(folder, { mode: 0o750 });
-  } catch (error) {
-    if (codeOf(error) === 'EEXIST' && statSync(folder).isDirectory()) return;
-    const parent = path.dirname(folder);
-    if (codeOf(error) !== 'ENOENT' || isFolder(parent)) throw error;
-    makeFolder(parent);
-    mkdirSync(folder, { mode: 0o750 });
-  }
-}
-
-const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
 
 /**
  * Takes the rights of all other users to the database away, since it contains all mail. An earlier version made it under the

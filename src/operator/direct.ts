@@ -8,15 +8,14 @@ import { storeRoutes } from '../api/routes.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
 import { createResolver } from '../net/resolver.ts';
-import { environment } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { databaseFile, openDatabase } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { operationNamed, perform, type StoreDeps } from './operations.ts';
-import { commandLine } from '../operations/act.ts';
-import { agentOf, systemUser } from './system-user.ts';
+import { writeNote } from './command-acts.ts';
+import { atCommandLine } from './note-command.ts';
 import { notRunning } from './unavailable.ts';
 
 export interface Direct {
@@ -63,7 +62,13 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     forgetKey: noop,
   });
   const inside = createInside({ clock, commit: db.commit }, routes);
-  const acting = { ...commandLine, user_agent: agentOf(systemUser(environment())) };
+  const acting = atCommandLine();
+  if (db.migrated.length > 0)
+    await writeNote(
+      { commit: db.commit, clock },
+      { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
+      acting,
+    );
   const deps: StoreDeps = { db, clock, keyring, resolver, config, inside };
   return {
     call: (name, args) => perform(deps, name, args, { acting }),

@@ -3,6 +3,7 @@
  * then commits how far it came: after a crash the next step overwrites what was not committed.
  */
 import { mkdir, open, readdir, type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
 import type { Inside } from '../api/inside.ts';
 import { csvLine } from '../base/csv.ts';
 import type { Clock } from '../base/clock.ts';
@@ -76,9 +77,11 @@ const columns: Readonly<Record<ExportKind, readonly string[]>> = {
     'ip',
     'method',
     'endpoint',
+    'path',
     'status',
     'result',
     'error_code',
+    'error_field',
     'ms',
     'request_id',
     'operation',
@@ -86,6 +89,7 @@ const columns: Readonly<Record<ExportKind, readonly string[]>> = {
     'object_id',
     'summary',
     'idempotency_replayed',
+    'idempotency_key',
     'user_agent',
   ],
 };
@@ -123,11 +127,7 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
     async step(): Promise<number> {
       const before = clock.now() - EXPORTS_KEPT_MS;
       const old = await db.reader<ExportRow>('export_files').where('created_at', '<', before).limit(100);
-      if (old.length > 0)
-        await removeExports(
-          { db: db as Database, config: config as Config },
-          old.map(({ id }) => id),
-        );
+      if (old.length > 0) await removeExports({ db: db as Database, config: config as Config }, old);
       await removeStrays(db, config);
       return old.length;
     },
@@ -137,11 +137,11 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
 async function removeStrays(db: ExportRuleDeps['db'], config: Pick<Config, 'dataDir'>): Promise<void> {
   const names = await namesIn(exportFolder(config));
   if (names.length === 0) return;
-  const rows = await db.reader<ExportRow>('export_files').select('id');
-  const known = new Set(rows.map(({ id }) => fileOf(config, id)));
+  const rows = await db.reader<ExportRow>('export_files').select('id', 'format');
+  const known = new Set(rows.map((row) => fileOf(config, row)));
   const files = names
-    .filter((name) => name.endsWith('.csv'))
-    .map((name) => fileOf(config, name.slice(0, -'.csv'.length)));
+    .filter((name) => /\.(?:csv|ndjson)$/.test(name))
+    .map((name) => path.join(exportFolder(config), name));
   for (const file of files) if (!known.has(file)) await removeFile(file);
 }
 
@@ -171,8 +171,9 @@ async function advance(deps: ExportRuleDeps, row: ExportRow, mostBytes: number):
         cursor,
         limit: PAGE_ROWS,
       });
-      const head = bytes === 0 ? csvLine(columns[row.kind].map(headOf)) + '\n' : '';
-      const text = Buffer.from(head + data.map((record) => `${lineOf(row.kind, record)}\n`).join(''));
+      const text = Buffer.from(
+        (bytes === 0 ? headingOf(row) : '') + data.map((record) => lineOf(row, record)).join(''),
+      );
       if (bytes + text.length > mostBytes) {
         [isDone, isCut] = [true, true];
         break;
@@ -190,7 +191,7 @@ async function advance(deps: ExportRuleDeps, row: ExportRow, mostBytes: number):
 /** Opens the file, without what a step wrote that was not committed. Throws where finished rows are gone. */
 async function openFile(config: Pick<Config, 'dataDir'>, row: ExportRow): Promise<FileHandle> {
   await mkdir(exportFolder(config), { recursive: true, mode: 0o700 });
-  const file = await open(fileOf(config, row.id), row.bytes_done === 0 ? 'w' : 'r+', 0o600);
+  const file = await open(fileOf(config, row), row.bytes_done === 0 ? 'w' : 'r+', 0o600);
   const { size } = await file.stat();
   if (size >= row.bytes_done) {
     await file.truncate(row.bytes_done);
@@ -219,7 +220,7 @@ async function commitStep({ db, clock, config, log }: ExportRuleDeps, row: Expor
     ),
   );
   // It was removed meanwhile.
-  if (changed.length === 0) await removeFile(fileOf(config, row.id));
+  if (changed.length === 0) await removeFile(fileOf(config, row));
   else if (isDone)
     log.info({ event: 'export_done', export_id: row.id, kind: row.kind, rows, bytes }, 'an export is finished');
 }
@@ -235,15 +236,18 @@ async function fail({ db, clock, config, log }: ExportRuleDeps, row: ExportRow, 
       row.id,
     ]),
   );
-  await removeFile(fileOf(config, row.id));
+  await removeFile(fileOf(config, row));
 }
 
-/** Returns the heading of a column: the last part of its path. */
-const headOf = (at: string): string => at.slice(at.indexOf('.') + 1);
+/** Returns the first line: of each column the last part of its path. NDJSON has none. */
+const headingOf = ({ kind, format }: ExportRow): string =>
+  format === 'csv' ? `${csvLine(columns[kind].map((at) => at.slice(at.indexOf('.') + 1)))}\n` : '';
 
 /** Returns the line of a record. `csvLine` keeps spreadsheets from taking a value as a formula. */
-const lineOf = (kind: ExportKind, record: Readonly<Record<string, unknown>>): string =>
-  csvLine(columns[kind].map((at) => cellOf(valueOf(record, at))));
+const lineOf = ({ kind, format }: ExportRow, record: Readonly<Record<string, unknown>>): string =>
+  format === 'csv'
+    ? `${csvLine(columns[kind].map((at) => cellOf(valueOf(record, at))))}\n`
+    : `${JSON.stringify(record)}\n`;
 
 /** Returns the value at a path; `detail` of an event is the object that is named like its type. */
 function valueOf(record: Readonly<Record<string, unknown>>, at: string): unknown {

@@ -1,5 +1,5 @@
 /**
- * Exports: lists of the API as CSV files. An operation adds a row, a rule of housekeeping writes the file page by page
+ * Exports: lists of the API as files, as CSV or as one JSON object a line (NDJSON). An operation adds a row, a rule of housekeeping writes the file page by page
  * (export-rule.ts), and the file can be fetched for seven days.
  */
 import { unlink } from 'node:fs/promises';
@@ -10,6 +10,7 @@ import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
+import { scopeNames } from '../keys/scopes.ts';
 import type { Config } from '../config/schema.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
@@ -24,6 +25,8 @@ export const exportKinds = {
   audit: { operation: 'listAuditEntries', until: 'until' },
 } as const;
 export type ExportKind = keyof typeof exportKinds;
+/** The formats; NDJSON has the records as the API answers them. */
+export const exportFormats = ['csv', 'ndjson'] as const;
 const kinds = Object.keys(exportKinds) as [ExportKind, ...ExportKind[]];
 
 export const EXPORTS_KEPT_MS = 7 * DAY_MS;
@@ -44,10 +47,15 @@ const ref = z.strictObject({ account: accountArgument, id: z.string().max(64) })
 export const exportOperations = {
   /** Adds an export of what the API's list gives for these parameters now. */
   'exports.create': onStore({
-    act: { says: 'exported {kind}', type: 'export', keeps: ['kind', 'query'] },
+    act: { says: 'exported {kind}', type: 'export', keeps: ['kind', 'format', 'query'] },
     scope: 'message:read',
-    args: z.strictObject({ account: accountArgument, kind: z.enum(kinds), query: queryArgument.optional() }),
-    async run(deps, { account, kind, query: given = {} }, act) {
+    args: z.strictObject({
+      account: accountArgument,
+      kind: z.enum(kinds),
+      format: z.enum(exportFormats).optional(),
+      query: queryArgument.optional(),
+    }),
+    async run(deps, { account, kind, format = 'csv', query: given = {} }, act) {
       const owner = await accountNamed(deps, account);
       act.concerns(owner.id);
       const now = deps.clock.now();
@@ -71,6 +79,7 @@ export const exportOperations = {
         created_by: act.actor,
         touched_at: now,
         finished_at: null,
+        format,
       };
       await addRow(deps, row);
       act.on({ after: exportRecord(row) });
@@ -102,7 +111,8 @@ export const exportOperations = {
       if (row.state !== 'done')
         throw new Problem('invalid_state', 'This export is not finished, so it has no file.', { field: 'id' });
       const day = rfc3339(row.created_at).slice(0, 10);
-      return { path: fileOf(deps.config, row.id), name: `${row.kind}-${day}.csv`, bytes: row.bytes_done };
+      const { kind, format, bytes_done: bytes } = row;
+      return { path: fileOf(deps.config, row), name: `${kind}-${day}.${format}`, format, bytes };
     },
   }),
   /** Removes an export with its file; one that runs ends. */
@@ -115,7 +125,7 @@ export const exportOperations = {
       act.concerns(owner.id);
       const row = await requireExport(deps, owner, id);
       act.on({ before: exportRecord(row) });
-      await removeExports(deps, [row.id]);
+      await removeExports(deps, [row]);
       return exportRecord(row);
     },
   }),
@@ -153,11 +163,11 @@ async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<vo
 }
 
 /** Removes rows, then their files. */
-export async function removeExports({ db, config }: ExportDeps, ids: readonly string[]): Promise<void> {
+export async function removeExports({ db, config }: ExportDeps, rows: readonly ExportRow[]): Promise<void> {
   await db.commit.transact(async (tx) => {
-    for (const id of ids) await tx.run('DELETE FROM export_files WHERE id = ?', [id]);
+    for (const { id } of rows) await tx.run('DELETE FROM export_files WHERE id = ?', [id]);
   });
-  for (const id of ids) await removeFile(fileOf(config, id));
+  for (const row of rows) await removeFile(fileOf(config, row));
 }
 
 /** Removes a file, unless it is gone already. */
@@ -171,8 +181,8 @@ export async function removeFile(file: string): Promise<void> {
 
 export const exportFolder = ({ dataDir }: Pick<Config, 'dataDir'>): string => path.join(dataDir, 'exports');
 
-export const fileOf = (config: Pick<Config, 'dataDir'>, id: string): string =>
-  path.join(exportFolder(config), `${id}.csv`);
+export const fileOf = (config: Pick<Config, 'dataDir'>, { id, format }: Pick<ExportRow, 'id' | 'format'>): string =>
+  path.join(exportFolder(config), `${id}.${format}`);
 
 export interface ExportPage {
   data: readonly Readonly<Record<string, unknown>>[];
@@ -180,14 +190,21 @@ export interface ExportPage {
   next: string | null;
 }
 
-/** Reads one page by the operation of the API, as the operator: its reads are bounded. */
+/** The scopes that exports are read with: those of every member who can fetch the file. */
+const scopesOfFiles = scopeNames.filter((name) => name !== 'event:engagement');
+
+/**
+ * Reads one page by the operation of the API, as the operator: its reads are bounded. A file is for all members of the account, and
+ * not all of their roles may see address and program of opens and clicks: these are always left out.
+ */
 export async function readPage(
   { inside }: Pick<StoreDeps, 'inside'>,
   owner: AccountRow,
   wanted: { kind: ExportKind; query: Readonly<Record<string, string>>; cursor: string | null; limit: number },
 ): Promise<ExportPage> {
   const { kind, query, cursor, limit } = wanted;
-  const asking = { caller: operatorCaller(owner), ip: null, userAgent: null, whenOver: () => undefined };
+  const caller = { ...operatorCaller(owner), scopes: scopesOfFiles };
+  const asking = { caller, ip: null, userAgent: null, whenOver: () => undefined };
   // Numbers come in one piece. Events are read from the first one on.
   const first = kind === 'events' ? 'start' : null;
   const paging = kind === 'stats' ? {} : { limit: String(limit), after: cursor ?? first };
@@ -203,6 +220,7 @@ function exportRecord(row: ExportRow) {
     object: 'export' as const,
     id: row.id,
     kind: row.kind,
+    format: row.format,
     query: JSON.parse(row.query_json) as Record<string, string>,
     state: row.state,
     rows: row.rows_done,

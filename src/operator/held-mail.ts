@@ -27,6 +27,8 @@ export interface HeldMail {
   by: HeldBy;
   /** A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id. */
   target: string;
+  /** The account whose mail it is, where the cause concerns one account. */
+  account_id: string | null;
   /** Recipients that wait for it. */
   waiting: number;
   since: string | null;
@@ -83,8 +85,15 @@ async function markedMail(deps: Deps): Promise<HeldMail[]> {
 }
 
 function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail {
-  const { kind, target } = partsOf(mark);
-  const given = { object: 'held_mail', target, waiting, since: rfc3339(since), until: null } as const;
+  const { kind, target, account } = partsOf(mark);
+  const given = {
+    object: 'held_mail',
+    target,
+    account_id: account,
+    waiting,
+    since: rfc3339(since),
+    until: null,
+  } as const;
   switch (kind) {
     case 'account':
       return { ...given, by: 'account_pause', set_by: 'operator', message: 'Sending is paused for this account.' };
@@ -117,13 +126,17 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
   }
 }
 
-/** Reads a mark: `pool:default@site` names a site, `domain:x` a domain, and a hold's id is its own target. */
-function partsOf(mark: string): { kind: string; target: string } {
+/**
+ * Reads a mark: `pool:default@site` names a site, `domain:<account id>/x` a domain of an account, and a hold's id is its own target.
+ * Earlier versions wrote marks of domains without the account.
+ */
+function partsOf(mark: string): { kind: string; target: string; account: string | null } {
   const at = mark.indexOf(':');
-  if (at < 0) return { kind: 'hold', target: mark };
-  const kind = mark.slice(0, at);
-  const rest = mark.slice(at + 1);
-  return { kind, target: kind === 'pool' || kind === 'paused' ? rest.slice(rest.indexOf('@') + 1) : rest };
+  if (at < 0) return { kind: 'hold', target: mark, account: null };
+  const [kind, rest] = [mark.slice(0, at), mark.slice(at + 1)];
+  if (kind === 'pool' || kind === 'paused') return { kind, target: rest.slice(rest.indexOf('@') + 1), account: null };
+  const account = kind === 'account' ? rest : rest.slice(0, Math.max(0, rest.indexOf('/'))) || null;
+  return { kind, target: kind === 'domain' ? rest.slice(rest.indexOf('/') + 1) : rest, account };
 }
 
 const sentence = (words: string): string => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
@@ -148,6 +161,7 @@ function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
     object: 'held_mail',
     by: 'route',
     target: domain,
+    account_id: null,
     waiting: count,
     since: rfc3339(Math.min(oldest, deps.clock.now())),
     until: null,
@@ -184,6 +198,7 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
       object: 'held_mail',
       by: 'rest',
       target,
+      account_id: null,
       waiting: before + part.waiting,
       since: rfc3339(rest.since),
       until: rfc3339(rest.until),

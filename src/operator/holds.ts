@@ -39,8 +39,7 @@ export const holdOperations = {
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
-      const about = await partNamed(deps, named);
-      if (about.account_id !== null) act.concerns(about.account_id);
+      const about = await partFor(deps, named, act);
       const row = holdRow(
         deps,
         { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },
@@ -59,6 +58,7 @@ export const holdOperations = {
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
+      act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
       const rows = id === undefined ? await holdsOn(deps, named) : deps.book.list().filter((row) => row.id === id);
       if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
       await endHolds(deps, rows, act);
@@ -87,6 +87,7 @@ export const holdOperations = {
     }),
     async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
       if (connections === undefined && perMinute === undefined) {
+        act.on({ object: lane });
         const rows = deps.book.list().filter(({ kind, target }) => kind === 'limit' && target === lane);
         if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
         await endHolds(deps, rows, act);
@@ -111,9 +112,7 @@ export const holdOperations = {
       message_id: part.message_id,
     }),
     async run(deps, named, act) {
-      const about = await partNamed(deps, named);
-      if (about.account_id !== null) act.concerns(about.account_id);
-      act.on({ after: about });
+      const about = await partFor(deps, named, act);
       return { canceled: await cancelPages(deps, about, act) };
     },
   }),
@@ -121,17 +120,42 @@ export const holdOperations = {
 
 type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 
-/** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
-async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed): Promise<Part> {
-  const { domain, lane, account, stream, message_id: messageId, source } = named;
+/** Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one. */
+function pointedAt({
+  domain,
+  lane,
+  account,
+  stream,
+  message_id: messageId,
+  source,
+}: PartNamed): Omit<Part, 'account_id'> {
   const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
   if (given.length !== 1)
     throw new Problem(
       'invalid_field',
       'say of what: one of a domain, lane, account, stream (of an account), message, or source',
     );
-  if (domain !== undefined) return { scope: 'domain', target: domain, account_id: null };
-  if (lane !== undefined) return { scope: 'lane', target: lane, account_id: null };
+  if (domain !== undefined) return { scope: 'domain', target: domain };
+  if (lane !== undefined) return { scope: 'lane', target: lane };
+  if (source !== undefined) return { scope: 'source', target: source };
+  if (messageId !== undefined) return { scope: 'message', target: messageId };
+  return stream === undefined ? { scope: 'account', target: account ?? '' } : { scope: 'stream', target: stream };
+}
+
+/** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `partNamed` does. */
+async function partFor(deps: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed, act: Act): Promise<Part> {
+  act.on({ after: pointedAt(named) });
+  const about = await partNamed(deps, named);
+  if (about.account_id !== null) act.concerns(about.account_id);
+  act.on({ after: about });
+  return about;
+}
+
+/** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
+async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed): Promise<Part> {
+  const { account, stream, message_id: messageId, source } = named;
+  const pointed = pointedAt(named);
+  if (pointed.scope === 'domain' || pointed.scope === 'lane') return { ...pointed, account_id: null };
   if (source !== undefined) {
     if (!config.delivery.sources.some(({ name }) => name === source))
       throw new Problem('not_found', `there is no source ${JSON.stringify(source)}`, { field: 'source' });

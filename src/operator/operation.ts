@@ -192,6 +192,8 @@ interface Common<Args> {
   act: ActWords | null;
   /** Members with this scope may perform it in their account. Without one it is for administrators and the command line. */
   scope?: Scope;
+  /** Arguments that a member who is not an administrator cannot choose. They replace what was given. */
+  forMembers?: Partial<Args>;
 }
 
 export interface StoreOperation<Args, Result> extends Common<Args> {

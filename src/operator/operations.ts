@@ -9,6 +9,7 @@ import { askAsOperator } from './ask.ts';
 import { adminOperations } from './admin.ts';
 import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
+import { commandActOperations } from './command-acts.ts';
 import { doctorOperations } from './doctor.ts';
 import { eventOperations } from './events.ts';
 import { exportOperations } from './exports.ts';
@@ -16,7 +17,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
-import { needOperations } from './needs-facts.ts';
+import { needOperations } from './needs/needs-facts.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
@@ -36,6 +37,7 @@ export type { OperatorDeps, StoreDeps } from './operation.ts';
 const table = {
   ...accountOperations,
   ...auditOperations,
+  ...commandActOperations,
   ...messageOperations,
   ...queueOperations,
   ...needOperations,
@@ -79,7 +81,7 @@ export interface By {
 }
 
 /**
- * Performs an operation with arguments from outside: one of this table, else one of the API. Throws a `Problem` for the caller's
+ * Performs an operation with arguments from outside: one of this table, else, for the operator, one of the API. Throws a `Problem` for the caller's
  * mistakes, `Unavailable` if it needs the running server and `deps` are not the server's.
  */
 export async function perform(
@@ -89,9 +91,12 @@ export async function perform(
   { acting, within }: By = { acting: commandLine },
 ): Promise<unknown> {
   const operation = operationNamed(name);
+  // The operator's way into the API asks for no right, so a member whose role has no server must not get there.
+  if (operation === null && within !== undefined) throw refusedByRole(null);
   if (operation === null) return await askAsOperator(deps, name, given, acting.user_agent);
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
-  const args = within === undefined ? given : { ...(given as object), account: within.account };
+  const args =
+    within === undefined ? given : { ...(given as object), ...(operation.forMembers ?? {}), account: within.account };
   if (operation.act === null) {
     refuseRole(operation, within);
     return await run(deps, operation, args, act);

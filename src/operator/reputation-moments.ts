@@ -24,10 +24,11 @@ export const reputationMomentOperations = {
   'reputation.moments': onStore({
     act: null,
     scope: 'stats:read',
+    forMembers: { server: false },
     args: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),
-      /** Includes moments that concern the server, for administrators. */
+      /** Includes moments that concern the server; only administrators see them. */
       server: z.boolean().optional(),
     }),
     async run({ db, clock }, { account, days = 30, server = true }) {

@@ -8,6 +8,8 @@ import { up as requestDetails } from '../../migrations/002-request-details.ts';
 import { up as webhookCallsByEvent } from '../../migrations/003-webhook-calls-by-event.ts';
 import { up as roles } from '../../migrations/004-roles.ts';
 import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts';
+import { up as templateSamples } from '../../migrations/006-template-samples.ts';
+import { up as exportFormat } from '../../migrations/007-export-format.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { translating } from './postgres/schema.ts';
 import { dialectOf } from './sql.ts';
@@ -24,6 +26,8 @@ const migrations: readonly Migration[] = [
   { name: '003-webhook-calls-by-event', up: webhookCallsByEvent },
   { name: '004-roles', up: roles },
   { name: '005-exports-and-views', up: exportsAndViews },
+  { name: '006-template-samples', up: templateSamples },
+  { name: '007-export-format', up: exportFormat },
 ];
 
 /**

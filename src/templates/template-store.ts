@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart } from '../storage/page.ts';
-import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
@@ -32,6 +32,8 @@ export interface TemplateBody {
   locale: string;
   timezone: string;
   strict: boolean;
+  /** Values for the preview and the test mail; null where none are kept, and in what a send reads. */
+  sample: Readonly<Record<string, unknown>> | null;
 }
 
 export interface Template {
@@ -113,13 +115,13 @@ export async function changeTemplate(
 export async function deleteTemplate(
   { db }: Pick<TemplateDeps, 'db'>,
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
-  alsoInTransaction: () => Rows = noRows,
+  alsoInTransaction: RowsFor<TemplateRow> = noRows,
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const row = await load(tx, accountId, idOrAlias);
     await tx.run('DELETE FROM template_versions WHERE template_id = ?', [row.id]);
     await tx.run('DELETE FROM templates WHERE id = ?', [row.id]);
-    await insertRows(tx, [alsoInTransaction()]);
+    await insertRows(tx, [alsoInTransaction(row)]);
   });
 }
 
@@ -140,11 +142,11 @@ export async function templateToSend(
   const row = await lookUp(db.prepared, accountId, idOrAlias);
   const wanted = version ?? row?.published_version ?? null;
   if (row === null || wanted === null) return null;
-  const found = await versionOf(db.prepared, row.id, wanted);
+  const found = await versionOf(db.prepared, row.id, wanted, COLUMNS_OF_SENDS);
   return found === null ? null : { row, version: wanted, body: bodyOf(found) };
 }
 
-/** Returns one page, newest first: the latest version of each template, with null as `html` and `text`. */
+/** Returns one page, newest first: the latest version of each template, with null as `html`, `text` and `sample`. */
 export async function pageOfTemplates(
   { db }: { db: Pick<Database, 'reader'> },
   { accountId, ...page }: PagePart & { accountId: string },
@@ -153,7 +155,7 @@ export async function pageOfTemplates(
   const { rows, hasMore } = await readPage<TemplateRow>(query, page);
   const wanted = rows.map(({ id, latest_version }) => [id, latest_version]);
   // Without the bodies, of which a page of a hundred could have 100 MB.
-  const columns = tables.template_versions.names.filter((column) => column !== 'html' && column !== 'text');
+  const columns = tables.template_versions.names.filter((column) => !LARGE_COLUMNS.includes(column));
   const versions: TemplateVersionRow[] =
     wanted.length === 0
       ? []
@@ -161,7 +163,9 @@ export async function pageOfTemplates(
           .reader('template_versions')
           .whereIn(['template_id', 'version'], wanted)
           .select(...columns);
-  const latest = new Map(versions.map((version) => [version.template_id, { ...version, html: null, text: null }]));
+  const latest = new Map(
+    versions.map((version) => [version.template_id, { ...version, html: null, text: null, sample_json: null }]),
+  );
   const templates = rows.flatMap((row) => {
     const version = latest.get(row.id);
     return version === undefined ? [] : [{ row, version: version.version, body: bodyOf(version) }];
@@ -202,9 +206,21 @@ async function load(tx: Connection, accountId: string, idOrAlias: string): Promi
   return row;
 }
 
-async function versionOf(tx: Connection, templateId: string, version: number): Promise<TemplateVersionRow | null> {
+/** Columns that a page of templates leaves out. */
+const LARGE_COLUMNS: readonly string[] = ['html', 'text', 'sample_json'];
+/** A send does not need the sample values, which may be as large as its own. */
+const COLUMNS_OF_SENDS = tables.template_versions.names
+  .map((column) => (column === 'sample_json' ? 'NULL AS sample_json' : column))
+  .join(', ');
+
+async function versionOf(
+  tx: Connection,
+  templateId: string,
+  version: number,
+  columns = '*',
+): Promise<TemplateVersionRow | null> {
   const [row] = await tx.all<TemplateVersionRow>(
-    'SELECT * FROM template_versions WHERE template_id = ? AND version = ?',
+    `SELECT ${columns} FROM template_versions WHERE template_id = ? AND version = ?`,
     [templateId, version],
   );
   return row ?? null;
@@ -238,6 +254,7 @@ const versionRow = (templateId: string, version: number, body: TemplateBody, now
   timezone: body.timezone,
   strict: body.strict ? 1 : 0,
   created_at: now,
+  sample_json: body.sample === null ? null : JSON.stringify(body.sample),
 });
 
 const bodyOf = (row: TemplateVersionRow): TemplateBody => ({
@@ -250,4 +267,5 @@ const bodyOf = (row: TemplateVersionRow): TemplateBody => ({
   locale: row.locale,
   timezone: row.timezone,
   strict: row.strict === 1,
+  sample: row.sample_json === null ? null : (JSON.parse(row.sample_json) as Record<string, unknown>),
 });

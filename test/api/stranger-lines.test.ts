@@ -8,12 +8,12 @@ describe('api/stranger-lines', () => {
     const lines = new StrangerLines((budget) => usedUp.push(budget));
     const most = budgets.unknown_key_lines_network.most;
     const taken = (ip: string, times: number, now = 0): number =>
-      Array.from({ length: times }, () => lines.take(ip, now)).filter(Boolean).length;
+      Array.from({ length: times }, () => lines.take(ip, now, false)).filter(Boolean).length;
     assert.equal(taken('192.0.2.1', most + 5), most);
     assert.equal(taken('192.0.2.77', 1), 0, 'the same network');
     assert.equal(lines.notKept, 6);
     const networks = Array.from({ length: 300 }, (_, n) => `2001:db8:0:${n.toString(16)}::1`);
-    const others = networks.filter((ip) => lines.take(ip, 0)).length;
+    const others = networks.filter((ip) => lines.take(ip, 0, false)).length;
     assert.equal(others, budgets.unknown_key_lines.most - most);
     assert.deepEqual([...new Set(usedUp)], ['unknown_key_lines_network', 'unknown_key_lines']);
     assert.equal(taken('192.0.2.1', 1, 3_600_000), 1, 'in the next hour');

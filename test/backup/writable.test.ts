@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { whyNotWritable } from '../../src/backup/writable.ts';
+import { whyNotMade, whyNotWritable } from '../../src/backup/writable.ts';
 
 /** Debian's user without rights. */
 const NOBODY = 65_534;
@@ -31,6 +31,9 @@ describe('backup/writable', () => {
   it('names the read-only file system', async () => {
     assert.match((await whyNotWritable('/proc/1/nothing/here')) ?? '', /\/proc\/1/);
     assert.match((await whyNotWritable('/sys/kernel')) ?? '/sys', /\/sys/);
+  });
+  it('names a folder that the file system does not let be made', () => {
+    assert.match(whyNotMade('/proc/posthorn/backups') ?? '', /does not let folders be made there/);
   });
   it('names the folder that another user has', function () {
     if (process.getuid?.() !== 0) this.skip('only root may become another user');

@@ -66,7 +66,7 @@ describe('browser: domains', function () {
 
   it('is red once its mail is refused, and green again when the record is back', async () => {
     app.clock.advance(6 * HOUR);
-    await page.locator('.warn a', { hasText: 'shop.test' }).click();
+    await page.locator('.warn', { hasText: 'shop.test' }).getByRole('link').click();
     await check();
     await page.locator('.fault', { hasText: 'Mail from shop.test is refused since' }).waitFor();
     await isSound();
@@ -74,7 +74,7 @@ describe('browser: domains', function () {
     await page.locator('.b-refused').waitFor();
     await isSound();
     await page.goto('/');
-    await page.locator('.fault a', { hasText: 'shop.test' }).click();
+    await page.locator('.fault', { hasText: 'shop.test' }).getByRole('link').click();
     app.resolver.zones = whole;
     await check();
     await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();

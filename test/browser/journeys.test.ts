@@ -1,6 +1,6 @@
 /** What people do in the dashboard, in a real browser: from the set-up link to a lane that is paused. */
 import assert from 'node:assert/strict';
-import type { Page } from 'playwright-core';
+import type { Dialog, Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
 import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
@@ -104,7 +104,7 @@ describe('browser: journeys', function () {
     await page.locator('td', { hasText: 'Refused' }).first().waitFor();
     assert.equal(await page.locator('td', { hasText: 'Seen live' }).count(), 0);
     assert.equal(await page.evaluate('window.same'), true, 'the page was not loaded anew');
-    await page.getByLabel('Search').fill('tag:nothing');
+    await page.getByRole('searchbox', { name: 'Search' }).fill('tag:nothing');
     await page.keyboard.press('Enter');
     await page.getByText('Nothing matches').waitFor();
     assert.match(page.url(), /status=bounced/);
@@ -137,6 +137,42 @@ describe('browser: journeys', function () {
     await frame.getByText('text, line 1').waitFor();
     await page.getByRole('button', { name: 'Check the source by line' }).click();
     await frame.getByText('1 fault').waitFor();
+  });
+
+  it('keeps sample values, and asks before typed text is lost', async () => {
+    await page.goto('/templates/new');
+    await page.getByLabel('Name', { exact: true }).fill('Looks');
+    await page.getByLabel('Subject').fill('Hello {{ name }}');
+    await page.getByLabel('HTML', { exact: true }).fill('<p>Dear {{ name }}</p>');
+    await page.locator('#editor [name=sample_variables]').fill('{"name":"Bo"}');
+    await page.getByRole('button', { name: 'Save and publish' }).click();
+    await page.getByText('The template is created').waitFor();
+    assert.equal(await page.locator('#editor [name=sample_variables]').inputValue(), '{\n  "name": "Bo"\n}');
+
+    await page.getByRole('button', { name: 'Preview' }).click();
+    const frame = page.frameLocator('iframe[name=preview]');
+    await frame.getByText('Hello Bo').waitFor();
+    const where = page.url();
+    const asked: string[] = [];
+    let leaves = false;
+    const answer = (dialog: Dialog): void => {
+      asked.push(dialog.type());
+      void (leaves ? dialog.accept() : dialog.dismiss());
+    };
+    page.on('dialog', answer);
+    await page.getByLabel('Subject').fill('Good day {{ name }}');
+    const menu = page.locator('nav.menu');
+    await menu.getByRole('link', { name: 'Domains' }).click();
+    await page.waitForFunction(`document.querySelector('main')?.getAttribute('aria-busy') !== 'true'`);
+    assert.deepEqual([page.url(), asked], [where, ['beforeunload']]);
+    assert.equal(await page.getByLabel('Subject').inputValue(), 'Good day {{ name }}');
+    leaves = true;
+    await menu.getByRole('link', { name: 'Domains' }).click();
+    await page.waitForURL('**/domains');
+    await menu.getByRole('link', { name: 'Templates' }).click();
+    await page.waitForURL('**/templates');
+    page.off('dialog', answer);
+    assert.deepEqual(asked, ['beforeunload', 'beforeunload'], 'nothing is asked where nothing was typed');
   });
 
   it('corrects a suppression', async () => {

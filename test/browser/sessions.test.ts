@@ -141,7 +141,7 @@ describe('browser: windows and sessions', function () {
     await page.goto('/team');
     await page.locator('main form[action="/team"] [name=email]').fill('bo@example.net');
     await page.getByLabel('Your current password').fill(PASSWORD);
-    await page.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+    await page.getByRole('button', { name: 'Create a link to hand over' }).click();
     const link = new URL(await page.locator('main pre').innerText()).pathname;
     await fillStream('mine');
     const other = await second();

@@ -135,7 +135,7 @@ describe('browser: without scripts', function () {
     await page.goto('/team');
     await page.getByLabel('E-mail address').fill('bo@example.net');
     await page.getByLabel('Your current password').fill(PASSWORD);
-    await button('Add, and create a set-up link').click();
+    await button('Create a link to hand over').click();
     await page.locator('main pre', { hasText: '/setup/' }).waitFor();
   });
 
@@ -143,7 +143,8 @@ describe('browser: without scripts', function () {
     const { id } = await app.send();
     await app.follow().of(id, 'deferred');
     await page.goto(`/messages/${id}`);
-    await button('Send again').click();
+    await unfold('Send again');
+    await button('Send it again').click();
     await said('Sent again: this is the new message.');
     assert.doesNotMatch(page.url(), new RegExp(id));
     await app.settled();
@@ -155,7 +156,10 @@ describe('browser: without scripts', function () {
 
   it('pauses a destination, and lets it go', async () => {
     await page.goto('/queue?domain=dest.test');
-    await button('Pause, including new mail').click();
+    await unfold('Pause…');
+    await page.getByLabel('Note').first().fill('ticket 99');
+    await button('Pause it').click();
+    await page.getByRole('cell', { name: 'ticket 99' }).waitFor();
     await said('Paused: what waits and what comes rests');
     await button('Release').click();
     await said('Released: it goes on');

@@ -419,7 +419,7 @@ describe('the posthorn command beside a running server', () => {
     [
       ['domains', 'records', 'x.test', '--form', 'csv'],
       64,
-      /--form is zone, value or quoted, not csv/,
+      /Allowed choices are zone, value, quoted/,
       'an unknown form',
     ],
     [['domains', 'add', 'sender.test'], 65, /already_exists/, 'added before'],

@@ -32,6 +32,12 @@ describe('cli/machine-fault', () => {
       assert.match(printed[1] ?? '', /^ {2}cure: {2}\S/);
     });
   }
+  it('explains a folder that the file system does not let be made', () => {
+    const fault = machineFault(Object.assign(error('ENOENT', '/proc/x'), { syscall: 'mkdir' }), null);
+    assert.equal(fault?.exitCode, 77);
+    assert.match(fault.line, /^\/proc\/x cannot be made/);
+    assert.equal(machineFault(Object.assign(error('ENOENT', '/proc/x'), { syscall: 'open' }), null), null);
+  });
   it('finds the cause of an error that wraps it', () => {
     assert.equal(machineFault(new Error('no commit', { cause: error('SQLITE_FULL') }), '/data')?.exitCode, 74);
     assert.ok(isDiskFull(new Error('no commit', { cause: error('ENOSPC') })));

@@ -14,6 +14,7 @@ const rows: readonly Row[] = [
   ['getMessage', '/v1/messages/{id}', (m) => m.messages.get('{id}')],
   ['updateMessage', '/v1/messages/{id}', (m) => m.messages.update('{id}', { send_at: '2026-02-01T08:00:00Z' })],
   ['listMessageAttempts', '/v1/messages/{id}/attempts', (m) => m.messages.attempts('{id}')],
+  ['listMessageWebhookDeliveries', '/v1/messages/{id}/webhook-deliveries', (m) => m.messages.webhookDeliveries('{id}')],
   ['listMessageReports', '/v1/messages/{id}/reports', (m) => m.messages.reports('{id}')],
   ['getMessageReport', '/v1/messages/{id}/reports/{report_id}', (m) => m.messages.rawReport('{id}', '{report_id}')],
   [
@@ -67,6 +68,7 @@ const rows: readonly Row[] = [
   ['deleteStream', '/v1/streams/{id}', (m) => m.streams.delete('{id}')],
   ['getSettings', '/v1/settings', (m) => m.settings.get()],
   ['updateSettings', '/v1/settings', (m) => m.settings.update({ track_opens: true })],
+  ['getAuditEntry', '/v1/audit/{id}', (m) => m.audit.get('{id}')],
   ['listAuditEntries', '/v1/audit', (m) => m.audit.list()],
   ['listAuditEntries', '/v1/audit', (m) => m.audit.each().next()],
   ['createWebhook', '/v1/webhooks', (m) => m.webhooks.create({ url: 'https://a.test/' })],

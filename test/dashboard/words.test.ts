@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
 import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
@@ -22,6 +23,18 @@ const H = 60 * M;
 const D = 24 * H;
 
 describe('dashboard/words', () => {
+  // A helper without arguments hides the member of that name: the paths of the API page were empty.
+  it('has no helper whose name a view uses for a value', () => {
+    const folder = new URL('../../src/dashboard/views/', import.meta.url);
+    const hidden = readdirSync(folder).flatMap((file) =>
+      [...readFileSync(new URL(file, folder), 'utf8').matchAll(/\{\{\{?(\w+)\}\}/g)]
+        .map(([, name = '']) => name)
+        .filter((name) => Object.hasOwn(helpers, name))
+        .map((name) => `${file}: ${name}`),
+    );
+    assert.deepEqual(hidden, []);
+  });
+
   for (const [ms, text] of [
     [0, '0 s'],
     [999, '1 s'],
@@ -213,6 +226,7 @@ describe('dashboard/links', () => {
     ['msg_01jz5w8', { id_start: 'msg_01jz5w8' }],
     ['req_01jz5w8q3h', { request_id_start: 'req_01jz5w8q3h' }],
     ['req_01jz5w8q3hf2m9d4x6k7c1b0na', { request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na' }],
+    ['evt_01jz5w8q3hf2m9d4x6k7c1b0na', { event_id: 'evt_01jz5w8q3hf2m9d4x6k7c1b0na' }],
     ['', {}],
   ] as const) {
     it(`search for ${JSON.stringify(wanted)} where ${JSON.stringify(text)} was typed`, () => {

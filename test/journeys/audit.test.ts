@@ -1,12 +1,16 @@
 /** The audit says who did what to which object, and only to those who may see it. */
 import assert from 'node:assert/strict';
-import { perform } from '../../src/operator/operations.ts';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
 import { ran } from '../cli/ran.ts';
-import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
 
 interface Entry {
+  id: string;
   actor: string;
+  method: string;
+  user_agent: string | null;
   operation: string | null;
   object_type: string | null;
   object_id: string | null;
@@ -60,9 +64,94 @@ describe('journey: audit', () => {
     assert.match((await browser.open('/developer/actions?of=server')).html, /held the domain dest\.test/);
   });
 
-  it('refuses a member who is no administrator every operation that is not for members', async () => {
-    const acting = { actor: 'member:bo@example.net', ip: null, method: 'DASHBOARD', user_agent: null };
-    const by = { acting, onlyAccount: 'acc_x' };
-    await assert.rejects(perform({} as never, 'queue.flush', { all: true }, by), /Only administrators/);
+  it('has the backups, restores and migrations of the command line, with and without a server', async function () {
+    this.timeout(60_000);
+    const folder = newFolder();
+    const own = await startTestApp({ folder });
+    const env = { POSTHORN_DATA_DIR: own.config.dataDir, POSTHORN_BACKUP__DIR: path.join(folder, 'backups') };
+    const serverActs = async (dataDir = own.config.dataDir): Promise<Entry[]> => {
+      const { out } = await ran(['audit', '--server', '--json'], { POSTHORN_DATA_DIR: dataDir });
+      return (JSON.parse(out) as { data: Entry[] }).data;
+    };
+    const sentences = (entries: readonly Entry[]): string[] => entries.map(({ summary }) => summary ?? '');
+    const create = async (): Promise<string> => {
+      const { out, code, notes } = await ran(['backup', 'create', '--json'], env);
+      assert.equal(code, 0, notes);
+      assert.doesNotMatch(notes, /audit/);
+      return (JSON.parse(out) as { backup: string }).backup;
+    };
+    try {
+      const first = await create();
+      assert.equal((await ran(['migrate'], env)).code, 73);
+      assert.equal((await ran(['backup', 'restore', first], env)).code, 73);
+      const [restored, migrated, made] = await serverActs();
+      assert.deepEqual(sentences([restored, migrated, made].flatMap((one) => one ?? [])), [
+        `restored the backup ${first} (refused: invalid_state)`,
+        'brought the database up to date (refused: invalid_state)',
+        `made the backup ${first}`,
+      ]);
+      assert.deepEqual([made?.actor, made?.method, made?.object_type], ['operator', 'CLI', 'backup']);
+      assert.match(made?.user_agent ?? '', /^cli:/);
+      const why = await own.operator.call('audit.show', { id: restored?.id ?? '' });
+      assert.match(JSON.stringify(why), /already exists: restore into an empty data folder/);
+
+      await own.stop();
+      const second = await create();
+      assert.equal(sentences(await serverActs())[0], `made the backup ${second}`);
+      const keyFile = path.join(own.config.dataDir, 'secret.key');
+      assert.notEqual((await ran(['backup', 'create'], { ...env, POSTHORN_BACKUP__DIR: keyFile })).code, 0);
+      assert.match(sentences(await serverActs())[0] ?? '', /^made the backup .*secret\.key \((failed|refused): \w+\)$/);
+
+      const other = path.join(folder, 'other');
+      mkdirSync(other);
+      cpSync(keyFile, path.join(other, 'secret.key'));
+      assert.equal((await ran(['backup', 'restore', second], { POSTHORN_DATA_DIR: other })).code, 0);
+      const [there] = await serverActs(other);
+      assert.deepEqual(
+        [there?.summary, there?.after],
+        [`restored the backup ${second}`, { ...there?.after, data_dir: other, keys: 'found' }],
+      );
+
+      const fresh = path.join(folder, 'fresh');
+      assert.equal((await ran(['migrate'], { POSTHORN_DATA_DIR: fresh })).code, 0);
+      assert.deepEqual(sentences(await serverActs(fresh)), ['brought the database up to date']);
+      assert.equal((await ran(['migrate'], { POSTHORN_DATA_DIR: fresh })).code, 0);
+      assert.equal((await serverActs(fresh)).length, 1, 'a command that changed nothing has no row');
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('refuses a note about an act that no command does, and one that is too long', async () => {
+    for (const args of [
+      { operation: 'createKey' },
+      { operation: 'backup.create', object: 'x'.repeat(5000) },
+      { operation: 'backup.create', fault: { code: 'not_found', message: '' } },
+    ])
+      await assert.rejects(app.operator.call('audit.note', args as never), { name: 'Problem' });
+  });
+
+  it('names the part of a refused act on the queue, and the template that was deleted', async () => {
+    for (const [operation, args, sentence] of [
+      ['queue.hold', { account: 'Nobody' }, 'held the account Nobody'],
+      ['queue.hold', { stream: 'news' }, 'held the stream news'],
+      ['queue.cancel', { message_id: 'msg_x' }, 'canceled waiting mail of the message msg_x'],
+      ['queue.release', { id: 'hld_x' }, 'released the hold hld_x'],
+      ['queue.release', { domain: 'dest.test' }, 'released the domain dest.test'],
+      ['queue.limit', { lane: 'nowhere' }, 'set the limit of the lane nowhere'],
+    ] as const) {
+      await assert.rejects(app.operator.call(operation, args as never), { code: 'not_found' });
+      const { data } = await app.operator.call('audit.list', { server: true, limit: 1 });
+      assert.equal(data[0]?.summary, `${sentence} (refused: not_found)`);
+    }
+    const { id } = (await app.request<{ id: string }>('POST', '/v1/templates', { name: 'Receipt', text: 'Hi' })).body;
+    await app.request('DELETE', `/v1/templates/${id}`);
+    const deleted = await entryOf('deleteTemplate');
+    assert.deepEqual(
+      [deleted?.object_id, deleted?.before, deleted?.after, deleted?.summary],
+      [id, { name: 'Receipt', latest_version: 1, published_version: 1 }, null, 'deleted the template Receipt'],
+    );
+    await app.request('DELETE', '/v1/templates/none');
+    assert.equal((await entryOf('deleteTemplate'))?.summary, 'deleted the template none (refused: not_found)');
   });
 });

@@ -1,5 +1,10 @@
 /** A list is exported from its page, written in the background, and fetched by its account alone; a filter is kept by name. */
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { exitCodes } from '../../src/cli/exit-codes.ts';
+import { ran, type Ran } from '../cli/ran.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { type Browser, signedIn } from '../support/harness/browser.ts';
 
@@ -58,6 +63,83 @@ describe('dashboard: exports and saved views', () => {
     const removed = await browser.submit(file.replace(/file$/, 'remove'));
     assert.match(removed.html, /The export is removed/);
     assert.equal((await browser.open(file)).status, 404);
+  });
+
+  it('leaves address and program of opens out: not every role that can fetch the file may see them', async () => {
+    const { id } = await app.send({
+      from: 'hi@simulator.posthorn.test',
+      to: 'opened@simulator.posthorn.test',
+      subject: 'Opened',
+    });
+    const seen = await app.follow().of(id, 'opened');
+    const { ip } = seen.at(-1)?.data['opened'] as { ip: string };
+    assert.match(ip, /^192\.0\.2\./);
+    for (const format of ['csv', 'ndjson']) {
+      app.clock.advance(1000);
+      await browser.open('/events?type=opened&range=all');
+      await browser.submit('/exports', { kind: browser.field('kind'), query: browser.field('query'), format });
+      const [, file = ''] = /href="(\/exports\/exp_\w+\/file)"/.exec(await finished()) ?? [];
+      const text = await (await browser.ask('GET', file)).text();
+      assert.match(text, /opened@simulator/);
+      assert.ok(!text.includes(ip), format);
+    }
+  });
+
+  it('writes the request log and the actions of the account, with the filters of their pages', async () => {
+    await app.get('/v1/messages');
+    await app.get('/v1/messages/none');
+    const written = async (page: string, format: string): Promise<string[]> => {
+      app.clock.advance(1000);
+      await browser.open(page);
+      await browser.submit('/exports', { kind: browser.field('kind'), query: browser.field('query'), format });
+      const [, file = ''] = /href="(\/exports\/exp_\w+\/file)"/.exec(await finished()) ?? [];
+      const response = await browser.ask('GET', file);
+      const name = new RegExp(`filename="audit-[-0-9]+\\.${format}"`);
+      assert.match(response.headers.get('content-disposition') ?? '', name);
+      return (await response.text()).trimEnd().split('\n');
+    };
+    const refused = await written('/developer/log?result=refused', 'ndjson');
+    assert.deepEqual([...new Set(refused.map((line) => (JSON.parse(line) as { result: string }).result))], ['refused']);
+    const [heading, ...acts] = await written('/developer/actions?of=account', 'csv');
+    assert.match(heading ?? '', /^at,actor,key_id,/);
+    assert.ok(acts.some((line) => line.includes(',member:ana@example.net,')));
+    assert.ok(acts.every((line) => !line.includes(',key:')));
+  });
+
+  it('has a command for the same: create, list, save, remove', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-'));
+    const posthorn = (...args: string[]): Promise<Ran> => ran(['exports', ...args], { POSTHORN_DATA_DIR: app.folder });
+    try {
+      const made = await posthorn('create', 'messages', 'status=bounced', '--format', 'ndjson', '--json');
+      assert.equal(made.code, 0, made.notes);
+      const { id, format, query } = JSON.parse(made.out) as { id: string; format: string; query: { status: string } };
+      assert.deepEqual([format, query.status], ['ndjson', 'bounced']);
+      assert.match((await posthorn('save', id)).notes, /not finished/);
+      await finished();
+      assert.match((await posthorn('list')).out, new RegExp(`${id} +messages +ndjson +done +1 `));
+      const whole = await posthorn('save', id);
+      assert.equal((JSON.parse(whole.out) as { subject: string }).subject, 'Mail bounced');
+      const target = path.join(folder, 'bounced.ndjson');
+      const saved = await posthorn('save', id, target, '--json');
+      assert.equal(saved.code, 0, saved.notes);
+      assert.equal(readFileSync(target, 'utf8').trimEnd(), whole.out.trimEnd());
+      assert.equal((JSON.parse(saved.out) as { bytes: number }).bytes, readFileSync(target).length);
+      const again = await posthorn('save', id, target);
+      assert.notEqual(again.code, 0);
+      assert.match(again.notes, /there is such a file already/);
+      for (const [args, code] of [
+        [['save', id, '--json'], exitCodes.data],
+        [['create', 'messages', 'colour=blue'], exitCodes.data],
+        [['create', 'secrets'], exitCodes.usage],
+        [['create', 'messages', 'bounced'], exitCodes.usage],
+        [['save', 'exp_none'], exitCodes.noInput],
+      ] as const)
+        assert.equal((await posthorn(...args)).code, code, args.join(' '));
+      assert.match((await posthorn('remove', id)).out, /removed exp_/);
+      assert.doesNotMatch((await posthorn('list')).out, new RegExp(id));
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('says at once what cannot be exported', async () => {

@@ -220,28 +220,25 @@ describe('dashboard: API keys', () => {
     const actions = await browser.open('/developer/actions');
     assert.match(actions.html, /<strong>ana@example\.net<\/strong> created the API key shop/);
     assert.doesNotMatch(actions.html, /key:shop/);
-    const csv = await browser.open(`/developer/log/export?format=csv&key_id=${id}`);
+    assert.equal((await browser.open(`/developer/log/export?format=csv&key_id=${id}`)).status, 404, 'from its page');
+    const csv = await browser.open('/developer/log/export?format=csv&of=unknown');
     assert.match(csv.headers.get('content-disposition') ?? '', /attachment; filename="requests.csv"/);
-    assert.equal(csv.html.trim().split('\n').length, 3);
-    const ndjson = await browser.open(`/developer/log/export?format=ndjson&key_id=${id}`);
-    assert.equal(
-      ndjson.html
-        .trim()
-        .split('\n')
-        .map((line) => (JSON.parse(line) as { key_id: string }).key_id)
-        .filter((one) => one === id).length,
-      2,
-    );
+    assert.match(csv.html, /^at,actor,key_id,/);
   });
 
-  it('exports more than ten thousand lines, and reports a refused filter', async () => {
+  it('exports more than ten thousand actions with those of the server, and reports a refused filter', async () => {
     await app.send();
     const { db } = app.app;
     const [line] = await db.reader<AuditRow>('audit').where({ key_id: app.keyId }).limit(1);
     assert.ok(line !== undefined);
-    const added = Array.from({ length: 10_001 }, () => ({ ...line, id: newId('aud', line.at) }));
+    const added = Array.from({ length: 10_001 }, () => ({
+      ...line,
+      id: newId('aud', line.at),
+      key_id: null,
+      actor: 'member:ana@example.net',
+    }));
     await db.commit.insert({ audit: added });
-    const all = await browser.open(`/developer/log/export?format=ndjson&key_id=${app.keyId}`);
+    const all = await browser.open(`/developer/actions/export?format=ndjson`);
     const ids = new Set(
       all.html
         .trim()
@@ -252,6 +249,6 @@ describe('dashboard: API keys', () => {
       added.filter(({ id }) => !ids.has(id)),
       [],
     );
-    assert.equal((await browser.open('/developer/log/export?status=x')).status, 400);
+    assert.equal((await browser.open('/developer/actions/export?status=x')).status, 400);
   });
 });

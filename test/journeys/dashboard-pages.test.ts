@@ -71,6 +71,17 @@ describe('dashboard: pages', () => {
     });
   }
 
+  it('says on each list with nothing in it what to do next', async () => {
+    const lists = ['messages', 'events', 'stats', 'templates', 'suppressions', 'webhooks', 'exports', 'queue'];
+    const more = ['suppressions?q=nobody%40example.net', 'developer/log', 'developer/log?of=unknown', 'reputation'];
+    for (const where of [...lists, ...more]) {
+      const { html } = await browser.open(`/${where}`);
+      const empty = [...html.matchAll(/<p class="empty"[^>]*>([^]*?)<\/p>/g)].map(([, text = '']) => text);
+      assert.ok(empty.length > 0, where);
+      assert.ok(empty[0]?.includes('<a href="/'), `${where}: ${empty[0] ?? ''}`);
+    }
+  });
+
   it('has no inline script or style anywhere', async () => {
     for (const where of PAGES) {
       const { html } = await browser.open(where);

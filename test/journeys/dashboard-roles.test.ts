@@ -148,6 +148,32 @@ describe('dashboard: roles', () => {
       assert.ok(seen > 0);
     });
 
+    it(`${role}: finds only places in the search that it may open`, async () => {
+      const found = new Set<string>();
+      for (const word of ['new', 'add', 'settings', 'first', 'queue', 'team', 'doctor', 'accounts', 'pause', 'log']) {
+        const { html } = await browserOf(role).open(`/search?q=${word}`);
+        for (const [, href = ''] of html.matchAll(/<a href="(\/[^"?#]*)[^"]*" data-kind="(?:page|act)"/g))
+          found.add(href);
+      }
+      const gets = pages.filter(({ method, who }) => method === 'GET' && who !== 'anyone');
+      for (const href of found) {
+        const page = gets.find(({ path }) => path === href);
+        if (page !== undefined) assert.ok(isAtLeast(role, lowestOf(page)), `${role} is led to ${href}`);
+      }
+      for (const href of [
+        '/developer/keys/new',
+        '/templates/new',
+        '/webhooks/new',
+        '/domains',
+        '/settings',
+        '/welcome',
+      ])
+        assert.equal(found.has(href), isAtLeast(role, 'developer'), href);
+      for (const href of ['/queue', '/team', '/doctor', '/accounts', '/settings/sources'])
+        assert.equal(found.has(href), role === 'administrator', href);
+      assert.ok(found.has('/developer/log'));
+    });
+
     it(`${role}: is refused every form that is not for it`, async () => {
       const browser = browserOf(role);
       const token = (await browser.open('/profile'), browser.token());

@@ -24,7 +24,7 @@ describe('dashboard: templates', () => {
   };
   const sampleIn = (html: string): unknown =>
     JSON.parse(
-      (/<textarea name="variables"[^>]*>([^<]*)</.exec(html)?.[1] ?? '')
+      (/<textarea name="sample_variables"[^>]*>([^<]*)</.exec(html)?.[1] ?? '')
         .replaceAll('&quot;', '"')
         .replaceAll('&#x3D;', '='),
     );
@@ -35,11 +35,49 @@ describe('dashboard: templates', () => {
     assert.deepEqual(sampleIn(html), { order: { number: 3, items: [item, item] }, name: 'Ana' });
   });
 
+  it('keeps the sample with the version, and completes it for new variables', async () => {
+    const sample = { name: 'Bo', order: { number: 7, items: [{ title: 'Tea', price: 2 }] }, more: null };
+    await browser.open('/templates/new');
+    const made = await browser.submit('/templates/new', {
+      ...SOURCE,
+      sample_variables: JSON.stringify(sample),
+      publish: '1',
+    });
+    assert.deepEqual(sampleIn(made.html), sample);
+    const html = `${SOURCE.html}{{ total }}{% for item in order.items %}{{ item.count }}{% endfor %}`;
+    const changed = await browser.submit(made.at, { ...SOURCE, html, sample_variables: JSON.stringify(sample) });
+    const items = [{ title: 'Tea', price: 2, count: 3 }];
+    assert.deepEqual(sampleIn(changed.html), { ...sample, order: { number: 7, items }, total: 19.9 });
+    // What was not saved again is as it was typed.
+    const kept = await app.request<{ sample_variables: object }>('GET', `/v1${made.at}?version=2`);
+    assert.deepEqual(kept.body.sample_variables, sample);
+
+    const emptied = await browser.submit(made.at, { ...SOURCE, sample_variables: '' });
+    assert.match(emptied.html, /Saved as version 3/);
+    assert.equal((await app.request<{ sample_variables: null }>('GET', `/v1${made.at}`)).body.sample_variables, null);
+  });
+
+  it('a sample that is not a JSON object, or too large, is refused with its field, and what was typed stays', async () => {
+    const large = JSON.stringify({ text: 'x'.repeat(100 * 1024) });
+    for (const typed of ['{"name":', '[1]', '"Ana"', `${'{"a":'.repeat(11)}1${'}'.repeat(11)}`, large]) {
+      await browser.open('/templates/new');
+      const refused = await browser.submit('/templates/new', { ...SOURCE, sample_variables: typed });
+      assert.equal(refused.status, 400, typed.slice(0, 20));
+      assert.match(refused.html, /data-field="sample_variables"/);
+      assert.ok(refused.html.includes('Order {{ order.number }}'));
+    }
+    const { status, body } = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/templates', {
+      ...SOURCE,
+      sample_variables: [1],
+    });
+    assert.deepEqual([status, body.error.code, body.error.field], [400, 'invalid_type', 'sample_variables']);
+  });
+
   it('names what the sample lacks, and shows where it would stand', async () => {
     await browser.open('/templates/new');
     const preview = await browser.submit('/templates/preview', {
       ...SOURCE,
-      variables: '{"order":{"items":[{"title":"Tea"}]}}',
+      sample_variables: '{"order":{"items":[{"title":"Tea"}]}}',
     });
     assert.match(preview.html, /The sample has no value for .*order\.number.*items\[\]\.price.*name/);
     assert.match(preview.html, /<p class="subject">Order <mark>⟦order\.number⟧<\/mark>/);
@@ -51,7 +89,7 @@ describe('dashboard: templates', () => {
     await browser.open('/templates/new');
     const whole = await browser.submit('/templates/preview', {
       ...SOURCE,
-      variables: '{"name":"Bo","order":{"number":7,"items":[{"title":"Tea","price":2}]}}',
+      sample_variables: '{"name":"Bo","order":{"number":7,"items":[{"title":"Tea","price":2}]}}',
     });
     assert.doesNotMatch(whole.html, /The sample has no value|⟦/);
   });
@@ -61,12 +99,12 @@ describe('dashboard: templates', () => {
     await browser.open(`/templates/${id}`);
     const sent = await browser.submit(`/templates/${id}/send`, {
       to: 'delivered@simulator.posthorn.test',
-      variables: '{"name":"Bo","order":{"number":7,"items":[]}}',
+      sample_variables: '{"name":"Bo","order":{"number":7,"items":[]}}',
     });
     assert.match(sent.at, /^\/messages\/msg_/, sent.html);
     assert.match(sent.html, /\[Test\] Order 7/);
     await browser.open(`/templates/${id}`);
-    const refused = await browser.submit(`/templates/${id}/send`, { to: 'not an address', variables: '{}' });
+    const refused = await browser.submit(`/templates/${id}/send`, { to: 'not an address', sample_variables: '{}' });
     assert.equal(refused.status, 400);
   });
 

@@ -152,6 +152,13 @@ describe('journey: a domain that loses a record', () => {
       why?.message ?? '',
       /^It is held: mail from shop\.test is refused since 2026-02-03T\S+, because the SPF record at rp\.shop\.test is missing\.$/,
     );
+    const [kept] = (await app.operator.call('queue.holds', {})).others;
+    assert.deepEqual(
+      [kept?.by, kept?.target, kept?.message],
+      ['domain_refused', 'shop.test', 'Mail from shop.test is refused: the domain is not verified.'],
+    );
+    const need = (await app.operator.call('needs', {})).data.find(({ kind }) => kind === 'domain_refused');
+    assert.deepEqual([need?.mails, need?.level], [1, 'red']);
     await app.settled();
     assert.equal(notices().length, 1, 'one mail a failure');
 

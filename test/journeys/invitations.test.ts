@@ -1,6 +1,7 @@
 /** Invitations to the team: by mail where the server can send, by hand otherwise; once, for 72 hours, again, withdrawn. */
 import assert from 'node:assert/strict';
 import { sha256Hex } from '../../src/base/secret.ts';
+import { invitationBodies } from '../../src/housekeeping/old-rows.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
@@ -11,9 +12,14 @@ describe('journey: invitations to the team', () => {
   let app: TestApp;
   let server: FakeMailServer;
   let admin: Browser;
+  let isBusy = false;
 
   const begin = async (http: object = { publicUrl: 'https://mail.acme.test' }): Promise<void> => {
-    server = await startMailServer({ extensions: ['PIPELINING', '8BITMIME', 'SIZE 50000000'] });
+    isBusy = false;
+    server = await startMailServer({
+      extensions: ['PIPELINING', '8BITMIME', 'SIZE 50000000'],
+      script: { rcpt: () => (isBusy ? '450 4.2.0 busy' : '250 2.1.5 ok') },
+    });
     app = await startTestApp({
       mailPort: server.port,
       zones: zonesFor('people.test', 'acme.test'),
@@ -86,6 +92,25 @@ describe('journey: invitations to the team', () => {
     assert.equal((await new Browser(app.url).open(pathIn(second))).status, 404);
     const { data } = await app.operator.call('team.list', {});
     assert.equal(data.find((one) => one.id === id)?.state, 'expired');
+  });
+
+  it('leaves no link in the database once its mail is delivered', async () => {
+    await begin();
+    const bodies = async (): Promise<string> =>
+      (await app.app.db.prepared.all<{ text: string }>('SELECT text FROM contents')).map(({ text }) => text).join('');
+    await invite({ by: 'mail' });
+    const [mail = ''] = await mails();
+    assert.equal(await invitationBodies(app.app).step(), 1);
+    assert.ok(!(await bodies()).includes(pathIn(mail)));
+    assert.equal((await new Browser(app.url).open(pathIn(mail))).status, 200, 'the link itself is good');
+    const page = await admin.open(`/team/${await idOf('bo@people.test')}`);
+    assert.match(page.html, /mailed: <span class="badge b-delivered">delivered/);
+
+    isBusy = true;
+    await invite({ by: 'mail', email: 'late@people.test' });
+    await app.settled();
+    assert.equal(await invitationBodies(app.app).step(), 0);
+    assert.match(await bodies(), /\/setup\//, 'a mail that waits keeps its body');
   });
 
   it('is withdrawn', async () => {

@@ -278,6 +278,24 @@ describe('journey: list of messages', () => {
     }
   });
 
+  it('finds the message of an event, in its own account alone', async () => {
+    const { body } = await app.get<{ data: { id: string; data: { message_id: string } }[] }>('/v1/events?limit=1');
+    const event = body.data[0] ?? assert.fail('no event');
+    const found = await page([['event_id', event.id]]);
+    assert.deepEqual(
+      found.data.map(({ id }) => id),
+      [event.data.message_id],
+    );
+    assert.deepEqual((await page([['event_id', 'evt_nothing']])).data, []);
+    await app.operator.call('accounts.add', { name: 'elsewhere' });
+    const { key } = await app.operator.ask<{ key: string }>('createKey', {
+      account: 'elsewhere',
+      body: { name: 'x', scopes: ['message:read'] },
+    });
+    const answer = await app.get<Page>(`/v1/messages?event_id=${event.id}`, { key });
+    assert.deepEqual(answer.body.data, []);
+  });
+
   it('lists newest first, 25 a page, and follows the Link header to the end', async () => {
     const seen: string[] = [];
     let next: string | null = '/v1/messages';

@@ -15,6 +15,8 @@ describe('mta/due-queue', () => {
   let failures: unknown[];
   let statements: string[];
   let underWay = 0;
+  /** Notes each statement, and how many run. */
+  let prepared: Connection;
   /** Set to make reading fail, or to let something happen while a statement runs. */
   let disturb: (() => Promise<void> | void) | null;
 
@@ -25,7 +27,7 @@ describe('mta/due-queue', () => {
     failures = [];
     statements = [];
     disturb = null;
-    const prepared: Connection = {
+    prepared = {
       ...temp.db.prepared,
       async all(sql, values) {
         statements.push(textFor('sqlite', sql));
@@ -131,12 +133,7 @@ describe('mta/due-queue', () => {
     await add(...Array.from({ length: 300 }, () => ({})));
     windows.stop();
     const held = new DueQueue({
-      db: {
-        prepared: {
-          ...temp.db.prepared,
-          all: (sql, values) => (statements.push(textFor('sqlite', sql)), temp.db.prepared.all<never>(sql, values)),
-        },
-      },
+      db: { prepared },
       clock,
       offer: (job) => {
         offered.push(job);

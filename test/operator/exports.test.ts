@@ -48,8 +48,8 @@ describe('operator/exports', function () {
   const writeAll = async (): Promise<void> => {
     while ((await step()) > 0);
   };
-  const linesOf = async ({ id }: ExportRecord): Promise<string[]> =>
-    (await readFile(fileOf(office.config, id), 'utf8')).trimEnd().split('\n');
+  const linesOf = async (one: ExportRecord): Promise<string[]> =>
+    (await readFile(fileOf(office.config, one), 'utf8')).trimEnd().split('\n');
   const refusal = async (work: Promise<unknown>): Promise<string> =>
     work.then(
       () => 'done',
@@ -87,7 +87,7 @@ describe('operator/exports', function () {
   it('goes on after a crash where it was, without what was not committed', async () => {
     const made = await create();
     await step();
-    await appendFile(fileOf(office.config, made.id), 'half a line that no commit kn');
+    await appendFile(fileOf(office.config, made), 'half a line that no commit kn');
     await writeAll();
     const lines = await linesOf(made);
     assert.deepEqual([lines.length, new Set(lines).size], [ROWS + 1, ROWS + 1]);
@@ -96,7 +96,7 @@ describe('operator/exports', function () {
   it('has failed, and says why, where its file is gone or the disk is full', async () => {
     const lost = await create();
     await step();
-    await unlink(fileOf(office.config, lost.id));
+    await unlink(fileOf(office.config, lost));
     await writeAll();
     const first = await only();
     assert.deepEqual(
@@ -141,7 +141,7 @@ describe('operator/exports', function () {
   for (const [kind, head] of [
     ['events', 'id,timestamp,type,message_id,recipient,subject,tags,test,detail'],
     ['stats', 'at,key,sent,delivered,deferred,bounced,'],
-    ['audit', 'at,actor,key_id,ip,method,endpoint,status,'],
+    ['audit', 'at,actor,key_id,ip,method,endpoint,path,status,'],
   ] as const)
     it(`writes ${kind}`, async () => {
       const made = await create(kind);
@@ -149,6 +149,20 @@ describe('operator/exports', function () {
       assert.equal((await only()).state, 'done');
       assert.ok((await linesOf(made))[0]?.startsWith(head), (await linesOf(made))[0]);
     });
+
+  it('writes NDJSON: the records as the API has them, one a line, and no heading', async () => {
+    const made: ExportRecord = await office.run('exports.create', { kind: 'messages', format: 'ndjson' });
+    await writeAll();
+    const { name, path } = await office.run('exports.file', { id: made.id });
+    assert.match(`${name} ${path}`, /^messages-\d{4}-\d\d-\d\d\.ndjson .*\.ndjson$/);
+    const records = (await linesOf(made)).map((line) => JSON.parse(line) as { object: string; id: string });
+    assert.deepEqual([records.length, new Set(records.map(({ id }) => id)).size], [ROWS, ROWS]);
+    assert.ok(records.every(({ object }) => object === 'message'));
+    assert.equal(
+      await refusal(office.run('exports.create', { kind: 'stats', format: 'xml' as 'csv' })),
+      'invalid_field',
+    );
+  });
 
   it('refuses what the list does not know, at once', async () => {
     for (const [query, code] of [
@@ -189,14 +203,14 @@ describe('operator/exports', function () {
   it('goes after seven days, with files that no row names', async () => {
     const made = await create('stats');
     await writeAll();
-    const stray = fileOf(office.config, 'exp_stray');
+    const stray = fileOf(office.config, { id: 'exp_stray', format: 'ndjson' });
     await writeFile(stray, 'x');
     await oldExports(office.deps).step();
     await assert.rejects(stat(stray), /ENOENT/);
-    await stat(fileOf(office.config, made.id));
+    await stat(fileOf(office.config, made));
     office.clock.advance(7 * DAY_MS + 1);
     assert.equal(await oldExports(office.deps).step(), 1);
-    await assert.rejects(stat(fileOf(office.config, made.id)), /ENOENT/);
+    await assert.rejects(stat(fileOf(office.config, made)), /ENOENT/);
     assert.equal((await office.run('exports.list', {})).data.length, 0);
   });
 
@@ -205,7 +219,7 @@ describe('operator/exports', function () {
     await step();
     await office.run('exports.remove', { id: made.id });
     assert.equal(await step(), 0);
-    await assert.rejects(stat(fileOf(office.config, made.id)), /ENOENT/);
+    await assert.rejects(stat(fileOf(office.config, made)), /ENOENT/);
     await stat(exportFolder(office.config));
   });
 });

@@ -93,7 +93,7 @@ async function signInMember(admin: Page, page: Page): Promise<void> {
   const email = `member.${String(Date.now())}@acme.test`;
   await admin.locator('main form[action="/team"] [name=email]').fill(email);
   await admin.getByLabel('Your current password').fill(PASSWORD);
-  await admin.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+  await admin.getByRole('button', { name: 'Create a link to hand over' }).click();
   await setPassword(page, await admin.locator('main pre').innerText());
 }
 

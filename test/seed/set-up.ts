@@ -99,6 +99,7 @@ async function senderOf(deps: SeedDeps, accountId: string, domains: Sender['doma
         locale: 'en',
         timezone: 'UTC',
         strict: false,
+        sample: null,
       },
     });
     templates.set(alias, { id: row.id, version: 1 });

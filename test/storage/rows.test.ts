@@ -196,6 +196,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     timezone: 'UTC',
     strict: 0,
     created_at: NOW,
+    sample_json: `{"a":${JSON.stringify(odd)}}`,
   },
   account_settings: {
     account_id: ACCOUNT,
@@ -425,6 +426,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     created_by: odd,
     touched_at: NOW,
     finished_at: null,
+    format: 'csv',
   },
   saved_views: {
     id: 'viw_1',

@@ -356,6 +356,29 @@ describe('upgrades', () => {
     assert.deepEqual([second.code, second.notes, existsSync(path.join(other, 'backups'))], [0, '', false]);
   });
 
+  it('are not run by a backup or a restore, which then have no line in the audit', async () => {
+    await (await openOld(file)).destroy();
+    openKeyring(folder);
+    const passphrase = { POSTHORN_BACKUP__PASSPHRASE: 'correct horse battery' };
+    const made = await ran(['backup', 'create', '--json'], { POSTHORN_DATA_DIR: folder, ...passphrase });
+    assert.equal(made.code, 0, made.notes);
+    const { backup } = JSON.parse(made.out) as { backup: string };
+    const there = path.join(folder, 'there');
+    const restored = await ran(['backup', 'restore', backup], { POSTHORN_DATA_DIR: there, ...passphrase });
+    assert.equal(restored.code, 0, restored.notes);
+    for (const one of [file, path.join(there, 'posthorn.db')]) {
+      const still = openStill(one);
+      assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], '036-resends');
+      assert.equal((await still('audit')).length, 0);
+      await still.destroy();
+    }
+    // Any command that opens the database takes it over, and notes it.
+    assert.equal((await ran(['accounts', 'list'], { POSTHORN_DATA_DIR: there })).code, 0);
+    const { out } = await ran(['audit', '--server', '--json'], { POSTHORN_DATA_DIR: there });
+    const [entry] = (JSON.parse(out) as { data: { summary: string; method: string }[] }).data;
+    assert.deepEqual([entry?.summary, entry?.method], ['brought the database up to date', 'CLI']);
+  });
+
   it('refuse the database of a later version, by name and with exit code 78', async () => {
     const db = await openDatabase({ url: `sqlite:${file}` });
     await db.commit.transact((tx) =>

@@ -26,6 +26,7 @@ const BODY: TemplateBody = {
   locale: 'de-AT',
   timezone: 'Europe/Vienna',
   strict: true,
+  sample: { name: 'Ana' },
 };
 
 const has =
@@ -92,7 +93,7 @@ describe('templates/template-store', () => {
     const changed = await change('welcome', { change: (body) => ({ ...body, subject: 'Second' }) });
     assert.deepEqual([changed.version, changed.row.published_version], [2, 1]);
     assert.deepEqual(changed.body, { ...BODY, subject: 'Second' });
-    assert.equal((await toSend('welcome'))?.body.subject, BODY.subject);
+    assert.deepEqual((await toSend('welcome'))?.body, { ...BODY, sample: null }, 'a send reads no sample');
     assert.equal((await toSend('welcome', 2))?.body.subject, 'Second');
     assert.equal(await toSend('welcome', 3), null);
     const published = await change('welcome', { publish: true });
@@ -154,6 +155,6 @@ describe('templates/template-store', () => {
     assert.deepEqual(await page({ limit: 1, before: ids[2] ?? '' }), ['b2', true]);
     assert.deepEqual(await page({ limit: 3, after: ids[2] ?? '' }), ['', false]);
     const { templates } = await pageOfTemplates(deps(), { accountId, limit: 3 });
-    assert.deepEqual(templates[1]?.body, { ...BODY, subject: 'Second', html: null });
+    assert.deepEqual(templates[1]?.body, { ...BODY, subject: 'Second', html: null, sample: null });
   });
 });

@@ -20,7 +20,7 @@ function isAudited({ strangerLines }: Deps, { key, ip, at, rate, header, answer 
   if (key.kind === 'known') return true;
   // A key in another form than that of the Authorization header was meant as one: an administrator should see it too.
   if (key.kind === 'none' && (header('authorization') === undefined || answer?.status !== 401)) return false;
-  return !rate.over && strangerLines.take(ip, at);
+  return strangerLines.take(ip, at, rate.over);
 }
 
 async function write(deps: Deps, exchange: Exchange): Promise<void> {

@@ -81,6 +81,7 @@ async function details(visit: Visit, graceMs: number): Promise<Shown> {
     domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
+    helping: helpingOf(domain),
     graceText: graceMs === 0 ? null : spanText(graceMs),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
     opens: tracking(domain.track_opens),
@@ -128,15 +129,23 @@ function recordsOnPage(domain: DomainRecord): object {
 /** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
 function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part): object {
   const { status, checked_at: checkedAt, purpose, required, value, found } = record;
-  const state = isTrusted && status !== 'ok' ? 'not_found' : status;
+  const state = isTrusted && status !== 'ok' ? 'not_needed' : status;
   return {
     ...record,
-    badge: checkedAt === null ? 'not_asked' : state,
+    badge: checkedAt === null ? (isTrusted ? 'not_needed' : 'not_asked') : state,
     isWrong: status !== 'ok',
     foundText: found?.replaceAll('\n', ' | ') ?? null,
     isOptional: part === 'next' ? value.includes('k=ed25519') : !required,
     purposeText: purposes[purpose],
   };
+}
+
+/** Names the required records and DMARC that a check has not found, each kind once: a trusted domain needs none of them. */
+function helpingOf({ records }: DomainRecord): string {
+  const absent = records.filter(
+    ({ required, purpose, status }) => (required || purpose === 'dmarc') && status !== 'ok',
+  );
+  return [...new Set(absent.map(({ purpose }) => purposes[purpose]))].join(', ');
 }
 
 /** The usual names of the records. */

@@ -1,8 +1,8 @@
-/** Exports: lists as CSV files, written in the background, with their progress. */
+/** Exports: lists as files, written in the background, with their progress. */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Problem } from '../../base/problem.ts';
-import { exportKinds, type ExportKind } from '../../operator/exports.ts';
+import { exportFormats, exportKinds, type ExportKind } from '../../operator/exports.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/exports';
@@ -52,7 +52,8 @@ async function create(visit: Visit): Promise<Shown> {
   try {
     if (!isKind(kind)) throw new Problem('invalid_field', 'There is no such export.', { field: 'kind' });
     const query = Object.fromEntries(new URLSearchParams(form.get('query') ?? ''));
-    await visit.operate('exports.create', { account: account.id, kind, query });
+    const format = exportFormats.find((name) => name === form.get('format'));
+    await visit.operate('exports.create', { account: account.id, kind, format, query });
   } catch (error) {
     if (error instanceof Problem && error.status < 500) return list(visit, error);
     throw error;
@@ -60,14 +61,19 @@ async function create(visit: Visit): Promise<Shown> {
   return move(WHERE, 'The export is being written. The file can be downloaded here when it is finished.');
 }
 
+const mediaTypes = {
+  csv: 'text/csv; charset=utf-8',
+  ndjson: 'application/x-ndjson; charset=utf-8',
+} as const;
+
 const isKind = (name: string): name is ExportKind => Object.hasOwn(exportKinds, name);
 
 async function file(visit: Visit): Promise<Shown> {
-  const { path, name } = await visit.operate('exports.file', {
+  const { path, name, format } = await visit.operate('exports.file', {
     account: visit.account.id,
     id: visit.params['id'] ?? '',
   });
   const found = await stat(path).catch(() => null);
   if (found === null) throw new Problem('not_found', 'The file is gone. Export it again.');
-  return { kind: 'file', body: createReadStream(path), type: 'text/csv; charset=utf-8', name };
+  return { kind: 'file', body: createReadStream(path), type: mediaTypes[format], name };
 }

@@ -8,7 +8,7 @@ import { streamChoices } from '../choices.ts';
 import { exportOf } from './exports.ts';
 import { savedViewsOf } from './saved-views.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { readSearch } from '../search-text.ts';
+import { isForIds, readSearch } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
 import { MINUTE_MS } from '../../base/time.ts';
@@ -62,16 +62,18 @@ async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
-  const { query: search, says } = readSearch(q);
+  const found = readSearch(q);
+  const { query: search, says } = found;
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
   const range = rangeOf(visit, '30d');
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
-  // A request says by itself when it came.
-  const since = ['request_id', 'request_id_start', 'id_start'].some((name) => name in search) ? null : range.since;
+  const since = isForIds(found) ? null : range.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const asked = { ...search, ...given, ...pageOf(query), created_after: since, created_before: range.until, sort };
   const [messages, streams] = await Promise.all([visit.ask('listMessages', { query: asked }), streamChoices(visit)]);
+  const [first] = messages.data;
+  if ('event_id' in search && first !== undefined) return move(`${WHERE}/${first.id}`);
   return view('messages', 'Messages', {
     q,
     rows: messages.data,

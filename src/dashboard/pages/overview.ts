@@ -42,7 +42,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     }),
     visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.operate('queue.lanes', {}) : null,
-    visit.operate('needs', { account: visit.account.id, server: isAdmin }),
+    visit.operate('needs', { account: visit.account.id }),
     isAdmin ? diskOf(config.dataDir) : null,
   ]);
   return view('overview', 'Overview', {

@@ -2,6 +2,7 @@
 import { Problem } from '../../base/problem.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
+import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
@@ -38,7 +39,7 @@ export function queuePages(deps: Deps): Page[] {
 
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
-  const domain = (query.get('domain') ?? '').trim().toLowerCase();
+  const domain = (query.get('domain') ?? pausedOn(visit) ?? '').trim().toLowerCase();
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
@@ -69,9 +70,18 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     accounts: visit.accounts,
     fault,
     entered: filledIn(form),
-    here: linkTo(WHERE, query),
+    // A link of the search opens the form, and a refused form stays open.
+    isPausing: query.has('pause') || fault !== null,
+    pausesNew: fault === null,
+    here: linkTo(WHERE, query, { pause: null, ...(domain === '' ? {} : { domain }) }),
   });
 }
+
+/** Returns the domain whose page has the refused form to pause it, or null. */
+const pausedOn = (visit: Visit): string | null =>
+  visit.form.get('scope') === 'domain' && backOf(visit).startsWith(`${WHERE}?domain=`)
+    ? visit.form.get('target')
+    : null;
 
 const MOST_ASKED = 5;
 
@@ -110,8 +120,17 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
   const target =
     row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target;
-  return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
+  return {
+    ...row,
+    target,
+    by: setterOf(row.created_by),
+    lane: row.scope === 'lane' ? laneLink(row.target) : null,
+    isLimit: row.kind === 'limit',
+  };
 }
+
+/** Names who set a hold or a limit. */
+const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'operator', user_agent: null });
 
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -125,10 +144,12 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const lists = await Promise.all(
     own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.operate('queue.list', { domain, limit: ROWS })),
   );
+  const limited = holds.data.find(({ kind, target }) => kind === 'limit' && target === name);
+  const limiter = setterOf(limited?.created_by ?? null);
   const data = {
     lane: now,
     reasons: reasonsOf(now),
-    limits: now.limits,
+    limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     flushed: own[0]?.domain ?? null,
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),

@@ -7,6 +7,7 @@ import { changesOf, curlOf, doorText, objectLink, undoOf, whoText } from '../aud
 import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
+import { exportOf } from './exports.ts';
 import { savedViewsOf } from './saved-views.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { rangeOf, type Range } from '../range.ts';
@@ -58,16 +59,31 @@ const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
 const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
 
+/** Tells whether the page also has what concerns no account. */
+const asksServer = ({ query, isAdmin }: Visit, by: Kind): boolean =>
+  isAdmin && query.get('of') !== 'account' && (by === 'person' || query.get('of') === 'unknown');
+
+/** Returns the filters as the API has them: people are looked for by their addresses, which the log has with a prefix. */
+function filtersOf(query: URLSearchParams): Record<string, string> {
+  const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
+  if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
+  return named;
+}
+
+/** Returns the parameters of the API's list for what the page shows of the account. */
+function askedFor(visit: Visit, by: Kind): Record<string, string | null> {
+  const { since, until } = rangeFor(visit, by);
+  return { ...filtersOf(visit.query), by, since, until };
+}
+
 /** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
 async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, string | null>>): Promise<Listed> {
   const { query } = visit;
   const { since, until } = rangeFor(visit, by);
-  const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
-  // People are looked for by their addresses; the log has them with a prefix.
-  if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
+  const named = filtersOf(query);
   const of = query.get('of') ?? '';
-  if (!visit.isAdmin || of === 'account' || (by === 'key' && of !== 'unknown'))
-    return await visit.ask('listAuditEntries', { query: { ...named, by, since, until, ...part } });
+  if (!asksServer(visit, by))
+    return await visit.ask('listAuditEntries', { query: { ...askedFor(visit, by), ...part } });
   const given = Object.entries({ ...named, ...part }).filter(([, value]) => value !== null && value !== '');
   const args = {
     ...Object.fromEntries(given),
@@ -95,6 +111,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   const place = placeOf(by);
   const range = rangeFor(visit, by);
   const entries = await listOf(visit, by, pageOf(query));
+  const isServers = asksServer(visit, by);
   const choices =
     by === 'key'
       ? ([['unknown', 'of unknown keys']] as const)
@@ -119,6 +136,8 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
     saved: await savedViewsOf(visit, placeOf(by)),
     keys: by === 'key' ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
+    // Files of exports belong to the account, so what concerns the server is downloaded at once instead.
+    export: isServers ? null : exportOf('audit', askedFor(visit, by)),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
     ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
@@ -185,8 +204,9 @@ async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: 
 
 const noEntry = (): Problem => new Problem('not_found', 'There is no such entry.');
 
-/** Sends all entries, however many: they are read while they are sent. */
+/** Sends all entries of a list that has what concerns the server, however many: they are read while they are sent. */
 async function exported(visit: Visit, by: Kind): Promise<Shown> {
+  if (!asksServer(visit, by)) throw new Problem('not_found', 'Export this list from its page.');
   const isCsv = visit.query.get('format') !== 'ndjson';
   const pageAfter = (after: string | null) => listOf(visit, by, { limit: '100', after });
   const lineOf = (entry: AuditEntry): string =>

@@ -57,12 +57,12 @@ const read = (visit: Visit, version: string | null = null): Promise<Template> =>
 
 async function editor(visit: Visit, template: Template | null, fault: Problem | null): Promise<Shown> {
   const { form } = visit;
-  const variables = form.get('variables') ?? (await sampleText(visit, template));
+  const sample = form.get('sample_variables') ?? (await sampleText(visit, template));
   const entered = fault === null ? (template ?? {}) : filledIn(form);
   const data = {
     template,
     entered,
-    variables,
+    sample,
     fault,
     hasEditor: true,
     isDraft: template !== null && template.published_version !== template.version,
@@ -70,11 +70,12 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
   return view('template', template === null ? 'New template' : template.name, data);
 }
 
-/** Returns values that fit the template as JSON; the form is filled with them when it is opened. */
+/** Returns the sample values of the version as JSON, with guesses for what they lack; the form is filled with them when it is opened. */
 async function sampleText(visit: Visit, template: Template | null): Promise<string> {
-  const body = template === null ? null : { template_id: template.id, template_version: template.version };
-  const sample = body === null ? { name: 'Ana' } : (await visit.ask('renderTemplate', { body })).sample_variables;
-  return JSON.stringify(sample, null, 2);
+  if (template === null) return JSON.stringify({ name: 'Ana' }, null, 2);
+  const { id, version, sample_variables: kept } = template;
+  const body = { template_id: id, template_version: version, ...(kept === null ? {} : { variables: kept }) };
+  return JSON.stringify((await visit.ask('renderTemplate', { body })).sample_variables, null, 2);
 }
 
 const contentOf = (form: URLSearchParams): object => ({
@@ -85,6 +86,7 @@ const contentOf = (form: URLSearchParams): object => ({
   // A text field ends its lines with CR LF; what was typed has LF.
   html: lines(form.get('html')),
   text: lines(form.get('text')),
+  sample_variables: sampleIn(form),
   publish: form.get('publish') !== null,
 });
 
@@ -113,13 +115,17 @@ async function rendered(visit: Visit): Promise<Render> {
     text: lines(form.get('text')) ?? undefined,
   };
   return await visit.ask('renderTemplate', {
-    body: { ...definedMembers(sources), variables: variablesIn(form), mark_missing: true },
+    body: { ...definedMembers(sources), variables: sampleIn(form) ?? {}, mark_missing: true },
   });
 }
 
-function variablesIn(form: URLSearchParams): object {
-  const text = fieldText(form, 'variables') ?? '{}';
-  const refused = new Problem('invalid_field', 'the sample values must be a JSON object', { field: 'variables' });
+/** Returns the sample values of the form; null for an empty field. Throws a Problem for what is not a JSON object. */
+function sampleIn(form: URLSearchParams): object | null {
+  const text = fieldText(form, 'sample_variables');
+  if (text === undefined) return null;
+  const refused = new Problem('invalid_field', 'The sample values must be a JSON object.', {
+    field: 'sample_variables',
+  });
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -183,7 +189,7 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
     strict_variables: template.strict_variables,
     locale: template.locale,
     timezone: template.timezone,
-    variables: variablesIn(visit.form),
+    variables: sampleIn(visit.form) ?? {},
   });
   const { id } = await visit.ask('sendMessage', { body });
   return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');

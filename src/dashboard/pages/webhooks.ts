@@ -4,7 +4,19 @@ import type { WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pageOf, pagerOf } from '../links.ts';
-import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import {
+  get,
+  move,
+  needs,
+  once,
+  post,
+  view,
+  withFault,
+  type Page,
+  type Shown,
+  type View,
+  type Visit,
+} from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
@@ -113,7 +125,7 @@ async function create(visit: Visit): Promise<Shown> {
   return once('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true });
 }
 
-async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<Shown> {
+async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<View> {
   const { params, query, form: fields, now } = visit;
   const [status, eventId] = [query.get('status'), query.get('event_id')];
   const [endpoint, last, attempts, replays] = await Promise.all([
@@ -158,11 +170,11 @@ async function enable(visit: Visit, enabled: boolean, said: string): Promise<Sho
   return move(placeOf(visit), said);
 }
 
-/** Sends a test and shows its outcome at once. */
+/** Sends a test and shows its outcome once: a reload of that page does not send another. */
 async function test(visit: Visit): Promise<Shown> {
   const type = allEventTypes.find((one) => one === visit.form.get('type')) ?? 'delivered';
   const tried = await visit.ask('testWebhook', { params: visit.params, body: { type } });
-  return details(visit, null, tried);
+  return { kind: 'once', page: await details(visit, null, tried) };
 }
 
 async function secret(

@@ -34,6 +34,8 @@ export interface MessageFilter {
   /** The sending domain. */
   domain?: string;
   rfcMessageId?: string;
+  /** The id of one of its events. */
+  eventId?: string;
   /** No index has it: give a narrow range of times with it. */
   requestId?: string;
   /** Half-open range of acceptance times in ms. */
@@ -89,9 +91,10 @@ const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', 
 /** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
   const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
-  const { rfcMessageId, requestId, requestStart, toStart, toDomain, idStart, text } = filter;
+  const { rfcMessageId, eventId, requestId, requestStart, toStart, toDomain, idStart, text } = filter;
   return [
     ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
+    ...(eventId === undefined ? [] : [rowCriterion('events', { id: eventId, account_id: accountId })]),
     ...(to === undefined ? [] : [recipientCriterion(addressKey(to))]),
     ...(toStart === undefined ? [] : [addressStartCriterion(toStart.toLowerCase())]),
     ...(idStart === undefined ? [] : [idStartCriterion(accountId, idStart)]),

@@ -1,7 +1,7 @@
 /** Work and wishes of people in the dashboard: files that they ask for, and filters that they keep. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
-/** A list that is written as a CSV file, page by page (operator/export-rule.ts). */
+/** A list that is written as a file, page by page (operator/export-rule.ts). */
 export const exportFiles = table({
   id: text(),
   account_id: text(),
@@ -24,6 +24,7 @@ export const exportFiles = table({
   /** The last step; exports take turns by it. */
   touched_at: integer(),
   finished_at: orNull(integer()),
+  format: text<'csv' | 'ndjson'>(),
 });
 export type ExportRow = RowOf<typeof exportFiles>;
 

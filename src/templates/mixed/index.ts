@@ -11,7 +11,7 @@ import { parse } from './tree.ts';
 import { variablesOf } from './variables.ts';
 
 export type { TemplateFault } from './fault.ts';
-export { joinSamples, markMissing, missingIn, type SampleData } from './sample.ts';
+export { completeSample, joinSamples, markMissing, missingIn, type SampleData } from './sample.ts';
 
 /** The part decides the escaping of values: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
 export type Part = 'html' | 'text' | 'subject' | 'header';

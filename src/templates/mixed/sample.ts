@@ -311,6 +311,19 @@ function joined(one: Sample, other: Sample): Sample {
   return one === true ? other : one;
 }
 
+/** Returns the given data with the sample's values for what it lacks. A member that is given stays, also `null` and `false`. */
+export function completeSample(sample: SampleData, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const kept = Object.entries(given).map(([name, value]): [string, unknown] => {
+    const wanted = Object.hasOwn(sample, name) ? sample[name] : undefined;
+    if (isObject(wanted) && isObject(value)) return [name, completeSample(wanted, value)];
+    const item = Array.isArray(wanted) ? wanted[0] : undefined;
+    if (!isObject(item) || !Array.isArray(value)) return [name, value];
+    return [name, value.map((one: unknown) => (isObject(one) ? completeSample(item, one) : one))];
+  });
+  const added = Object.entries(sample).filter(([name]) => !Object.hasOwn(given, name));
+  return Object.fromEntries([...kept, ...added]);
+}
+
 /** A value that is missing, named by its path. */
 export interface Missing {
   path: string;

@@ -30,6 +30,7 @@ describe('messages/templated-send', () => {
       locale: 'en',
       timezone: 'UTC',
       strict: false,
+      sample: null,
     };
     await createTemplate({ db: temp.db, clock }, { accountId, alias: 'a', name: 'a', body, publish: true });
   });

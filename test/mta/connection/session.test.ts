@@ -355,7 +355,11 @@ describe('mta/connection/session', () => {
       'j\u00f6rg@dest.test',
       'a\0@b.test',
     ])
-      await assert.rejects(session.send(mailOf(undefined, { recipients: [address] })), /invalid envelope address/, address);
+      await assert.rejects(
+        session.send(mailOf(undefined, { recipients: [address] })),
+        /invalid envelope address/,
+        address,
+      );
     await assert.rejects(session.send(mailOf(undefined, { recipients: [] })));
     assert.deepEqual(server.sessions[0]?.lines, ['EHLO mail.posthorn.test']);
     const quoted = await session.send(mailOf(undefined, { recipients: ['"a> b"@dest.test'] }));

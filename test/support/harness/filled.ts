@@ -2,20 +2,44 @@
 import assert from 'node:assert/strict';
 import { startTestApp, zonesFor, type TestApp } from './app.ts';
 import { startMailServer, type FakeMailServer } from '../fakes/fake-mail-server.ts';
+import { dsn, sendByHand } from './mail-back.ts';
 
 const NAUGHTY = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>"'{{7*7}}`;
 const LONG = `${'long-local-part-'.repeat(3)}x@${'very-long-label.'.repeat(8)}example.net`;
 const FROM = 'hi@simulator.posthorn.test';
 
-/** Such an application, and the addresses of all pages. Its mail server defers everything; both are the caller's to end. */
+const BACK = 'back@dest.test';
+
+/**
+ * Such an application, and the addresses of all pages. Its mail server defers everything but the mail to `BACK`, which comes back
+ * later; both are the caller's to end.
+ */
 export async function startFilledApp(): Promise<{ server: FakeMailServer; app: TestApp; pages: string[] }> {
-  const server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
+  const server = await startMailServer({
+    script: { rcpt: (line) => (line.includes(BACK) ? '250 2.1.5 ok' : '450 4.2.0 busy') },
+  });
   const app = await startTestApp({
     mailPort: server.port,
     zones: zonesFor('dest.test'),
     settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
   });
-  return { server, app, pages: await filled(app) };
+  const pages = await filled(app);
+  return { server, app, pages: [...pages, await reportOf(app, server)] };
+}
+
+/** Returns the page of a bounce that came later. */
+async function reportOf(app: TestApp, server: FakeMailServer): Promise<string> {
+  const { id } = await app.send({ to: BACK });
+  await app.follow().of(id, 'delivered');
+  const returnPath = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
+  await sendByHand(app.app.ports.mx ?? 0, '', returnPath, dsn(BACK));
+  await app.follow().of(id, 'bounced');
+  // The event is written before the report is marked as read.
+  for (;;) {
+    const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages/${id}/reports`);
+    const [report] = body.data;
+    if (report !== undefined) return `/messages/${id}/reports/${report.id}/read`;
+  }
 }
 
 /** Mail in each state, and one of everything; names that would like to be scripts. Gives the addresses of all pages. */
@@ -49,8 +73,24 @@ export async function filled(app: TestApp): Promise<string[]> {
   await post('/v1/suppressions', { email: 'gone@example.net', note: NAUGHTY });
   const domain = await post('/v1/domains', { name: `${'a'.repeat(40)}.${'b'.repeat(40)}.example` });
   await post('/v1/streams', { slug: 'newsletter', name: NAUGHTY.slice(0, 60), type: 'broadcast' });
+  await app.operator.call('exports.create', { kind: 'stats' });
+  app.clock.advance(2000);
+  await app.settled();
+  await app.operator.call('exports.create', { kind: 'messages', query: { status: 'bounced' } });
+  await app.operator.call('views.save', { page: '/messages', query: 'status=bounced', name: NAUGHTY.slice(0, 60) });
+  const { data: acts } = await app.operator.call('audit.list', {});
+  const act = acts[0]?.id;
+  assert.ok(act !== undefined);
   return [
     '/',
+    '/search',
+    '/search?q=welcome',
+    '/exports',
+    `/developer/actions/${act}`,
+    '/developer/log?of=unknown',
+    '/developer/actions?of=server',
+    '/messages?status=bounced',
+    '/messages?q=nobody%40example.net',
     '/welcome',
     '/messages',
     `/messages/${message}`,

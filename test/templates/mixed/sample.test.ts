@@ -1,7 +1,14 @@
 /** Sample data guessed from templates, what given data lacks, and how a preview marks it. */
 import assert from 'node:assert/strict';
 import { compile, render } from '../../../src/templates/mixed/index.ts';
-import { joinSamples, markMissing, missingIn, sampleOf, type SampleData } from '../../../src/templates/mixed/sample.ts';
+import {
+  completeSample,
+  joinSamples,
+  markMissing,
+  missingIn,
+  sampleOf,
+  type SampleData,
+} from '../../../src/templates/mixed/sample.ts';
 
 function sampleFrom(source: string): SampleData {
   const compilation = compile(source, 'html');
@@ -65,6 +72,29 @@ describe('templates/mixed/sample', () => {
       assert.ok(result.ok, source);
       assert.deepEqual(missingIn(sample, sample), []);
     }
+  });
+
+  it('completes what is given, and changes nothing of it', () => {
+    const sample = sampleFrom(
+      '{{ name }}{% if paid %}x{% endif %}{{ user.city }}{% for item in items %}{{ item.title }}{% endfor %}{{ code }}',
+    );
+    const items = [{ title: 'title' }, { title: 'title' }];
+    const rows: readonly [given: Record<string, unknown>, completed: Record<string, unknown>][] = [
+      [{}, { name: 'Ana', paid: true, user: { city: 'city' }, items, code: '482913' }],
+      [
+        { own: 1, name: null, paid: false, user: {}, items: [{ n: 1 }, 'odd'], code: 0 },
+        { own: 1, name: null, paid: false, user: { city: 'city' }, items: [{ n: 1, title: 'title' }, 'odd'], code: 0 },
+      ],
+      [
+        { name: {}, paid: '', user: 'Bo', items: [], code: [] },
+        { name: {}, paid: '', user: 'Bo', items: [], code: [] },
+      ],
+    ];
+    for (const [given, completed] of rows) assert.deepEqual(completeSample(sample, given), completed);
+    // A name that is a member of every object is a name like any other.
+    const odd = JSON.parse('{"__proto__":{"a":1},"constructor":"c"}') as Record<string, unknown>;
+    assert.equal(JSON.stringify(completeSample({}, odd)), JSON.stringify(odd));
+    assert.deepEqual(Object.keys(completeSample(sampleFrom('{{ constructor }}'), {})), ['constructor']);
   });
 
   it('joins the samples of subject, html and text', () => {

@@ -1,13 +1,13 @@
 /**
  * A port for mail that is opened at the start or, where another program has it, as soon as that program lets it go. A port in use is a
  * state and not an error: the API, delivery and the other ports work without it, and a Postfix that was started first must not keep
- * them down. Each door is tried again every minute.
+ * them down. Each port is tried again every minute.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { portHolder } from '../net/port-holder.ts';
 
-export type DoorName = 'mx' | 'submission' | 'submissions';
+export type MailPortName = 'mx' | 'submission' | 'submissions';
 
 /** A port, and whether the settings chose it: the right to listen on a default port may be missing, and then it is left out. */
 export interface Place {
@@ -16,8 +16,8 @@ export interface Place {
 }
 
 /** The state of a port for mail. */
-export interface DoorState {
-  name: DoorName;
+export interface MailPortState {
+  name: MailPortName;
   /** The address and port of the settings. */
   host: string;
   port: number;
@@ -27,16 +27,16 @@ export interface DoorState {
   fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
 }
 
-export interface DoorListener {
+export interface MailPortListener {
   listen(): Promise<number>;
 }
 
-export interface DoorOptions {
-  name: DoorName;
-  listener: DoorListener;
+export interface MailPortOptions {
+  name: MailPortName;
+  listener: MailPortListener;
   host: string;
   place: Place;
-  /** The mail that cannot arrive while the door is shut, for the log. */
+  /** The mail that cannot arrive while the port cannot be had, for the log. */
   takes: string;
   /** The setting that chooses another port. */
   setting: string;
@@ -44,23 +44,23 @@ export interface DoorOptions {
 
 const RETRY_MS = 60_000;
 
-export class Door {
+export class MailPort {
   private readonly clock: Clock;
   private readonly log: Log;
-  private readonly options: DoorOptions;
+  private readonly options: MailPortOptions;
   private open: number | null = null;
-  private fault: DoorState['fault'] = null;
+  private fault: MailPortState['fault'] = null;
   private timer: Timer | null = null;
   private trying: Promise<void> | null = null;
   private isStopped = false;
 
-  constructor({ clock, log }: { clock: Clock; log: Log }, options: DoorOptions) {
+  constructor({ clock, log }: { clock: Clock; log: Log }, options: MailPortOptions) {
     this.clock = clock;
     this.log = log;
     this.options = options;
   }
 
-  get state(): DoorState {
+  get state(): MailPortState {
     const { name, host, place } = this.options;
     return { name, host, port: place.port, open: this.open, fault: this.fault };
   }

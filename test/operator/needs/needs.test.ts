@@ -1,7 +1,8 @@
 /** What needs a person: each kind of fact with its item, and their order. */
 import assert from 'node:assert/strict';
-import { needsOf, type AccountFacts, type NeedFacts, type ServerFacts } from '../../src/operator/needs.ts';
-import type { HeldMail } from '../../src/operator/held-mail.ts';
+import { needsOf } from '../../../src/operator/needs/needs.ts';
+import type { AccountFacts, NeedFacts, ServerFacts } from '../../../src/operator/needs/need.ts';
+import type { HeldMail } from '../../../src/operator/held-mail.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');
 const DAY = 86_400_000;
@@ -18,7 +19,7 @@ const noServer: ServerFacts = {
   findings: [],
   listed: [],
 };
-const noAccount: AccountFacts = { domains: [], webhooks: [], keys: [], deferred: [] };
+const noAccount: AccountFacts = { id: 'acc_1', domains: [], webhooks: [], keys: [], deferred: [] };
 const needs = (server: Partial<ServerFacts> | null, account: Partial<AccountFacts> = {}) =>
   needsOf({
     now: NOW,
@@ -30,6 +31,7 @@ const held = (by: HeldMail['by'], target: string, waiting: number): HeldMail => 
   object: 'held_mail',
   by,
   target,
+  account_id: by === 'domain_refused' ? 'acc_1' : null,
   waiting,
   since: rfc(NOW - DAY),
   until: null,
@@ -67,7 +69,14 @@ const webhook = {
   last_success_at: null,
   last_failure_at: null,
 };
-const key = { id: 'key_1', name: 'shop', expires_at: null, revoked_at: null };
+const key = {
+  id: 'key_1',
+  name: 'shop',
+  mode: 'live',
+  created_at: rfc(NOW - 100 * DAY),
+  expires_at: null,
+  revoked_at: null,
+};
 
 describe('operator/needs', () => {
   it('is calm where there is nothing', () => {
@@ -196,6 +205,13 @@ describe('operator/needs', () => {
       assert.match(one?.action.command ?? '', /^posthorn /);
     });
 
+  it('lists no test key, and a key for a short time only in the last quarter of it', () => {
+    const ends = { ...key, expires_at: rfc(NOW + DAY) };
+    assert.deepEqual(needs({}, { keys: [{ ...ends, mode: 'test' }] }), []);
+    assert.deepEqual(needs({}, { keys: [{ ...ends, created_at: rfc(NOW - 2 * DAY) }] }), []);
+    assert.equal(needs({}, { keys: [{ ...ends, created_at: rfc(NOW - 3 * DAY) }] }).length, 1);
+  });
+
   it('has one line for a lane and cause, and none for what keeps the whole lane back', () => {
     const mail = (lane: string, domainName: string, code: string, waiting: number) => ({
       lane,
@@ -226,7 +242,7 @@ describe('operator/needs', () => {
     );
   });
 
-  it('puts what has the most mail first, and of equals what stands still', () => {
+  it('puts what stands still first, and then what has the most mail', () => {
     const found = needs(
       { held: [held('rest', 'google', 3), held('block_list', 'outlook', 3), held('rest', 'yahoo', 9)] },
       { webhooks: [{ ...webhook, status: 'disabled' }] },
@@ -234,10 +250,10 @@ describe('operator/needs', () => {
     assert.deepEqual(
       found.map(({ kind, mails }) => [kind, mails]),
       [
-        ['rest', 9],
         ['block_list', 3],
-        ['rest', 3],
         ['webhook_disabled', 0],
+        ['rest', 9],
+        ['rest', 3],
       ],
     );
   });

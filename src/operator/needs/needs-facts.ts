@@ -1,26 +1,32 @@
 /** The operation `needs`, and the facts that it reads for needs.ts. */
 import { z } from 'zod';
-import { rfc3339 } from '../base/rfc3339.ts';
-import type { DomainRecord } from '../domains/domain-record.ts';
-import type { HoldRow } from '../storage/tables.ts';
-import { dialectOf } from '../storage/sql.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
-import { askAsOperator } from './ask.ts';
-import { backups } from './doctor/backups.ts';
-import { disk } from './doctor/machine-checks.ts';
-import { createMachine } from './doctor/machine.ts';
-import { withHold } from './holds.ts';
-import { heldMail } from './held-mail.ts';
-import { waitingDomains } from './lane-records.ts';
-import { readListings } from './listings.ts';
-import { needsOf, type AccountFacts, type Deferred, type ServerFacts } from './needs.ts';
-import { onServer, type OperatorDeps } from './operation.ts';
+import { listAccounts } from '../../accounts/account-store.ts';
+import { rfc3339 } from '../../base/rfc3339.ts';
+import type { DomainRecord } from '../../domains/domain-record.ts';
+import type { HoldRow } from '../../storage/tables.ts';
+import { dialectOf } from '../../storage/sql.ts';
+import { accountArgument, accountNamed } from '../accounts.ts';
+import { askAsOperator } from '../ask.ts';
+import { backups } from '../doctor/backups.ts';
+import { disk } from '../doctor/machine-checks.ts';
+import { createMachine } from '../doctor/machine.ts';
+import { withHold } from '../holds.ts';
+import { heldMail, type HeldMail } from '../held-mail.ts';
+import { waitingDomains } from '../lane-records.ts';
+import { readListings } from '../listings.ts';
+import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
+import { needsOf } from './needs.ts';
+import { onServer, type OperatorDeps } from '../operation.ts';
 
 export const needOperations = {
-  /** Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server. */
+  /**
+   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
+   * only administrators see that.
+   */
   needs: onServer({
     act: null,
     scope: 'message:read',
+    forMembers: { server: false },
     args: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {
       const { id } = await accountNamed(deps, account);
@@ -42,6 +48,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     backups({ machine, clock }),
   ]);
   const certificate = machine.certificate();
+  const named = await withAccountNames(deps, held);
   // A server without any backup may be copied by another tool: the doctor mentions that.
   const hasBackups = state.kind === 'unreadable' || state.newest !== null;
   const found = [
@@ -49,7 +56,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
   ];
   return {
-    held: held.map((one) => withHold(one, book.list())),
+    held: named.map((one) => withHold(one, book.list())),
     set: book.list().map(setByPerson),
     domains,
     blocks: mta.sources.list().flatMap(({ name, blocks }) =>
@@ -78,6 +85,22 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
   };
 }
 
+/** Names the account whose pause, or the pause of whose stream, keeps mail back: the counts have ids only. */
+async function withAccountNames(deps: OperatorDeps, held: readonly HeldMail[]): Promise<readonly HeldMail[]> {
+  const isPause = ({ by }: HeldMail): boolean => by === 'account_pause' || by === 'stream_pause';
+  if (!held.some(isPause)) return held;
+  const names = new Map((await listAccounts(deps)).map(({ id, name }) => [id, name]));
+  return held.map((one) => {
+    if (!isPause(one)) return one;
+    const account = `the account ${names.get(one.account_id ?? '') ?? one.target}`;
+    const message =
+      one.by === 'account_pause'
+        ? `Sending is paused for ${account}.`
+        : `The stream ${one.target.slice(one.target.indexOf('/') + 1)} of ${account} is paused.`;
+    return { ...one, message };
+  });
+}
+
 const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
   ...row,
   until: rfc3339(until),
@@ -97,7 +120,7 @@ async function accountFacts(deps: OperatorDeps, account: string): Promise<Accoun
     list<AccountFacts['keys'][number]>('listKeys'),
     deferredMail(deps, account),
   ]);
-  return { domains, webhooks, keys, deferred };
+  return { id: account, domains, webhooks, keys, deferred };
 }
 
 /** The newest deferred messages that are grouped; older ones are in the queue's page. */

@@ -1,0 +1,24 @@
+/** Makes a folder and those above it. */
+import { mkdirSync, statSync } from 'node:fs';
+import path from 'node:path';
+
+/**
+ * Makes the folder and its missing parents with this mode; one that exists is left as it is. Throws the system's error. Used
+ * instead of the option `recursive`, with which Node.js never returns where the system answers ENOENT although the parent
+ * exists: /proc and some network file systems do that.
+ */
+export function makeFolder(folder: string, mode: number): void {
+  try {
+    mkdirSync(folder, { mode });
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST' && isFolder(folder)) return;
+    const parent = path.dirname(folder);
+    if (codeOf(error) !== 'ENOENT' || isFolder(parent)) throw error;
+    makeFolder(parent, mode);
+    mkdirSync(folder, { mode });
+  }
+}
+
+const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
+
+const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');

@@ -1,0 +1,111 @@
+/** `posthorn exports list|create|save|remove`: lists of the API as files, which the running server writes. */
+import { createReadStream, createWriteStream } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
+import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Problem } from '../base/problem.ts';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { table } from './table.ts';
+
+type Export = ResultOf<'exports.create'>;
+
+const kinds = ['messages', 'events', 'stats', 'audit'] as const;
+const formats = ['csv', 'ndjson'] as const;
+const accountOption = ['--account <account>', 'name or id (default: default)'] as const;
+
+const lines = (list: readonly Export[]): string[] =>
+  table(
+    ['ID', 'LIST', 'FORMAT', 'STATE', 'ROWS', 'BYTES', 'CREATED', 'BY'],
+    list.map((one) => [
+      one.id,
+      one.kind,
+      one.format,
+      one.error ?? (one.is_cut ? `${one.state}, cut` : one.state),
+      String(one.rows),
+      String(one.bytes),
+      one.created_at,
+      one.created_by,
+    ]),
+  );
+
+/** Reads `name=value`; the operation checks the names and values. */
+function filterOption(text: string, before: Record<string, string> | undefined): Record<string, string> {
+  const at = text.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('Expected name=value, such as status=bounced.');
+  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+}
+
+export function addExports(program: CommandUnknownOpts, context: Context): void {
+  const group = program.command('exports').description('lists as CSV or NDJSON files, which the running server writes');
+  group
+    .command('list')
+    .description('list the exports of an account, newest first')
+    .option(...accountOption)
+    .option('--json', 'as one JSON object')
+    .action(({ account, json }) => context.show(json, 'exports.list', { account }, ({ data }) => lines(data)));
+  group
+    .command('create')
+    .description('ask for an export; filters are the parameters of the list in the API')
+    .addArgument(new Argument('<list>').choices(kinds))
+    .argument('[filters...]', 'such as status=bounced created_after=2026-01-01T00:00:00Z', filterOption)
+    .addOption(new Option('--format <format>', 'of the file').choices(formats).default('csv' as const))
+    .option(...accountOption)
+    .option('--json', 'as one JSON object')
+    .action((kind, query, { format, account, json }) =>
+      context.show(json, 'exports.create', { account, kind, format, query }, (made) => lines([made])),
+    );
+  group
+    .command('save')
+    .description('copy the file of a finished export; without a file to standard output')
+    .argument('<id>')
+    .argument('[file]', 'a new file; one that is there is not overwritten')
+    .option(...accountOption)
+    .option('--json', 'as one JSON object; needs a file')
+    .action((id, file, { account, json }) => save(context, { id, file, account, json }));
+  group
+    .command('remove')
+    .description('remove an export with its file; one that is being written ends')
+    .argument('<id>')
+    .option(...accountOption)
+    .option('--json', 'as one JSON object')
+    .action((id, { account, json }) =>
+      context.show(json, 'exports.remove', { account, id }, (gone) => [`removed ${gone.id}`]),
+    );
+}
+
+async function save(
+  context: Context,
+  { id, file, account, json }: Record<'file' | 'account', string | undefined> & { id: string; json: true | undefined },
+): Promise<void> {
+  if (json === true && file === undefined)
+    throw new Problem('invalid_field', 'name a file for --json: standard output cannot have both');
+  const found = await context.operate((operator) => operator.call('exports.file', { account, id }));
+  const source = createReadStream(found.path, { encoding: 'utf8' });
+  if (file === undefined) {
+    for await (const piece of linesOf(source)) context.out(piece);
+    return;
+  }
+  try {
+    await pipeline(source, createWriteStream(file, { flags: 'wx', mode: 0o600 }));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    const why = code === 'EEXIST' ? 'there is such a file already' : code;
+    throw new Problem('invalid_field', `${file} cannot be written: ${why}`, { cause: error });
+  }
+  context.print(json, { object: 'saved_export', id, file, format: found.format, bytes: found.bytes }, () => [
+    `${file}: ${String(found.bytes)} bytes`,
+  ]);
+}
+
+/** Splits the text into whole lines, many in a piece, without the last line feed of each piece. */
+async function* linesOf(source: AsyncIterable<string>): AsyncGenerator<string> {
+  let rest = '';
+  for await (const piece of source) {
+    const text = rest + piece;
+    const end = text.lastIndexOf('\n');
+    if (end > 0) yield text.slice(0, end);
+    rest = text.slice(end + 1);
+  }
+  if (rest !== '') yield rest;
+}

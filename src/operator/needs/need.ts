@@ -1,0 +1,122 @@
+/** The type of an item that a person should look at, and the facts that its rules read. */
+import { DAY_MS } from '../../base/time.ts';
+import type { DomainRecord } from '../../domains/domain-record.ts';
+import type { HeldMail } from '../held-mail.ts';
+
+export interface Need {
+  object: 'need';
+  kind: string;
+  /** `red`: mail is refused or stands still; `amber`: it is slow, or will stand still. */
+  level: 'red' | 'amber';
+  /** Whole sentences: what is the case, and what it means. */
+  message: string;
+  /** Recipients whose mail is concerned now. */
+  mails: number;
+  since: string | null;
+  /** When it ends by itself, is tried again, or gets worse; null where nothing is planned. */
+  until: string | null;
+  /** Where to act: a page of the dashboard, and a command. */
+  action: { label: string; href: string; command: string };
+  /** A recipient domain whose mail can be tried now, or null. */
+  try_domain: string | null;
+}
+
+/** A hold or limit that a person has set. */
+interface SetByPerson {
+  id: string;
+  kind: 'hold' | 'limit';
+  scope: string;
+  target: string;
+  connections: number | null;
+  per_minute: number | null;
+  note: string | null;
+  until: string | null;
+  created_at: string | null;
+  created_by: string | null;
+}
+
+/** Deferred mail of one lane with one kind of answer. */
+export interface Deferred {
+  lane: string;
+  domain: string;
+  /** The code that the receiver gives the cause, such as `TSS04`, or its SMTP code. */
+  code: string;
+  waiting: number;
+  reply: string;
+}
+
+/** Facts about the server, which members that are not administrators do not see. */
+export interface ServerFacts {
+  held: readonly HeldMail[];
+  set: readonly SetByPerson[];
+  /** The lane of each recipient domain that mail waits for. */
+  domains: readonly { domain: string; lane: string; waiting: number }[];
+  blocks: readonly { source: string | null; site: string; since: string; until: string; reply: string }[];
+  /** Routes of the settings by domain. */
+  routes: Readonly<Record<string, { kind: string }>>;
+  /** Ports for mail that could not be had. */
+  closedPorts: readonly {
+    name: string;
+    port: number;
+    holder: string | null;
+    error: string | null;
+    since: string | null;
+  }[];
+  /** The end of the certificate of the listeners, or null. */
+  certificate: { file: string; until: number } | null;
+  /** Findings of the doctor about disk and backups that are not ok. */
+  findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
+  listed: readonly { ip: string; list: string }[];
+}
+
+/** Facts about one account. */
+export interface AccountFacts {
+  id: string;
+  domains: readonly DomainRecord[];
+  webhooks: readonly {
+    id: string;
+    url: string;
+    status: string;
+    disabled_reason: string | null;
+    last_success_at: string | null;
+    last_failure_at: string | null;
+  }[];
+  keys: readonly {
+    id: string;
+    name: string;
+    mode: string;
+    created_at: string;
+    expires_at: string | null;
+    revoked_at: string | null;
+  }[];
+  deferred: readonly Deferred[];
+}
+
+export interface NeedFacts {
+  now: number;
+  server: ServerFacts | null;
+  account: AccountFacts;
+}
+
+type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>;
+
+/** Makes an item; what is not given has its plainest value. */
+export const need = (given: Given): Need => ({
+  object: 'need',
+  mails: 0,
+  since: null,
+  until: null,
+  try_domain: null,
+  ...given,
+});
+
+/** One kind of item: returns those that the facts hold. */
+export type Rule<Of> = (of: Of, facts: NeedFacts) => readonly Need[];
+
+/** The time before an end of which a person hears. */
+export const SOON_MS = 14 * DAY_MS;
+
+export const uri = encodeURIComponent;
+export const counted = (n: number, noun: string): string => `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
+export const waits = (n: number): string =>
+  n === 0 ? '' : ` ${counted(n, 'recipient')} ${n === 1 ? 'waits' : 'wait'} for it.`;

@@ -1,0 +1,20 @@
+/**
+ * Lists what a person should look at: one pure function from facts to items, for the Overview and for `posthorn status`. A further
+ * kind of item is a function in the rules of server-needs.ts or account-needs.ts, with its facts in need.ts (read by needs-facts.ts).
+ */
+import { accountRules } from './account-needs.ts';
+import type { Need, NeedFacts } from './need.ts';
+import { serverRules } from './server-needs.ts';
+
+/** Returns the items: first what stands still, then what has the most mail. */
+export function needsOf(facts: NeedFacts): Need[] {
+  const { server } = facts;
+  const found = [
+    ...(server === null ? [] : serverRules.flatMap((rule) => rule(server, facts))),
+    ...accountRules.flatMap((rule) => rule(facts.account, facts)),
+  ];
+  return found.sort(
+    (a, b) =>
+      Number(b.level === 'red') - Number(a.level === 'red') || b.mails - a.mails || a.message.localeCompare(b.message),
+  );
+}

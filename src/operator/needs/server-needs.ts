@@ -1,0 +1,187 @@
+/** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
+import { counted, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
+
+const person = (by: string | null): string =>
+  by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
+const noteOf = (note: string | null): string => (note === null ? '' : ` (${note})`);
+const laneAction = (lane: string): Need['action'] => ({
+  label: 'The lane',
+  href: `/queue/lane?name=${uri(lane)}`,
+  command: `posthorn queue lanes --lane ${lane}`,
+});
+
+/** Mail that is kept back without a person's doing: block lists, warm-up, rests, routes, pauses of streams. */
+const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
+  held.flatMap((one) => {
+    const { by, target, message, waiting: mails, since, until } = one;
+    const domain = domains.find(({ lane }) => lane === target)?.domain ?? null;
+    const given = { kind: by, message: `${message}${waits(mails)}`, mails, since, until };
+    switch (by) {
+      case 'block_list':
+        return [
+          need({
+            ...given,
+            level: 'red',
+            try_domain: domain,
+            action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
+          }),
+        ];
+      case 'rest':
+        return [need({ ...given, level: 'amber', try_domain: domain, action: laneAction(target) })];
+      case 'route':
+        return [
+          need({
+            ...given,
+            level: 'amber',
+            action: {
+              label: 'Its mail',
+              href: `/queue?domain=${uri(target)}`,
+              command: `posthorn queue list --domain ${target}`,
+            },
+          }),
+        ];
+      case 'stream_pause':
+        return [
+          need({
+            ...given,
+            level: 'amber',
+            action: { label: 'Streams', href: '/streams', command: 'posthorn queue holds' },
+          }),
+        ];
+      case 'warm_up':
+        return [
+          need({
+            ...given,
+            level: 'amber',
+            action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
+          }),
+        ];
+      case 'account_pause':
+        return [
+          need({
+            ...given,
+            level: 'red',
+            action: { label: 'Accounts', href: '/accounts', command: 'posthorn accounts list' },
+          }),
+        ];
+      // Both are listed with their cause below, also while no mail waits.
+      case 'operator':
+      case 'domain_refused':
+        return [];
+    }
+  });
+
+/** Blocks of an address by a receiver for which no mail waits now. */
+const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
+  all
+    .filter(({ site }) => !held.some(({ by, target }) => by === 'block_list' && target === site))
+    .map(({ source, site, since, until, reply }) =>
+      need({
+        kind: 'block_list',
+        level: 'red',
+        message: `${site} refuses mail from ${source ?? "the system's address"}: "${reply}". Nothing is sent there meanwhile.`,
+        since,
+        until,
+        action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
+      }),
+    );
+
+/** Holds and limits that people have set. */
+const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
+  set.map(
+    ({ id, kind, scope, target, connections, per_minute: rate, note, until, created_at: since, created_by: by }) => {
+      const isLane = scope === 'lane';
+      const mails = isLane
+        ? domains.filter(({ lane }) => lane === target).reduce((sum, { waiting }) => sum + waiting, 0)
+        : (held.find((one) => one.by === 'operator' && one.target === id)?.waiting ?? 0);
+      const limits = [
+        ...(connections === null ? [] : [counted(connections, 'connection')]),
+        ...(rate === null ? [] : [`${counted(rate, 'mail')} a minute`]),
+      ];
+      const what =
+        kind === 'limit' ? `limits the ${scope} ${target} to ${limits.join(' and ')}` : `holds the ${scope} ${target}`;
+      return need({
+        kind: kind === 'limit' ? 'limited_by_person' : 'held_by_person',
+        level: 'amber',
+        message: `${person(by)} ${what}${noteOf(note)}.${waits(mails)}`,
+        mails,
+        since,
+        until,
+        action: isLane
+          ? laneAction(target)
+          : {
+              label: 'Holds',
+              href: '/queue#holds',
+              command: kind === 'hold' ? `posthorn queue release ${id}` : 'posthorn queue holds',
+            },
+      });
+    },
+  );
+
+/** Routes that throw mail away. One that holds mail is listed while mail waits for it. */
+const routes: Rule<ServerFacts> = ({ routes: all }) =>
+  Object.entries(all)
+    .filter(([, { kind }]) => kind === 'discard')
+    .map(([domain]) =>
+      need({
+        kind: 'route_discards',
+        level: domain === '*' ? 'red' : 'amber',
+        message: `A route in the settings throws mail to ${domain === '*' ? 'every domain' : domain} away, and counts it as delivered.`,
+        action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only holds' },
+      }),
+    );
+
+const ports: Rule<ServerFacts> = ({ closedPorts }) =>
+  closedPorts.map(({ name, port, holder, error, since }) =>
+    need({
+      kind: 'port_closed',
+      level: 'red',
+      message: `Port ${String(port)} (${name}) is not open: ${holder === null ? (error ?? 'unknown cause') : `${holder} has it`}. ${port === 25 ? 'Bounces and complaints that come by mail are not received.' : 'Programs cannot send by it.'}`,
+      since,
+      action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only listeners' },
+    }),
+  );
+
+const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
+  own === null || own.until - now > SOON_MS
+    ? []
+    : [
+        need({
+          kind: 'certificate',
+          level: own.until <= now ? 'red' : 'amber',
+          message: `The certificate ${own.file} ${own.until <= now ? 'has expired: clients refuse TLS' : 'expires soon; clients then refuse TLS'}.`,
+          until: new Date(own.until).toISOString(),
+          action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only certificate' },
+        }),
+      ];
+
+const findings: Rule<ServerFacts> = ({ findings: all }) =>
+  all.map(({ check, status, why }) =>
+    need({
+      kind: check,
+      level: status === 'failed' ? 'red' : 'amber',
+      message: `${check === 'disk' ? 'Disk' : 'Backups'}: ${why}.`,
+      action: { label: 'Doctor', href: '/doctor', command: `posthorn doctor --only ${check}` },
+    }),
+  );
+
+const lists: Rule<ServerFacts> = ({ listed }) =>
+  listed.map(({ ip, list }) =>
+    need({
+      kind: 'listed',
+      level: 'red',
+      message: `${ip} is on the block list ${list}: mail hosts that use it refuse mail from this server.`,
+      action: { label: 'Since when', href: '/reputation', command: 'posthorn reputation' },
+    }),
+  );
+
+export const serverRules: readonly Rule<ServerFacts>[] = [
+  keptBack,
+  blocks,
+  setByPeople,
+  routes,
+  ports,
+  certificate,
+  findings,
+  lists,
+];

@@ -1,0 +1,38 @@
+/** Writes the audit row of a command that does its work itself: through the running server, else directly. */
+import { existsSync } from 'node:fs';
+import { systemClock } from '../base/clock.ts';
+import { environment } from '../config/load.ts';
+import type { Config } from '../config/schema.ts';
+import { commandLine, type Acting } from '../operations/act.ts';
+import { databaseFile, openDatabase, openReader, type StoreAddress } from '../storage/database.ts';
+import { writeNote, type CommandNote } from './command-acts.ts';
+import { callServer } from './control-client.ts';
+import { socketPath } from './control-socket.ts';
+import { agentOf, systemUser } from './system-user.ts';
+
+/**
+ * Writes the row. Without a server it is not written where there is no database, or one that would have to be migrated first, such
+ * as one restored from the backup of an older version: the backup must stay as it is until a server or `migrate` takes it over.
+ */
+export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, noted: CommandNote): Promise<void> {
+  const called = await callServer(socketPath(config.dataDir), 'audit.note', noted);
+  if (called.kind === 'result') return;
+  const { storage } = config;
+  const file = databaseFile(storage.url);
+  if ((file !== null && !existsSync(file)) || !(await isCurrent(storage))) return;
+  const db = await openDatabase(storage);
+  try {
+    await writeNote({ commit: db.commit, clock: systemClock }, noted, atCommandLine());
+  } finally {
+    await db.close();
+  }
+}
+
+async function isCurrent(storage: StoreAddress): Promise<boolean> {
+  const { waiting, close } = await openReader(storage);
+  await close();
+  return waiting.length === 0;
+}
+
+/** Returns the person who runs this command, for the audit. */
+export const atCommandLine = (): Acting => ({ ...commandLine, user_agent: agentOf(systemUser(environment())) });
