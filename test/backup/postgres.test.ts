@@ -117,13 +117,10 @@ describe('backup of PostgreSQL', function () {
   it('is one moment, while the server writes on', async () => {
     const url = await withMail(10);
     const db = await openDatabase({ url });
-    let isOver = false;
-    const writing = (async () => {
-      while (!isOver) await db.commit.insert(acceptedMail({}).rows);
-    })();
-    const made = await make(url);
-    isOver = true;
-    await writing;
+    const making = make(url);
+    const ended = making.then(() => true);
+    while (!(await Promise.race([ended, db.commit.insert(acceptedMail({}).rows).then(() => false)])));
+    const made = await making;
     await db.close();
     assert.deepEqual(made.unbalanced, []);
     const { messages, recipients } = made.manifest.counts;
