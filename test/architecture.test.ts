@@ -84,6 +84,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ],
   cli: [
     'operator',
+    'operations',
     'suppressions',
     'backup',
     'client',

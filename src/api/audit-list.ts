@@ -150,7 +150,6 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         method: 'GET',
         path: PATH,
         operationId: 'listAuditEntries',
-        summary: 'Read the audit log',
         description:
           'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms.',
         scope: ['audit:read'],
@@ -174,7 +173,6 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         method: 'GET',
         path: `${PATH}/{id}`,
         operationId: 'getAuditEntry',
-        summary: 'Read one entry of the audit log',
         description:
           'With what is kept for a shorter time: the query, the text of the error, and the redacted body where the server keeps it.',
         scope: ['audit:read'],

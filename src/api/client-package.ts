@@ -26,7 +26,6 @@ export function clientPackageRoutes({ clientPackage }: { clientPackage: readonly
         method: 'GET',
         path: '/v1/client.tgz',
         operationId: 'getClientPackage',
-        summary: 'Download the TypeScript client',
         description:
           'The npm package `posthorn-client` in the version of this server: `npm install <address of the server>/v1/client.tgz`. It answers without a key; send `If-None-Match` to ask for news only.',
         tag: 'description',

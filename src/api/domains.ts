@@ -225,7 +225,6 @@ function listRoute(deps: DomainsDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listDomains',
-      summary: 'List sending domains',
       description: 'The verified domains of the account, newest first; `status=any` lists all.',
       scope: ['domain:read'],
       query: z.strictObject({
@@ -266,7 +265,6 @@ function addRoute(deps: DomainsDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createDomain',
-      summary: 'Add a sending domain',
       description:
         'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`.',
       scope: ['domain'],
@@ -305,7 +303,6 @@ function readRoute(deps: DomainsDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}`,
       operationId: 'getDomain',
-      summary: 'Read a domain',
       description: 'With its DNS records and what the last check found for each.',
       scope: ['domain:read'],
       params,
@@ -321,7 +318,6 @@ function changeRoute(deps: DomainsDeps): Route {
       method: 'PATCH',
       path: `${PATH}/{id}`,
       operationId: 'updateDomain',
-      summary: 'Change a domain',
       description:
         'Changes tracking and the return path. A new return path needs new DNS records: publish them first, since the next check looks for them.',
       scope: ['domain'],
@@ -353,7 +349,6 @@ function removeRoute(deps: DomainsDeps): Route {
       method: 'DELETE',
       path: `${PATH}/{id}`,
       operationId: 'deleteDomain',
-      summary: 'Remove a domain',
       description:
         'Removes it with its DKIM keys. Refused while mail from it waits, since that mail could no longer be signed.',
       scope: ['domain'],
@@ -375,7 +370,6 @@ function verifyRoute(deps: DomainsDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/verify`,
       operationId: 'verifyDomain',
-      summary: 'Ask DNS for the records now',
       description:
         'Looks up every record again. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. A record for which DNS gives no answer keeps its last status.',
       scope: ['domain:verify'],
@@ -398,7 +392,6 @@ function rotateRoute(deps: DomainsDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/dkim/rotate`,
       operationId: 'rotateDomainDkim',
-      summary: 'Make the next DKIM keys',
       description:
         'The new keys are `pending` until DNS shows their records; then they sign and the old ones are `retiring`: leave their records for 7 days, after which the keys are removed.',
       scope: ['domain:dkim'],

@@ -30,7 +30,6 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       method: 'GET',
       path: '/v1/messages/{id}/raw',
       operationId: 'getMessageRaw',
-      summary: 'Read the source of a message',
       description:
         'The exact bytes that go to the `to` recipient, header, signatures and body, as `message/rfc822`: they are the same at every attempt. Signed with the keys of now: after a rotation of DKIM keys the signatures of an old message differ from those it was sent with.',
       scope: ['message:content'],
@@ -69,7 +68,6 @@ function eraseContentRoute(deps: EraseRoutesDeps): Route {
       method: 'DELETE',
       path: '/v1/messages/{id}/content',
       operationId: 'deleteMessageContent',
-      summary: 'Erase the body of a message',
       description: 'Its html, text and attachments. The record of its delivery is kept. 409 while it still waits.',
       scope: ['message:delete'],
       act: { says: 'erased the body of the message {object}', type: 'message' },
@@ -93,7 +91,6 @@ function erasePersonRoute(deps: EraseRoutesDeps): Route {
       method: 'DELETE',
       path: '/v1/recipients/{email}',
       operationId: 'deleteRecipient',
-      summary: 'Erase a person',
       description:
         'From all mail of the account: the address, subject, metadata and body of messages to them, replies of mail hosts, addresses and browsers of opens and clicks. Mail to them that still waits is canceled. Numbers and the suppression list stay: without the entry there they would be mailed again. 404: nothing was ever sent to this address, or it is erased already.',
       tag: 'messages',

@@ -87,7 +87,6 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         method: 'GET',
         path: PATH,
         operationId: 'listEvents',
-        summary: 'Read the event stream',
         description:
           'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line. A key has 20 open streams at most, an account 100.',
         scope: ['event:read'],

@@ -4,7 +4,9 @@ import { openRoute, type Route } from './route.ts';
 import type { ApiDeps } from './request-state.ts';
 
 const Health = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'unavailable']),
+  status: z
+    .enum(['ok', 'degraded', 'starting', 'unavailable'])
+    .describe('`starting`: the ports for mail are not open yet; ask again in a second.'),
   checks: z.record(z.string(), z.boolean()).optional(),
   degraded: z
     .array(z.string())
@@ -20,7 +22,6 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         ...common,
         path: '/healthz',
         operationId: 'getHealth',
-        summary: 'Is the process alive?',
         description: 'Answers as long as the process can answer at all.',
         responses: { 200: { description: 'Alive.', schema: Health } },
       },
@@ -31,18 +32,17 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         ...common,
         path: '/readyz',
         operationId: 'getReadiness',
-        summary: 'Can it do its work?',
         description:
-          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
+          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. For a moment of the start, before the ports for mail are open, the status is `starting` and the answer is 503. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
         responses: {
           200: { description: 'Ready, or degraded: a port for mail is in use by another program.', schema: Health },
-          503: { description: 'Not ready: the failed checks are false.', schema: Health },
+          503: { description: 'Not ready, or starting: the failed checks are false.', schema: Health },
         },
       },
       async () => {
         const body = await deps.ready();
-        if (body.status !== 'unavailable') return { status: 200, body };
-        return { status: 503, body, headers: { 'Retry-After': '5' } };
+        if (body.status === 'ok' || body.status === 'degraded') return { status: 200, body };
+        return { status: 503, body, headers: { 'Retry-After': body.status === 'starting' ? '1' : '5' } };
       },
     ),
   ];

@@ -42,7 +42,7 @@ export interface Inside {
 }
 
 export function createInside(deps: { clock: Clock; commit: Committer }, routes: readonly Route[]): Inside {
-  const byId = new Map(routes.map((route) => [route.operationId, route]));
+  const byId = new Map<string, Route>(routes.map((route) => [route.operationId, route]));
   return {
     has: (operationId) => byId.has(operationId),
     async ask(asking, operationId, asked) {

@@ -103,7 +103,6 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listKeys',
-      summary: 'List API keys',
       description: 'Newest first, with revoked keys. The secrets are not stored.',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
@@ -123,7 +122,6 @@ function createRoute(deps: KeysDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createKey',
-      summary: 'Create an API key',
       description:
         'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed.',
       scope: ['key'],
@@ -229,7 +227,6 @@ function readRoute({ db }: KeysDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}`,
       operationId: 'getKey',
-      summary: 'Read an API key',
       description: 'Its permissions and its last use; never the secret.',
       scope: ['key:read'],
       params,
@@ -245,7 +242,6 @@ function changeRoute(deps: KeysDeps): Route {
       method: 'PATCH',
       path: `${PATH}/{id}`,
       operationId: 'updateKey',
-      summary: 'Change an API key',
       description:
         'Name, scopes, domains, addresses and end, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
       scope: ['key'],
@@ -305,7 +301,6 @@ function revokeRoute(deps: KeysDeps): Route {
       method: 'DELETE',
       path: `${PATH}/{id}`,
       operationId: 'revokeKey',
-      summary: 'Revoke an API key',
       description:
         'Takes effect at once: requests that begin after this answer are refused, and open streams of the key are closed. A key may revoke itself and keys that may do no more than itself; a key that is already revoked stays unchanged.',
       scope: ['key'],

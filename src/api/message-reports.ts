@@ -100,7 +100,6 @@ function listRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listMessageReports',
-      summary: 'List the reports of a message',
       description:
         'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
       scope: ['message:read'],
@@ -122,7 +121,6 @@ function rawRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: `${PATH}/{report_id}`,
       operationId: 'getMessageReport',
-      summary: 'Read a mail that came back',
       description:
         'The unchanged mail, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anyone may have written it.',
       scope: ['message:content'],
@@ -150,7 +148,6 @@ function contentRoute(deps: MessageReportsDeps): Route {
       method: 'GET',
       path: `${PATH}/{report_id}/content`,
       operationId: 'getMessageReportContent',
-      summary: 'Read the content of a mail that came back',
       description:
         'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
       scope: ['message:content'],

@@ -24,7 +24,6 @@ export function messageWebhookRoutes(deps: { db: Pick<Database, 'reader' | 'prep
         method: 'GET',
         path: '/v1/messages/{id}/webhook-deliveries',
         operationId: 'listMessageWebhookDeliveries',
-        summary: 'List the webhook calls about a message',
         description:
           'The calls to all endpoints for the last 20 events of the message, oldest first: the last 200 calls of the last 30 days.',
         scope: ['webhook:read'],

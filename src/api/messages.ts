@@ -67,7 +67,6 @@ function sendRoute(deps: MessagesDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'sendMessage',
-      summary: 'Send one mail, or many',
       description:
         'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
       scope: ['send', 'campaign'],
@@ -264,7 +263,6 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listMessages',
-      summary: 'List messages',
       description: 'Newest first, without bodies. All filters must hold together.',
       scope: ['message:read'],
       query: listQuery,
@@ -337,7 +335,6 @@ function readRoute({ db }: MessageReadDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}`,
       operationId: 'getMessage',
-      summary: 'Read the status of one message',
       description:
         'With its recipients, last attempts and last events. A key with only `send` or `campaign` reads what it sent itself.',
       scope: ['message:read', 'send', 'campaign'],

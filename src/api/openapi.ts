@@ -20,7 +20,6 @@ export function openapiRoute(routes: readonly Route[], settings: { publicUrl: st
       method: 'GET',
       path: '/v1/openapi.json',
       operationId: 'getOpenapi',
-      summary: 'Read this document',
       description:
         'The OpenAPI 3.1 description of this API. It answers without a key; send `If-None-Match` to ask for news only.',
       tag: 'description',

@@ -47,8 +47,8 @@ export interface ApiSettings {
 
 /** The answer of `/readyz`. */
 export interface Readiness {
-  /** `degraded`: it works, but another program has a port for mail. */
-  status: 'ok' | 'degraded' | 'unavailable';
+  /** `degraded`: it works, but another program has a port for mail. `starting`: the ports for mail are not open yet. */
+  status: 'ok' | 'degraded' | 'starting' | 'unavailable';
   checks: Record<string, boolean>;
   /** The listeners whose port cannot be had. */
   degraded?: string[];

@@ -10,6 +10,7 @@ import type { ProblemCode } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { ActWords } from '../operations/audit-row.ts';
+import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
@@ -96,8 +97,7 @@ export interface Declaration<Params, Query, Body> {
   /** In OpenAPI notation: `/v1/messages/{id}`. */
   path: string;
   /** camelCase, unique: the method's name in generated clients. */
-  operationId: string;
-  summary: string;
+  operationId: ApiOperation;
   description: string;
   /** Its section in the description; by default the part of the path after the version. */
   tag?: string;
@@ -164,6 +164,7 @@ export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params'
 
 export interface Route extends Declaration<unknown, unknown, unknown> {
   tag: string;
+  summary: string;
   run(incoming: Incoming): Promise<Reply> | Reply;
 }
 
@@ -218,7 +219,8 @@ function declare<Params, Query, Body>(
   run: (incoming: Incoming) => Promise<Reply> | Reply,
 ): Route {
   if (declaration.deprecated !== undefined) checkDeprecation(declaration.operationId, declaration.deprecated);
-  return { tag: declaration.path.split('/')[2] ?? '', ...declaration, run };
+  const { path, operationId } = declaration;
+  return { tag: path.split('/')[2] ?? '', summary: apiSummaries[operationId], ...declaration, run };
 }
 
 /** Checks the path, then the query, then the body: the order in which faults are reported. */

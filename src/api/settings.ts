@@ -111,7 +111,6 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         method: 'GET',
         path: PATH,
         operationId: 'getSettings',
-        summary: 'Read the settings of the account',
         description: 'With the limits of its plan and how much of them is used.',
         scope: ['settings'],
         responses: { 200: answer },
@@ -126,7 +125,6 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         method: 'PATCH',
         path: PATH,
         operationId: 'updateSettings',
-        summary: 'Change the settings of the account',
         description: 'Only what is given changes. Limits and plan are the operator’s to change.',
         scope: ['settings'],
         act: {

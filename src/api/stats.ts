@@ -158,7 +158,6 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         method: 'GET',
         path: PATH,
         operationId: 'getStats',
-        summary: 'Read numbers',
         description:
           'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         scope: ['stats:read'],

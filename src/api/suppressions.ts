@@ -103,7 +103,6 @@ function addRoute(deps: SuppressionsDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createSuppression',
-      summary: 'Suppress an address, or many',
       description:
         'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
       scope: ['suppression'],
@@ -223,7 +222,6 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listSuppressions',
-      summary: 'List suppressions',
       description: 'Newest first, without those that have ended.',
       scope: ['suppression:read'],
       query: listQuery,
@@ -252,7 +250,6 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       method: 'GET',
       path: `${PATH}/{email}`,
       operationId: 'getSuppression',
-      summary: 'Look up an address',
       description:
         'The entry for the whole account where there is one, else one of a stream. 404: the address is mailed.',
       scope: ['suppression:read'],
@@ -278,7 +275,6 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       method: 'DELETE',
       path: `${PATH}/{email}`,
       operationId: 'deleteSuppression',
-      summary: 'Mail an address again',
       description:
         'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
       scope: ['suppression:delete'],

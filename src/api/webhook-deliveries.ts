@@ -108,7 +108,6 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}/deliveries`,
       operationId: 'listWebhookDeliveries',
-      summary: 'List the calls to a webhook endpoint',
       description:
         'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
       scope: ['webhook:read'],
@@ -149,7 +148,6 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/deliveries/{delivery_id}/resend`,
       operationId: 'resendWebhookDelivery',
-      summary: 'Send an event to a webhook endpoint again',
       description:
         'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
       scope: ['webhook:replay'],
@@ -203,7 +201,6 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/test`,
       operationId: 'testWebhook',
-      summary: 'Try a webhook endpoint',
       description:
         'Calls it once with a sample event (`test` is true), whatever its status, and answers with the result within 15 seconds. It is not tried again and does not count as a success or a failure.',
       scope: ['webhook:replay'],
@@ -245,7 +242,6 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/replay`,
       operationId: 'replayWebhook',
-      summary: 'Send events of a time to a webhook endpoint again',
       description:
         'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered.',
       scope: ['webhook:replay'],
@@ -308,7 +304,6 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}/replays`,
       operationId: 'listWebhookReplays',
-      summary: 'List replays of a webhook endpoint',
       description: 'Newest first, each with its progress.',
       scope: ['webhook:read'],
       params,

@@ -124,7 +124,6 @@ function createRoute(deps: WebhooksDeps): Route {
       method: 'POST',
       path: PATH,
       operationId: 'createWebhook',
-      summary: 'Register a webhook endpoint',
       description:
         'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
       scope: ['webhook'],
@@ -252,7 +251,6 @@ function listRoute({ db, cursors }: WebhookReadDeps): Route {
       method: 'GET',
       path: PATH,
       operationId: 'listWebhooks',
-      summary: 'List webhook endpoints',
       description: 'Newest first, without their secrets.',
       scope: ['webhook:read'],
       query: z.strictObject(pageParameters()),
@@ -272,7 +270,6 @@ function readRoute({ db }: WebhookReadDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}`,
       operationId: 'getWebhook',
-      summary: 'Read a webhook endpoint',
       description: 'Its settings, its status, and when a call last succeeded and failed.',
       scope: ['webhook:read'],
       params,
@@ -288,7 +285,6 @@ function changeRoute(deps: WebhooksDeps): Route {
       method: 'PATCH',
       path: `${PATH}/{id}`,
       operationId: 'updateWebhook',
-      summary: 'Change, pause or resume a webhook endpoint',
       description:
         'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. Events of the time in which it was not called are sent then, oldest first.',
       scope: ['webhook'],
@@ -321,7 +317,6 @@ function removeRoute(deps: WebhooksDeps): Route {
       method: 'DELETE',
       path: `${PATH}/{id}`,
       operationId: 'deleteWebhook',
-      summary: 'Remove a webhook endpoint',
       description:
         'Takes effect at once: its waiting calls are dropped. The events themselves stay in `GET /v1/events`.',
       scope: ['webhook'],
@@ -356,7 +351,6 @@ function secretRoute(deps: WebhooksDeps): Route {
       method: 'GET',
       path: `${PATH}/{id}/secret`,
       operationId: 'getWebhookSecret',
-      summary: 'Show the secret of a webhook endpoint',
       description: 'With it the receiver verifies that a call comes from here.',
       scope: ['webhook:secret'],
       touches: 'secret',
@@ -373,7 +367,6 @@ function rotateRoute(deps: WebhooksDeps): Route {
       method: 'POST',
       path: `${PATH}/{id}/secret/rotate`,
       operationId: 'rotateWebhookSecret',
-      summary: 'Replace the secret of a webhook endpoint',
       description:
         'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
       scope: ['webhook:secret'],

@@ -46,6 +46,8 @@ import { requireKeys } from '../operator/sealed-secrets.ts';
 export interface Overrides {
   clock?: Clock;
   log?: Log | RootLog;
+  /** Reads the settings again, as a reload does; those of the start if absent. Throws ConfigError. */
+  readSettings?: () => Config;
   resolver?: Resolver;
   random?: () => number;
   /** PEM certificates that mail hosts may chain to. */

@@ -2,6 +2,7 @@
 import { createInside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
+import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
@@ -54,6 +55,10 @@ export function buildOperator(
     strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
     listeners: () => inbound.mailPorts(),
+    settings: watchSettings(
+      { clock },
+      { inForce: () => live.config, read: context.overrides.readSettings ?? (() => live.config) },
+    ),
     certificate,
     selfTest() {
       const port = inbound.ports().mx;

@@ -137,7 +137,11 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
 }
 
 /** Ports for mail that another program has make the server degraded but not unready: the API takes mail and delivery goes on. */
-async function readiness(db: Database, disk: DiskGuard, mailPorts: readonly MailPortState[]): Promise<Readiness> {
+export async function readiness(
+  db: Pick<Database, 'prepared'>,
+  disk: Pick<DiskGuard, 'hasRoom'>,
+  mailPorts: readonly Pick<MailPortState, 'name' | 'open' | 'fault'>[],
+): Promise<Readiness> {
   const database = await db.prepared.all('SELECT 1').then(
     () => true,
     () => false,
@@ -145,6 +149,7 @@ async function readiness(db: Database, disk: DiskGuard, mailPorts: readonly Mail
   const hasStarted = mailPorts.every(({ open, fault }) => open !== null || fault !== null);
   const degraded = mailPorts.filter(({ fault }) => fault !== null).map(({ name }) => name);
   const checks = { database, disk: disk.hasRoom(), listeners: hasStarted && degraded.length === 0 };
-  if (!checks.database || !checks.disk || !hasStarted) return { status: 'unavailable', checks };
+  if (!checks.database || !checks.disk) return { status: 'unavailable', checks };
+  if (!hasStarted) return { status: 'starting', checks };
   return degraded.length === 0 ? { status: 'ok', checks } : { status: 'degraded', checks, degraded };
 }

@@ -1,6 +1,7 @@
 /** `posthorn accounts add|list|plan|pause|resume`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -14,7 +15,7 @@ export function addAccounts(program: CommandUnknownOpts, context: Context): void
   const accounts = program.command('accounts').description('accounts: whose keys, domains and mail these are');
   accounts
     .command('add')
-    .description('add an account')
+    .description(helpOf('accounts.add'))
     .argument('<name>')
     .option('--plan <plan>', 'what it may ask of the API (setting `plans`)', 'standard')
     .option('--json', 'as one JSON object')
@@ -23,12 +24,12 @@ export function addAccounts(program: CommandUnknownOpts, context: Context): void
     );
   accounts
     .command('list')
-    .description('list all accounts')
+    .description(helpOf('accounts.list'))
     .option('--json', 'as one JSON object')
     .action(({ json }) => context.show(json, 'accounts.list', {}, (list) => lines(list.data)));
   accounts
     .command('plan')
-    .description('give an account another plan')
+    .description(helpOf('accounts.plan'))
     .argument('<account>', 'name or id')
     .argument('<plan>')
     .option('--json', 'as one JSON object')
@@ -41,9 +42,7 @@ export function addAccounts(program: CommandUnknownOpts, context: Context): void
   ] as const) {
     accounts
       .command(word)
-      .description(
-        paused ? 'refuse new mail of an account, and hold what waits' : 'let the mail of a paused account go',
-      )
+      .description(helpOfPart('accounts.pause', word))
       .argument('<account>', 'name or id')
       .option('--json', 'as one JSON object')
       .action((name, { json }) =>

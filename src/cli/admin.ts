@@ -1,6 +1,7 @@
 /** `posthorn admin create|reset`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 
 const lines = ({ url, expires_at: end, email }: ResultOf<'admin.create'>): string[] => [
@@ -15,13 +16,13 @@ export function addAdmin(program: CommandUnknownOpts, context: Context): void {
   const admin = program.command('admin').description('administrators, who see all accounts in the dashboard');
   admin
     .command('create')
-    .description('add an administrator, who sets a password through a link')
+    .description(helpOf('admin.create'))
     .argument('<email>')
     .option('--json', 'as one JSON object')
     .action((email, { json }) => context.show(json, 'admin.create', { email }, lines));
   admin
     .command('reset')
-    .description('make a link that sets a new password and takes the second factor away')
+    .description(helpOf('admin.reset'))
     .argument('[email]', 'of the administrator; not needed while there is one or none')
     .option('--json', 'as one JSON object')
     .action((email, { json }) => context.show(json, 'admin.reset', email === undefined ? {} : { email }, lines));

@@ -1,5 +1,6 @@
 /** `posthorn audit`: the acts of people. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { limitOption } from './options.ts';
 import { table } from './table.ts';
@@ -7,7 +8,7 @@ import { table } from './table.ts';
 export function addAudit(program: CommandUnknownOpts, context: Context): void {
   program
     .command('audit')
-    .description('show what people did to an account, or to the server itself, newest first')
+    .description(helpOf('audit.list'))
     .option('--server', 'acts that concern no account: on the queue, the settings and the server itself')
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--account <account>', 'name or id (default: default)')

@@ -1,5 +1,6 @@
 /** `posthorn books`: checks that every accepted recipient is counted exactly once. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -9,7 +10,7 @@ const UNBALANCED = 1;
 export function addBooks(program: CommandUnknownOpts, context: Context): void {
   program
     .command('books')
-    .description('balance the books: counters against rows; exit code 1 if something is missing')
+    .description(helpOf('books'))
     .option('--json', 'as one JSON object')
     .action(async ({ json }) => {
       const books = await context.operate((operator) => operator.call('books', {}));

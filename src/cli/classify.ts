@@ -2,6 +2,7 @@
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import { createLineClassifier, type Classified } from '../operator/classify.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
 import { json, table } from './table.ts';
@@ -37,9 +38,7 @@ export function addClassify(program: CommandUnknownOpts, context: Context): void
 function addReclassify(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reclassify')
-    .description(
-      'read past refusals again by the rules of delivery.bounceRules: label attempts again, lift suppressions',
-    )
+    .description(helpOf('bounces.reclassify'))
     .option('--past <duration>', 'how far back', durationOption, 24 * 3_600_000)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')

@@ -1,6 +1,7 @@
 /** `posthorn doctor`: checks everything that mail depends on, and suggests cures. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { Problem } from '../base/problem.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { listOption } from './options.ts';
 import { showProgress } from './progress.ts';
@@ -14,7 +15,7 @@ const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
 export function addDoctor(program: CommandUnknownOpts, context: Context): void {
   program
     .command('doctor')
-    .description('check everything that mail depends on; exit code 1 if a check failed')
+    .description(helpOf('doctor'))
     .option('--only <checks>', 'only these checks: name,outbound,...', listOption<string>)
     .option('--dnssec', 'try the DNS servers for DNSSEC, although no setting needs it')
     .option('--json', 'as one JSON object')

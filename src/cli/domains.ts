@@ -2,6 +2,7 @@
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Domain } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
+import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { printable, table } from './table.ts';
 
@@ -15,7 +16,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
   addAdd(domains, context);
   domains
     .command('records')
-    .description('show the DNS records to publish')
+    .description(helpOfPart('getDomain', 'records'))
     .argument('<name>')
     .addOption(
       new Option(
@@ -34,13 +35,13 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     });
   domains
     .command('verify')
-    .description('ask DNS for the records now')
+    .description(helpOf('verifyDomain'))
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action((name, { json }) => context.showAnswer(json, 'verifyDomain', { params: { id: name } }, stateLines));
   domains
     .command('show')
-    .description('show what the last check found, and until when its mail is delivered')
+    .description(helpOf('getDomain'))
     .argument('<name>')
     .option('--json', 'as one JSON object')
     .action((name, { json }) => context.showAnswer(json, 'getDomain', { params: { id: name } }, stateLines));
@@ -48,9 +49,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     .command('dkim')
     .description('DKIM keys')
     .command('rotate')
-    .description(
-      'make the next DKIM keys: they sign once DNS shows them, and the old ones are removed 7 days after that',
-    )
+    .description(helpOf('rotateDomainDkim'))
     .argument('<name>')
     .option('--at-once', 'sign with them now, for closed networks whose DNS is not asked')
     .option('--json', 'as one JSON object')
@@ -67,7 +66,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     });
   domains
     .command('list')
-    .description('list domains of every status, newest first')
+    .description(helpOf('listDomains'))
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }) => {
@@ -94,7 +93,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
 function addAdd(domains: CommandUnknownOpts, context: Context): void {
   domains
     .command('add')
-    .description('add a domain, and show the DNS records to publish')
+    .description(helpOf('createDomain'))
     .argument('<name>')
     .option('--trust', 'verified without DNS, for closed networks')
     .option('--return-path <name>', 'host that bounces go to (default: rp.<name>)')

@@ -3,6 +3,7 @@ import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/ext
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
 import { json, printable } from './table.ts';
@@ -26,7 +27,7 @@ export function addEvents(program: CommandUnknownOpts, context: Context): void {
   const events = program.command('events').description('what happened to mail');
   events
     .command('tail')
-    .description('show the newest events, and then those that come, until Ctrl-C')
+    .description(helpOf('events.after'))
     .option(
       '--types <types>',
       'only these; deferred, suppressed, failed and unsubscribed are shown only when named',

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { Problem } from '../base/problem.ts';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -39,13 +40,13 @@ export function addExports(program: CommandUnknownOpts, context: Context): void 
   const group = program.command('exports').description('lists as CSV or NDJSON files, which the running server writes');
   group
     .command('list')
-    .description('list the exports of an account, newest first')
+    .description(helpOf('exports.list'))
     .option(...accountOption)
     .option('--json', 'as one JSON object')
     .action(({ account, json }) => context.show(json, 'exports.list', { account }, ({ data }) => lines(data)));
   group
     .command('create')
-    .description('ask for an export; filters are the parameters of the list in the API')
+    .description(helpOf('exports.create'))
     .addArgument(new Argument('<list>').choices(kinds))
     .argument('[filters...]', 'such as status=bounced created_after=2026-01-01T00:00:00Z', filterOption)
     .addOption(new Option('--format <format>', 'of the file').choices(formats).default('csv' as const))
@@ -56,7 +57,7 @@ export function addExports(program: CommandUnknownOpts, context: Context): void 
     );
   group
     .command('save')
-    .description('copy the file of a finished export; without a file to standard output')
+    .description(helpOf('exports.file'))
     .argument('<id>')
     .argument('[file]', 'a new file; one that is there is not overwritten')
     .option(...accountOption)
@@ -64,7 +65,7 @@ export function addExports(program: CommandUnknownOpts, context: Context): void 
     .action((id, file, { account, json }) => save(context, { id, file, account, json }));
   group
     .command('remove')
-    .description('remove an export with its file; one that is being written ends')
+    .description(helpOf('exports.remove'))
     .argument('<id>')
     .option(...accountOption)
     .option('--json', 'as one JSON object')

@@ -6,6 +6,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/inbound.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { json, printable, table, type Cell } from './table.ts';
@@ -51,7 +52,7 @@ export function addInbound(
     .description('mail that comes back: bounces, complaints, automatic answers');
   inbound
     .command('self-test')
-    .description('send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not')
+    .description(helpOf('inbound.selfTest'))
     .option('--json', 'as one JSON object')
     .action(async ({ json }) => {
       const result = await context.operate((operator) => operator.call('inbound.selfTest', {}));
@@ -62,7 +63,7 @@ export function addInbound(
     });
   inbound
     .command('unverified')
-    .description('bounces and complaints that name a message of ours but prove nothing, so that nothing was done')
+    .description(helpOf('inbound.unverified'))
     .option('--json', 'one JSON object a line')
     .action(async (options) => {
       const { data } = await context.operate((operator) => operator.call('inbound.unverified', {}));
@@ -77,13 +78,13 @@ export function addInbound(
     });
   inbound
     .command('show')
-    .description('show a mail that came back as a mail program would: addresses, subject, text and files')
+    .description(helpOf('inbound.show'))
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
     .action((id, { json }) => context.show(json, 'inbound.show', { id }, linesOfReport));
   inbound
     .command('confirm')
-    .description('believe an unverified report: the recipient is suppressed as if it had come with proof')
+    .description(helpOf('inbound.confirm'))
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
     .action((id, { json }) => context.show(json, 'inbound.confirm', { id }, (result) => [`confirmed: ${result.id}`]));

@@ -2,6 +2,7 @@
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { CreatedKey, Key } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, listOption } from './options.ts';
 import { table } from './table.ts';
@@ -29,7 +30,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
   addCreate(keys, context);
   keys
     .command('list')
-    .description('list keys, newest first, without the keys themselves, which are not stored')
+    .description(helpOf('listKeys'))
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }) => {
@@ -40,7 +41,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
     });
   keys
     .command('revoke')
-    .description('end a key at once')
+    .description(helpOf('revokeKey'))
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action((id, { json }) => context.showAnswer<Key>(json, 'revokeKey', { params: { id } }, (key) => lines([key])));
@@ -49,7 +50,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
 function addCreate(keys: CommandUnknownOpts, context: Context): void {
   keys
     .command('create')
-    .description('create a key and show it once')
+    .description(helpOf('createKey'))
     .requiredOption('--name <name>', 'for people')
     .requiredOption('--scopes <scopes>', 'what it may do: send,event:read,...', listOption<string>)
     .addOption(new Option('--mode <mode>', 'mail of test keys is simulated').choices(['live', 'test']).default('live'))

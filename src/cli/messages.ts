@@ -1,8 +1,9 @@
 /** `posthorn messages list|show|why|trace|resend`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { Message, MessageDetails } from '../client/types.ts';
+import type { Message, MessageDetails, Why } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
@@ -11,7 +12,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
   const messages = program.command('messages').description('messages and their deliveries');
   messages
     .command('list')
-    .description('list messages, newest first')
+    .description(helpOf('listMessages'))
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<string>)
     .option('--from <address>')
     .option('--to <address>', 'an address among the recipients')
@@ -36,17 +37,17 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
     });
   messages
     .command('show')
-    .description('show a message with its recipients, attempts and events')
+    .description(helpOf('getMessage'))
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action((id, { json }) => context.showAnswer(json, 'getMessage', { params: { id } }, messageLines));
   messages
     .command('why')
-    .description('explain what a message waits for, since when, set by whom, and until when')
+    .description(helpOf('explainMessage'))
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action((id, { json }) =>
-      context.show(json, 'messages.why', { id }, (why) =>
+      context.showAnswer<Why>(json, 'explainMessage', { params: { id } }, (why) =>
         table(
           ['RECIPIENT', 'STATUS', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
           why.recipients.map((one) => [one.email, one.status, one.since, one.until, one.set_by, one.message]),
@@ -56,7 +57,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
   addResend(messages, context);
   messages
     .command('trace')
-    .description('show what happened to a message, in the order of time, with the SMTP replies')
+    .description(helpOf('messages.trace'))
     .argument('<id>', 'of a message, or of the API request that made it (req_...)')
     .option('--json', 'as one JSON object')
     .action((id, { json }) =>
@@ -76,7 +77,7 @@ const traceLines = (lines: ResultOf<'messages.trace'>['data'], isNamed: boolean)
 function addResend(messages: CommandUnknownOpts, context: Context): void {
   messages
     .command('resend')
-    .description('send again, once, what a receiver refused as coming from us: bounces of the class block')
+    .description(helpOf('messages.resend'))
     .requiredOption('--bounced', 'mail that bounced: no other can be sent again by this command')
     .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
     .option('--domain <domain>', "of this recipient's domain")

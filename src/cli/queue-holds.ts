@@ -1,6 +1,7 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption } from './options.ts';
 import { table } from './table.ts';
@@ -26,12 +27,12 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
   addRelease(queue, context);
   queue
     .command('holds')
-    .description('list what is held, paused and limited, and all that keeps mail back')
+    .description(helpOf('queue.holds'))
     .option('--json', 'as one JSON object')
     .action(({ json }) => context.show(json, 'queue.holds', {}, allLines));
   addLimit(queue, context);
   addPart(queue, 'cancel')
-    .description('cancel waiting mail; mail that is being sent cannot be canceled')
+    .description(helpOf('queue.cancel'))
     .option('--json', 'as one JSON object')
     .action(async ({ json, ...part }) => {
       const { lane, source, ...others } = partOf(part);
@@ -48,18 +49,18 @@ function addHold(queue: CommandUnknownOpts, context: Context): void {
       holdLines([row]),
     );
   addHoldOptions(queue, 'hold')
-    .description('keep back mail that waits now, until it is released')
+    .description(helpOf('queue.hold'))
     .option('--new', 'also mail that is accepted later')
     .action((options) => hold(options, options.new === true));
   addHoldOptions(queue, 'pause')
-    .description('keep back waiting mail and mail that is accepted later')
+    .description(helpOfPart('queue.hold', 'pause'))
     .action((options) => hold(options, true));
 }
 
 function addRelease(queue: CommandUnknownOpts, context: Context): void {
   for (const [name, description] of [
-    ['release', 'let held mail go'],
-    ['resume', 'end a pause: the same as release'],
+    ['release', helpOf('queue.release')],
+    ['resume', helpOfPart('queue.release', 'resume')],
   ] as const) {
     addPart(queue, name)
       .description(description)
@@ -74,7 +75,7 @@ function addRelease(queue: CommandUnknownOpts, context: Context): void {
 function addLimit(queue: CommandUnknownOpts, context: Context): void {
   queue
     .command('limit')
-    .description('slow a lane down; without --connections and --per-minute the limit ends')
+    .description(helpOf('queue.limit'))
     .requiredOption('--lane <lane>', 'its name, as `queue lanes` shows it')
     .option('--connections <n>', 'connections at most', limitOption)
     .option('--per-minute <n>', 'mails a minute at most', Number)

@@ -3,6 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
 import { json, printable, table } from './table.ts';
@@ -21,12 +22,12 @@ const WAIT_MS = 20_000;
 export function addWatch(queue: CommandUnknownOpts, context: Context): void {
   queue
     .command('sources')
-    .description('show the addresses that mail leaves from: pauses, block lists, warm-up')
+    .description(helpOf('queue.sources'))
     .option('--json', 'as one JSON object')
     .action(({ json: asJson }) => context.show(asJson, 'queue.sources', {}, (sources) => sourceLines(sources.data)));
   queue
     .command('unblock')
-    .description('use a source again at sites that refused it by a block list')
+    .description(helpOf('queue.unblock'))
     .argument('[source]', "its name (default: the system's address)")
     .option('--json', 'as one JSON object')
     .action((source, { json: asJson }) =>
@@ -36,7 +37,7 @@ export function addWatch(queue: CommandUnknownOpts, context: Context): void {
     );
   queue
     .command('watch')
-    .description('show SMTP dialogues live, until Ctrl-C; never the contents of mails')
+    .description(helpOf('queue.watch'))
     .option('--lane <lane>', 'on the connections of this lane, as `queue lanes` shows it')
     .option('--message <id>', 'about this message')
     .option('--for <time>', 'end after so long, such as 1m', durationOption)

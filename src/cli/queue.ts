@@ -1,6 +1,7 @@
 /** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
@@ -16,7 +17,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
   addWatch(queue, context);
   queue
     .command('lanes')
-    .description('show each lane with its limits and why its mail waits, and what waits by domain')
+    .description(helpOf('queue.lanes'))
     .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
     .option('--json', 'as one JSON object')
     .action(async ({ lane, json }) => {
@@ -30,7 +31,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     });
   queue
     .command('list')
-    .description('list what waits, soonest due first')
+    .description(helpOf('queue.list'))
     .option('--domain <domain>', "only this recipient's domain; ~simulator for simulated mail")
     .option('--account <account>', 'only this account, name or id (default: all)')
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
@@ -53,7 +54,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     );
   queue
     .command('flush')
-    .description('try waiting mail now, whatever its schedule says')
+    .description(helpOf('queue.flush'))
     .option('--domain <domain>', "of this recipient's domain")
     .option('--message <id>', 'of this message')
     .option('--all', 'all waiting mail')

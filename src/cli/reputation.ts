@@ -1,15 +1,14 @@
 /** `posthorn reputation`: outcomes by day and provider, and the reports of receivers. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table, type Cell } from './table.ts';
 
 export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reputation')
-    .description(
-      'how receivers treat our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, the DMARC and TLS reports of receivers, and what may have changed it',
-    )
+    .description(helpOf('reputation'))
     .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')

@@ -1,13 +1,14 @@
 /** `posthorn resolve DOMAIN`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table, type Cell } from './table.ts';
 
 export function addResolve(program: CommandUnknownOpts, context: Context): void {
   program
     .command('resolve')
-    .description('show where mail for a domain goes: hosts, lane, TLS policy, source and limits')
+    .description(helpOf('resolve'))
     .argument('<domain>')
     .option('--json', 'as one JSON object')
     .action((domain, { json }) => context.show(json, 'resolve', { domain }, lines));

@@ -1,16 +1,17 @@
 /** `posthorn send`: one mail from the shell. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
+import { helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 
 export function addSend(program: CommandUnknownOpts, context: Context): void {
   program
     .command('send')
-    .description('send one mail; without --text and --html, its text is read from standard input')
+    .description(helpOfPart('sendMessage', 'send'))
     .requiredOption('--from <mailbox>', 'of a verified domain: `a@example.com` or `Name <a@example.com>`')
     .requiredOption('--to <mailbox>')
     .requiredOption('--subject <subject>')
-    .option('--text <text>')
+    .option('--text <text>', 'without it and --html, the text is read from standard input')
     .option('--html <html>')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')

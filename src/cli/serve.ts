@@ -30,7 +30,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
+export type StartApp = (config: Config, options: { log: Log; readSettings?: () => Config }) => Promise<Server>;
 
 /** The unit allows 20 starts in ten minutes; with this pause there are at most 19. */
 const FULL_DISK_PAUSE_MS = 30_000;
@@ -68,7 +68,9 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const systemd = managerIn(context.env, process.pid);
   const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
   try {
-    const server = await startServer(config, () => startApp(config, { log }));
+    const server = await startServer(config, () =>
+      startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
+    );
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {

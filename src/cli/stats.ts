@@ -3,6 +3,7 @@ import { InvalidArgumentError, Option, type CommandUnknownOpts } from '@commande
 import type { Stats } from '../client/types.ts';
 import type { Operator } from '../operator/operator.ts';
 import { Problem } from '../base/problem.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -18,7 +19,7 @@ interface StatsOptions {
 export function addStats(program: CommandUnknownOpts, context: Context): void {
   program
     .command('stats')
-    .description('how much was sent, and with which outcomes')
+    .description(helpOf('getStats'))
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
     .addOption(
       new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'),

@@ -1,13 +1,12 @@
 /** `posthorn status`: what a person should look at, on the server and in an account. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 
 export function addStatus(program: CommandUnknownOpts, context: Context): void {
   program
     .command('status')
-    .description(
-      'show what needs a person: blocks, holds, refused domains, webhooks, certificates, disk, deferred mail',
-    )
+    .description(helpOf('needs'))
     .option('--account <account>', 'name or id of the account (default: default)')
     .option('--json', 'as one JSON object')
     .action(({ account, json }) =>

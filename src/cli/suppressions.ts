@@ -7,6 +7,7 @@ import { Problem } from '../base/problem.ts';
 import { askList, type Operator } from '../operator/operator.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
+import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { durationOption, limitOption } from './options.ts';
@@ -30,7 +31,7 @@ export function addSuppressions(program: CommandUnknownOpts, context: Context): 
 function addList(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('list')
-    .description('the newest entries')
+    .description(helpOf('listSuppressions'))
     .option('--reason <reason>', 'only this: hard_bounce, complaint, unsubscribe or manual', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--limit <n>', 'at most so many', limitOption, 100)
@@ -53,7 +54,7 @@ const rows = (data: readonly SuppressionRecord[]): string[] =>
 function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('add')
-    .description('do not mail an address any more')
+    .description(helpOfPart('suppressions.import', 'add'))
     .argument('<email>')
     .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', reasonOption, 'manual')
     .option('--stream <slug>', 'only for this stream')
@@ -83,7 +84,7 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
 function addRemove(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('remove')
-    .description('mail an address again')
+    .description(helpOf('deleteSuppression'))
     .argument('<email>')
     .option('--stream <slug>', 'only for this stream')
     .option('--force', 'also an entry made by a complaint: the recipient must have asked for mail again')
@@ -110,7 +111,7 @@ const MOST_TOLD = 50;
 function addImport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('import')
-    .description('add the addresses of a CSV file; the others stay')
+    .description(helpOf('suppressions.import'))
     .argument(
       '<file>',
       'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone; - for standard input',
@@ -184,7 +185,7 @@ async function sizeOf(file: string): Promise<number> {
 function addExport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('export')
-    .description('write all entries as CSV to standard output, newest first')
+    .description(helpOf('suppressions.export'))
     .option('--reason <reason>', 'only this', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')

@@ -1,6 +1,7 @@
 /** `posthorn team list|add|link|role|remove`. */
 import { Argument, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -42,12 +43,12 @@ export function addTeam(program: CommandUnknownOpts, context: Context): void {
   const team = program.command('team').description('who signs in to the dashboard, and with which role');
   team
     .command('list')
-    .description('list all members and invitations')
+    .description(helpOf('team.list'))
     .option('--json', 'as one JSON object')
     .action(({ json }) => context.show(json, 'team.list', {}, ({ data }) => lines(data)));
   team
     .command('add')
-    .description('invite someone; prints a link to hand over, or mails it with --mail')
+    .description(helpOf('team.add'))
     .argument('<email>')
     .addOption(new Option('--role <role>', 'what they may do').choices(roles).default('developer' as const))
     .option('--accounts <names>', 'the accounts that they see, with commas between', 'default')
@@ -58,14 +59,14 @@ export function addTeam(program: CommandUnknownOpts, context: Context): void {
     );
   team
     .command('link')
-    .description('invite someone again, or make a link that sets a new password and takes the second factor away')
+    .description(helpOf('team.link'))
     .argument('<member>', 'address or id')
     .option('--mail', 'mail it: only for people who have no password yet')
     .option('--json', 'as one JSON object')
     .action((member, { mail, json }) => context.show(json, 'team.link', { member, mail: mail === true }, linkLines));
   team
     .command('role')
-    .description('give a member another role')
+    .description(helpOf('team.change'))
     .argument('<member>', 'address or id')
     .addArgument(new Argument('<role>').choices(roles))
     .option('--accounts <names>', 'the accounts that they see, with commas between (default: as before)')
@@ -80,7 +81,7 @@ export function addTeam(program: CommandUnknownOpts, context: Context): void {
     );
   team
     .command('remove')
-    .description('remove a member, or withdraw an invitation')
+    .description(helpOf('team.remove'))
     .argument('<member>', 'address or id')
     .option('--json', 'as one JSON object')
     .action((member, { json }) =>

@@ -2,6 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Webhook } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
+import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -26,7 +27,7 @@ export function addWebhooks(program: CommandUnknownOpts, context: Context): void
   const webhooks = program.command('webhooks').description('endpoints that get events');
   webhooks
     .command('list')
-    .description('list endpoints, newest first')
+    .description(helpOf('listWebhooks'))
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, json }) => {
@@ -35,13 +36,13 @@ export function addWebhooks(program: CommandUnknownOpts, context: Context): void
       );
       context.print(json, { data: list.data }, () => lines(list.data));
     });
-  for (const [name, enabled, words] of [
-    ['pause', false, 'stop calling an endpoint; its events wait'],
-    ['enable', true, 'call a paused or disabled endpoint again'],
+  for (const [name, enabled] of [
+    ['pause', false],
+    ['enable', true],
   ] as const) {
     webhooks
       .command(name)
-      .description(words)
+      .description(helpOfPart('updateWebhook', name))
       .argument('<id>')
       .option('--json', 'as one JSON object')
       .action((id, { json }) =>

@@ -7,6 +7,7 @@ import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
+import type { FormRepeats } from './form-repeats.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
@@ -38,6 +39,7 @@ export interface DashboardContext {
   assets: Assets;
   tokens: FormTokens;
   once: ShownOnce;
+  repeats: FormRepeats;
   inside: Inside;
   trusted: ReturnType<typeof addressList>;
   /** First segments of the paths of our pages. */

@@ -7,7 +7,7 @@
  *   (router)     finds the page
  *   visitor      looks the session up; where there is none, redirects to the sign-in
  *   form         reads the form and checks its token (form-reading.ts)
- *   show         calls the page's handler with a visit (visit.ts), and renders its view (render.ts)
+ *   show         calls the page's handler with a visit (visit.ts), a form's only once (form-repeats.ts), and renders its view (render.ts)
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import Koa from 'koa';
@@ -26,8 +26,9 @@ import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import { readForm, SignInFirst, signInFirst } from './form-reading.ts';
 import { lacksSecondFactor } from '../members/second-factor.ts';
+import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import type { Page } from './page.ts';
+import { move, type Guest, type Page, type Shown } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { render, showProblem } from './render.ts';
 import { createShownOnce } from './shown-once.ts';
@@ -52,6 +53,13 @@ export function createDashboard(deps: DashboardDeps) {
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     once: createShownOnce(deps),
+    repeats: createFormRepeats({
+      clock: deps.clock,
+      store: deps.idempotency,
+      failed: (err) => {
+        deps.log.error({ event: 'form_not_kept', err }, 'the answer to a form could not be kept');
+      },
+    }),
     inside: deps.operator.inside,
     trusted: addressList(deps.config.http.trustedProxies),
     firsts,
@@ -228,6 +236,28 @@ function showLayer(dashboard: DashboardContext): Layer {
     if (page === null) throw noSuchPage();
     const guest = guestOf(dashboard, ctx);
     if (page.who !== 'anyone') ctx.state.visit = await visitOf(dashboard, ctx, guest);
-    render(dashboard, ctx, await page.run(ctx.state.visit ?? guest));
+    render(dashboard, ctx, await shownBy(dashboard, ctx, page, guest));
   };
+}
+
+/** Calls the page's handler; for a form that a member has sent already, returns the first send's redirect instead. */
+async function shownBy(
+  { repeats, once }: DashboardContext,
+  { state, method, url }: Context,
+  page: Page,
+  guest: Guest,
+): Promise<Shown> {
+  const { visit, session, form: fields } = state;
+  if (visit === undefined || session === null || method !== 'POST') return await page.run(visit ?? guest);
+  const sessionId = session.row.id;
+  return await repeats.once(
+    { memberId: visit.member.id, url, fields },
+    async () => {
+      const shown = await page.run(visit);
+      return shown.kind === 'once' ? move(`/shown/${once.keep(sessionId, shown.page)}`) : shown;
+    },
+    ({ to }) => {
+      if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));
+    },
+  );
 }

@@ -1,4 +1,5 @@
 /** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
+import { randomUUID } from 'node:crypto';
 import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
@@ -36,6 +37,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     said,
     theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
     token: tokens.for(boundToOrNew(ctx)),
+    formNumber: randomUUID(),
     style: assets.url('style.css'),
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
@@ -79,12 +81,8 @@ export function render(dashboard: DashboardContext, ctx: Context, shown: Shown):
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
-    case 'once': {
-      const { session } = ctx.state;
-      if (session === null) throw new Error('a secret was made without a session');
-      redirect(ctx, `/shown/${dashboard.once.keep(session.row.id, shown.page)}`);
-      return;
-    }
+    case 'once':
+      throw new Error('a secret was made without a form of a member');
     case 'kept': {
       const page = dashboard.once.take(ctx.state.session?.row.id ?? '', shown.token);
       render(dashboard, ctx, page ?? view('shown-over', 'Shown already', {}, 404));

@@ -10,6 +10,7 @@ import type { Log } from '../base/log.ts';
 import type { Resolver, TlsaRecord } from '../net/resolver.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Config } from '../config/schema.ts';
+import type { SettingsState } from '../config/settings-state.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
@@ -82,6 +83,8 @@ export interface OperatorDeps extends StoreDeps {
   selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
   /** The certificate in force; `look` has its files read now. */
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
+  /** Compares the settings in force with the written ones. */
+  settings: () => SettingsState;
   /** The ports for mail, in the order mx, submission, submissions. */
   listeners(): readonly ListenerState[];
 }

@@ -19,8 +19,7 @@ function endpoint(work: (call: AnyCall, run: number) => Reply | Promise<Reply>, 
     {
       method: 'POST',
       path: '/v1/things',
-      operationId: 'createThing',
-      summary: 'Any',
+      operationId: 'createTemplate',
       description: 'Any.',
       tag: 'any',
       scope: ['template'],
@@ -41,7 +40,7 @@ function endpoint(work: (call: AnyCall, run: number) => Reply | Promise<Reply>, 
 describe('Idempotency-Key', () => {
   let h: Harness | null = null;
   const start = async (one: Route, options: HarnessOptions = {}): Promise<Harness> => {
-    h = await startHarness({ routes: [one, { ...one, path: '/v1/others', operationId: 'createOther' }], ...options });
+    h = await startHarness({ routes: [one, { ...one, path: '/v1/others', operationId: 'createStream' }], ...options });
     return h;
   };
   afterEach(async () => {

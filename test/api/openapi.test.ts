@@ -17,8 +17,7 @@ const described = route(
   {
     method: 'POST',
     path: '/v1/things/{id}',
-    operationId: 'createThing',
-    summary: 'Create a thing',
+    operationId: 'createTemplate',
     description: 'Creates it.',
     tag: 'messages',
     scope: ['template'],

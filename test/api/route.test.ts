@@ -18,8 +18,7 @@ function oldRoute(deprecated: Deprecation): Route {
     {
       method: 'POST',
       path: '/v1/old',
-      operationId: 'old',
-      summary: 'Old',
+      operationId: 'getTemplate',
       description: 'Old.',
       tag: 'any',
       scope: ['send'],
@@ -85,8 +84,7 @@ describe('a declared route', () => {
       {
         method: 'PATCH',
         path: '/v1/things/{id}/parts/{part}',
-        operationId: 'patchPart',
-        summary: 'Any',
+        operationId: 'updateTemplate',
         description: 'Any.',
         tag: 'any',
         scope: ['send'],

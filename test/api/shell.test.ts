@@ -366,8 +366,7 @@ describe('API shell: answers', () => {
       {
         method: 'GET',
         path,
-        operationId: path.slice(4),
-        summary: 'Any',
+        operationId: 'getStats',
         description: 'Any.',
         tag: 'any',
         scope: ['send'],
@@ -439,8 +438,7 @@ describe('API shell: reads', () => {
       {
         method: 'GET',
         path: '/v1/slow',
-        operationId: 'slow',
-        summary: 'Slow',
+        operationId: 'getStats',
         description: 'Slow.',
         tag: 'any',
         scope: ['send'],
@@ -456,8 +454,7 @@ describe('API shell: reads', () => {
       {
         method: 'GET',
         path: '/v1/lasting',
-        operationId: 'lasting',
-        summary: 'Lasting',
+        operationId: 'listEvents',
         description: 'Lasting.',
         tag: 'any',
         scope: ['send'],
@@ -504,8 +501,7 @@ describe('API shell: streams', () => {
       {
         method: 'GET',
         path: '/v1/stream',
-        operationId: 'stream',
-        summary: 'Stream',
+        operationId: 'listEvents',
         description: 'Stream.',
         tag: 'any',
         scope: ['send'],
@@ -537,8 +533,7 @@ describe('API shell: stopping', () => {
       {
         method: 'GET',
         path: '/v1/slow',
-        operationId: 'slow',
-        summary: 'Slow',
+        operationId: 'getStats',
         description: 'Slow.',
         tag: 'any',
         scope: ['send'],
@@ -589,8 +584,7 @@ describe('API shell: stopping', () => {
       {
         method: 'GET',
         path: '/v1/stuck',
-        operationId: 'stuck',
-        summary: 'Stuck',
+        operationId: 'getStats',
         description: 'Stuck.',
         tag: 'any',
         scope: ['send'],

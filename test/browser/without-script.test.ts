@@ -51,6 +51,18 @@ describe('browser: without scripts', function () {
     await page.locator('h1', { hasText: 'Overview' }).waitFor();
   });
 
+  it('makes one key by a double click, and shows it', async () => {
+    await page.goto('/developer/keys/new');
+    await page.getByLabel('Name', { exact: true }).fill('double click');
+    await page.locator('main form button.main').dblclick();
+    await page
+      .getByText(/ak_live_\w{20}/)
+      .first()
+      .waitFor();
+    await page.goto('/developer/keys');
+    assert.equal(await page.locator('td a', { hasText: 'double click' }).count(), 1);
+  });
+
   it('folds the menu on a phone', async () => {
     await page.setViewportSize({ width: 390, height: 740 });
     const entry = page.locator('nav.menu').getByRole('link', { name: 'Settings' });

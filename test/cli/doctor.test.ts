@@ -82,6 +82,6 @@ describe('posthorn doctor', () => {
   it('names the checks there are', async () => {
     const { code, notes } = await ran(['doctor', '--only', 'teeth']);
     assert.equal(code, 65);
-    assert.match(notes, /no check teeth; there are versions, files/);
+    assert.match(notes, /no check teeth; there are versions, settings, files/);
   });
 });

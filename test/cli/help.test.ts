@@ -4,8 +4,11 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { apiSummaries, machineSummaries, partSummaries } from '../../src/operations/summaries.ts';
 import { version } from '../../src/version.ts';
 import { ran } from './ran.ts';
+
+const sorted = (names: readonly string[]): string[] => [...names].sort();
 
 /** The commands that a `--help` lists. */
 function listed(help: string): string[] {
@@ -67,6 +70,21 @@ const promised = [
   'bench',
   'completion',
 ];
+/** Commands that do their work themselves: no operation has their summary. */
+const ownWork: readonly string[] = [
+  'serve',
+  'config check',
+  'config show',
+  'migrate',
+  'backup create',
+  'backup verify',
+  'backup restore',
+  'tls install',
+  'inbound parse',
+  'classify',
+  'bench',
+  'completion',
+];
 /** These have no result to print as JSON: one runs, one prints a script. */
 const withoutJson: readonly string[] = ['serve', 'completion'];
 
@@ -104,6 +122,19 @@ describe('the help of every command', () => {
       );
       for (const line of examples) knownOnly(line);
     }
+  });
+
+  it('says of each operation what the operation says of itself', () => {
+    const summaries = [
+      ...Object.values(apiSummaries),
+      ...Object.values(machineSummaries),
+      ...Object.values(partSummaries).flatMap((one) => Object.values(one) as string[]),
+    ].map((text) => text.toLowerCase());
+    const others = leaves.filter(([, help]) => {
+      const [, text = ''] = help.split('\n\n');
+      return !summaries.includes(text.replaceAll(/\s+/g, ' ').toLowerCase());
+    });
+    assert.deepEqual(sorted(others.map(([command]) => command.join(' '))), sorted(ownWork));
   });
 
   /** The command of an example line, and the options that stand in it. */

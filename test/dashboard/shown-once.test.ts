@@ -21,6 +21,19 @@ describe('dashboard/shown-once', () => {
     assert.equal(once.take('ses_1', ''), null);
   });
 
+  it('shows a page again after a second send of its form, to the same session and within the minute', () => {
+    const token = once.keep('ses_1', page('a'));
+    once.take('ses_1', token);
+    once.showAgain('ses_2', token);
+    assert.equal(once.take('ses_1', token), null, 'another session asked for it');
+    once.showAgain('ses_1', token);
+    assert.equal(once.take('ses_1', token)?.title, 'a');
+    assert.equal(once.take('ses_1', token), null);
+    clock.advance(60_000);
+    once.showAgain('ses_1', token);
+    assert.equal(once.take('ses_1', token), null, 'after a minute');
+  });
+
   it('forgets a page after a minute', () => {
     const token = once.keep('ses_1', page('a'));
     clock.advance(60_000);

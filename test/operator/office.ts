@@ -91,6 +91,7 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       listeners: () => [],
+      settings: () => ({ kind: 'in_force' }),
       certificate: {
         look: () => undefined,
         state: () => ({ file: 'tls.pem', cert: server.cert, fault: null }),

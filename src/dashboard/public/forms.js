@@ -98,7 +98,11 @@ document.addEventListener('submit', async (event) => {
   if (form.isPrepared) form.requestSubmit(submitter);
   else form.isSent = false;
 });
-// A page that the browser takes back from its history can be sent again.
-addEventListener('pageshow', () => {
+// A page that the browser takes back from its history can be sent again, as a form of its own: the server does a form with the same
+// number and fields once.
+addEventListener('pageshow', ({ persisted }) => {
   for (const form of document.forms) form.isSent = false;
+  if (!persisted) return;
+  const number = [...crypto.getRandomValues(new Uint32Array(4))].join('-');
+  for (const input of document.getElementsByName('_form')) input.value = number;
 });

@@ -15,6 +15,7 @@ import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
 import type { Probes } from './probes.ts';
+import { settings } from './settings.ts';
 import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
 import { bounce } from './service.ts';
@@ -24,6 +25,7 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 /** In the order of the report: the machine first, so that a cause comes before its consequences. */
 const checks = {
   versions,
+  settings,
   files,
   secret_key: secretKey,
   disk,

@@ -18,7 +18,7 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
     resolver,
     wantsDnssec,
     store: storeProbes(db),
-    server: { kind: 'server', listeners: () => deps.listeners(), selfTest: deps.selfTest },
+    server: { kind: 'server', listeners: () => deps.listeners(), selfTest: deps.selfTest, settings: deps.settings },
   };
 }
 

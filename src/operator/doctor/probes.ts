@@ -82,4 +82,6 @@ interface Server {
   listeners: OperatorDeps['listeners'];
   /** Sends a bounce to itself through the listener, and tells whether it was recognised. */
   selfTest: OperatorDeps['selfTest'];
+  /** Compares the settings in force with the written ones. */
+  settings: OperatorDeps['settings'];
 }

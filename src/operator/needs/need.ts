@@ -64,7 +64,7 @@ export interface ServerFacts {
   }[];
   /** The end of the certificate of the listeners, or null. */
   certificate: { file: string; until: number } | null;
-  /** Findings of the doctor about disk and backups that are not ok. */
+  /** Findings of the doctor about disk, backups and settings that are not ok. */
   findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
   listed: readonly { ip: string; list: string }[];
 }

@@ -9,6 +9,7 @@ import { accountArgument, accountNamed } from '../accounts.ts';
 import { askAsOperator } from '../ask.ts';
 import { backups } from '../doctor/backups.ts';
 import { disk } from '../doctor/machine-checks.ts';
+import { verdictsOn } from '../doctor/settings.ts';
 import { createMachine } from '../doctor/machine.ts';
 import { withHold } from '../holds.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
@@ -53,6 +54,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
   const hasBackups = state.kind === 'unreadable' || state.newest !== null;
   const found = [
     ...diskFound.map((one) => ({ check: 'disk', ...one })),
+    ...verdictsOn(deps.settings()).map((one) => ({ check: 'settings', ...one })),
     ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
   ];
   return {

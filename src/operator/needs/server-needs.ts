@@ -155,12 +155,14 @@ const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
         }),
       ];
 
+const FINDING_NAMES: Readonly<Record<string, string>> = { disk: 'Disk', backups: 'Backups', settings: 'Settings' };
+
 const findings: Rule<ServerFacts> = ({ findings: all }) =>
   all.map(({ check, status, why }) =>
     need({
       kind: check,
       level: status === 'failed' ? 'red' : 'amber',
-      message: `${check === 'disk' ? 'Disk' : 'Backups'}: ${why}.`,
+      message: `${FINDING_NAMES[check] ?? check}: ${why}.`,
       action: { label: 'Doctor', href: '/doctor', command: `posthorn doctor --only ${check}` },
     }),
   );

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { addToStats } from '../../../src/events/stats.ts';
-import type { CheckName } from '../../../src/operator/doctor/examine.ts';
+import { checkNames, type CheckName } from '../../../src/operator/doctor/examine.ts';
 import type { Status } from '../../../src/operator/doctor/finding.ts';
 import type { StatRow } from '../../../src/storage/tables.ts';
 import { HOST, IP, Patient } from './healthy.ts';
@@ -22,6 +22,36 @@ type Fault = [
 const DAY_MS = 86_400_000;
 
 const faults: Fault[] = [
+  [
+    'the settings were edited, and a reload is enough',
+    (p) => {
+      p.written = { kind: 'edited', changes: { applied: ['delivery.routes'], needRestart: [] } };
+    },
+    'settings',
+    'warning',
+    /edited and not in force yet: delivery\.routes$/,
+    /systemctl reload posthorn/,
+  ],
+  [
+    'the settings were edited, and need a restart',
+    (p) => {
+      p.written = { kind: 'edited', changes: { applied: ['log.level'], needRestart: ['http.port'] } };
+    },
+    'settings',
+    'warning',
+    /edited and not in force yet: log\.level, http\.port$/,
+    /systemctl restart posthorn/,
+  ],
+  [
+    'the settings were edited with a mistake',
+    (p) => {
+      p.written = { kind: 'bad', mistakes: ['http.port: expected a port, found "eighty"'] };
+    },
+    'settings',
+    'failed',
+    /the next start would fail: http\.port: expected a port/,
+    /posthorn config check/,
+  ],
   [
     'outbound port 25 is blocked',
     (p) => {
@@ -1011,7 +1041,7 @@ describe('the doctor', () => {
       [],
     );
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
-    assert.equal(new Set(findings.map(({ check }) => check)).size, 22);
+    assert.equal(new Set(findings.map(({ check }) => check)).size, checkNames.length);
   });
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {

@@ -3,6 +3,7 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { makeSelfSigned } from '../../../src/config/self-signed.ts';
 import type { Config } from '../../../src/config/schema.ts';
+import type { SettingsState } from '../../../src/config/settings-state.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
@@ -53,6 +54,7 @@ export class Patient {
   holder: string | null = null;
   selfTest: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 12 };
   secure = ['signed.example'];
+  written: SettingsState = { kind: 'in_force' };
   readonly folder: string;
   backups: BackupState;
   certFile = '';
@@ -169,7 +171,12 @@ export class Patient {
           ),
       },
       store: storeProbes(deps.db),
-      server: { kind: 'server', listeners: () => this.listeners(), selfTest: () => Promise.resolve(this.selfTest) },
+      server: {
+        kind: 'server',
+        listeners: () => this.listeners(),
+        selfTest: () => Promise.resolve(this.selfTest),
+        settings: () => this.written,
+      },
     };
   }
 

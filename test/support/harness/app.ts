@@ -114,6 +114,8 @@ export interface TestAppOptions {
   ca?: string;
   /** Where MTA-STS policies are served. */
   stsPort?: number;
+  /** The settings as they are written after the start. */
+  readSettings?: () => Config;
 }
 
 export interface TestApp {
@@ -242,6 +244,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     random: () => 0.5,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
+    ...(options.readSettings === undefined ? {} : { readSettings: options.readSettings }),
   });
   const operator = reachOperator(config);
   const { key, keyId } = made;

@@ -1,0 +1,66 @@
+/** The table of summaries: each belongs to an operation, and each is shown by the API's description or by a command that performs it. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { operationNamed } from '../../src/operator/operations.ts';
+import { apiSummaries, machineSummaries, partSummaries } from '../../src/operations/summaries.ts';
+
+const cli = path.resolve(import.meta.dirname, '../../src/cli');
+const api = path.resolve(import.meta.dirname, '../../src/api');
+const textsOf = (folder: string): { file: string; text: string }[] =>
+  readdirSync(folder)
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => ({ file, text: readFileSync(path.join(folder, file), 'utf8') }));
+
+const found = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = '']) => name);
+const sorted = (names: readonly string[]): string[] => [...new Set(names)].sort();
+
+describe('operations/summaries', () => {
+  it('has one for each operation of the API, and no other', () => {
+    const declared = textsOf(api).flatMap(({ text }) => found(text, /\boperationId: '(\w+)'/g));
+    assert.deepEqual(sorted(declared), sorted(Object.keys(apiSummaries)));
+  });
+
+  it('has none for the machine without an operation', () => {
+    assert.deepEqual(
+      Object.keys(machineSummaries).filter((name) => operationNamed(name) === null),
+      [],
+    );
+  });
+
+  it('gives each command the summary of an operation that it performs', () => {
+    for (const { file, text } of textsOf(cli)) {
+      const performed = [
+        ...found(
+          text,
+          /(?:\.call|\.ask(?:<[^(]*>)?|showAnswer(?:<[^(]*>)?|show|askList(?:<[^(]*>)?)\(\s*(?:json,\s*|asJson,\s*|operator,\s*)?'([\w.]+)'/g,
+        ),
+        ...(file === 'doctor.ts' ? ['doctor'] : []),
+      ];
+      const shown = found(text, /\bhelpOf(?:Part)?\('([\w.]+)'/g);
+      assert.deepEqual(
+        shown.filter((name) => !performed.includes(name)),
+        [],
+        file,
+      );
+    }
+  });
+
+  it('has none for a command that nobody added', () => {
+    const text = textsOf(cli)
+      .map((one) => one.text)
+      .join('\n');
+    const shown = found(text, /\bhelpOf\('([\w.]+)'/g);
+    assert.deepEqual(
+      Object.keys(machineSummaries).filter((name) => !shown.includes(name)),
+      [],
+    );
+    assert.deepEqual(sorted(found(text, /\bhelpOfPart\('([\w.]+)'/g)), sorted(Object.keys(partSummaries)));
+  });
+
+  it('is one short line for each', () => {
+    const parts = Object.values(partSummaries).flatMap((one) => Object.values(one) as string[]);
+    for (const text of [...Object.values(apiSummaries), ...Object.values(machineSummaries), ...parts])
+      assert.match(text, /^[A-Z][^\n]{5,118}[^.]$/);
+  });
+});
