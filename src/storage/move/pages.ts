@@ -13,6 +13,9 @@ const MOST_ROWS = 1000;
 /** A single row may be larger. */
 const MOST_BYTES = 4 * 1024 * 1024;
 
+/** Begins the names of the values that a page ends with. */
+const END = 'end_';
+
 /** A value that the other engine could not store, or not without a change. The message is a sentence for the operator. */
 export class UncopyableValue extends Error {}
 
@@ -42,7 +45,7 @@ export async function* pagesOf(db: Connection, table: CopiedTable): AsyncGenerat
     yield await readPage(db, table, from.rows, [...behind, n]);
     if (n < limit) return;
     const [end] = await db.all<Record<string, Value>>(from.end, [...behind, n - 1]);
-    after = table.key.map((column) => end?.[column] ?? null);
+    after = table.key.map((column) => end?.[`${END}${column}`] ?? null);
     limit = Math.min(MOST_ROWS, limit * 2);
   }
 }
@@ -73,8 +76,10 @@ function statementsFor(engine: Engine, { name, columns, key }: CopiedTable): { f
   const kindOf = (column: string): ColumnKind => columns.find((one) => one.name === column)?.kind ?? 'text';
   const asBytes = (column: string): boolean => engine === 'sqlite' && kindOf(column) === 'text';
   const order = `ORDER BY ${key.join(', ')} LIMIT ?`;
-  const ends = key.map((column) => (asBytes(column) ? `CAST(${column} AS BLOB) AS ${column}` : column));
-  const edges = key.map((column) => (asBytes(column) ? 'CAST(? AS TEXT)' : '?'));
+  // Another name than that of the column: the order would be that of the bytes, for which there is no index.
+  const ends = key.map((column) => `${asBytes(column) ? `CAST(${column} AS BLOB)` : column} AS ${END}${column}`);
+  // Without the plus sign SQLite would search by the first column only, and read all pages before this one again.
+  const edges = key.map((column) => (asBytes(column) ? '+CAST(? AS TEXT)' : '?'));
   const sizes = columns.flatMap(({ name: column, kind }) =>
     kind === 'text' || kind === 'bytes' ? [`COALESCE(octet_length(${column}), 0)`] : [],
   );

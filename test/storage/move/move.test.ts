@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { moveStorage, type Moved } from '../../../src/backup/move.ts';
+import { openKeyring } from '../../../src/base/keyring.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { takeConnection } from '../../../src/storage/connection.ts';
 import { connect, durable, openDatabase, openReader } from '../../../src/storage/database.ts';
@@ -311,6 +312,7 @@ describe('storage/move', function () {
 
   it('posthorn storage move: JSON, lines, exit codes', async () => {
     const [first, base] = [await smallFile(), await newBase()];
+    openKeyring(folder);
     const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: first };
     assert.equal((await ran(['storage', 'move'], env)).code, 64);
     for (const wrong of [
