@@ -1,5 +1,7 @@
 /** Reads the audit log: pages of it, and one entry with its details. */
 import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
+import type { Knex } from 'knex';
+import { readBounded, SLICES, type SlicedList } from '../storage/bounded-read.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
@@ -29,41 +31,115 @@ export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
 
 export type AuditOf = { accountId: string } | 'server' | 'strangers';
 
-/** Returns one page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
-export async function pageOfAudit(
-  { db }: { db: Pick<Database, 'reader'> },
-  { of, by, since, until, ...exact }: AuditFilter,
-  part: PagePart,
-): Promise<RowPage<AuditRow>> {
-  const query = db.reader<AuditRow>('audit');
-  if (typeof of === 'object') query.where({ account_id: of.accountId });
-  else if (of === 'server') query.whereNull('account_id').whereNotNull('summary');
-  else query.whereNull('account_id').whereNull('summary');
-  for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
-  if (by === 'person') query.whereNull('key_id');
-  if (by === 'key') query.whereNotNull('key_id');
-  // Ids sort by time, so a span of time is a range of the index; the exact bound is compared too.
-  if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since)).andWhere('at', '>=', since);
-  if (until !== undefined) query.andWhere('at', '<', until).andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));
-  // A request's id says when it came: its entry is looked for there, and not in all that was kept. What people do is
-  // entered when it is done, which may be much later; uses of keys bear the time of the request.
-  const came = idTime(exact.request_id ?? '');
-  if (came !== null) query.andWhere('id', '>=', idFloor('aud', came - MOST_AHEAD_MS));
-  if (came !== null && by === 'key') query.andWhere('id', '<', idFloor('aud', came + 2 * MOST_AHEAD_MS));
-  return readPage<AuditRow>(query, part);
+interface Deps {
+  db: Pick<Database, 'reader'>;
 }
 
-/** Returns a page of several parts of the log as one list, newest first. */
-export async function pageOfParts(
-  deps: { db: Pick<Database, 'reader'> },
+export interface AuditPage {
+  rows: AuditRow[];
+  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
+  hasMore: boolean;
+  /** The ids from which the pages before and after this one are read; null if there is nothing there. */
+  first: string | null;
+  last: string | null;
+}
+
+/**
+ * Returns one page, newest first, from an entry on (its id, exclusive), forwards or backwards. An account has an entry for each
+ * request, and an index for their order alone: with other filters a bounded number is tested, and the page may be short.
+ */
+export async function pageOfAudit(
+  deps: Deps,
+  filter: AuditFilter,
+  { limit, after, before }: PagePart,
+  slices: readonly number[] = SLICES,
+): Promise<AuditPage> {
+  // The entry of a key is near the time of its request; what a person did in it may be later, among much fewer.
+  if (idTime(filter.request_id ?? '') !== null && filter.by === undefined) {
+    const both = (['key', 'person'] as const).map((by) => ({ ...filter, by }));
+    const { rows, hasMore } = await mergedPage(deps, both, { limit, after, before });
+    return { rows, hasMore, first: rows[0]?.id ?? null, last: rows.at(-1)?.id ?? null };
+  }
+  const backwards = before !== undefined;
+  const [order, behind, upTo] = backwards ? (['asc', '>', '<='] as const) : (['desc', '<', '>='] as const);
+  const ordered = (query: Query, from: string | null): Query => {
+    if (from !== null) query.andWhere('id', behind, from);
+    return query.orderBy('id', order);
+  };
+  const list: SlicedList<string, AuditRow> = {
+    async endOfSlice(from, count) {
+      const query = ordered(inOrder(deps, filter), from)
+        .limit(1)
+        .offset(count - 1);
+      const row = await (query.select('id').first() as Promise<{ id: string } | undefined>);
+      return row?.id ?? null;
+    },
+    async readFitting(from, to, most) {
+      const query = ordered(tested(inOrder(deps, filter), filter), from);
+      if (to !== null) query.andWhere('id', upTo, to);
+      return await query.limit(most);
+    },
+  };
+  const { rows, hasMore, reached } = await readBounded(list, after ?? before ?? null, limit, slices);
+  if (backwards) rows.reverse();
+  const [first, last] = [rows[0]?.id ?? reached, rows.at(-1)?.id ?? reached];
+  return {
+    rows,
+    hasMore,
+    first: backwards ? (reached ?? first) : first,
+    last: backwards ? last : (reached ?? last),
+  };
+}
+
+/** Returns a page of several parts of the log as one list, newest first. What people did and what strangers tried are few entries. */
+export const pageOfParts = (
+  deps: Deps,
   parts: readonly AuditOf[],
   filter: Omit<AuditFilter, 'of'>,
   part: PagePart,
-): Promise<RowPage<AuditRow>> {
-  const pages = await Promise.all(parts.map((of) => pageOfAudit(deps, { ...filter, of }, part)));
+): Promise<RowPage<AuditRow>> =>
+  mergedPage(
+    deps,
+    parts.map((of) => ({ ...filter, of })),
+    part,
+  );
+
+async function mergedPage(deps: Deps, filters: readonly AuditFilter[], part: PagePart): Promise<RowPage<AuditRow>> {
+  const pages = await Promise.all(
+    filters.map((filter) => readPage<AuditRow>(tested(inOrder(deps, filter), filter), part)),
+  );
   const rows = pages.flatMap((page) => page.rows).sort((a, b) => (a.id < b.id ? 1 : -1));
   const some = part.before === undefined ? rows.slice(0, part.limit) : rows.slice(-part.limit);
   return { rows: some, hasMore: rows.length > some.length || pages.some(({ hasMore }) => hasMore) };
+}
+
+type Query = Knex.QueryBuilder<AuditRow, AuditRow[]>;
+
+/** Returns the entries of a span of time, which an index has in their order. */
+function inOrder({ db }: Deps, { of, by, since, until, request_id: request }: AuditFilter): Query {
+  const query: Query = db.reader<AuditRow>('audit');
+  if (typeof of === 'object') query.where({ account_id: of.accountId });
+  else if (of === 'server') query.whereNull('account_id').whereNotNull('summary');
+  else query.whereNull('account_id').whereNull('summary');
+  if (by === 'person') query.whereNull('key_id');
+  // Ids sort by time, so a span of time is a range of the index.
+  if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since));
+  if (until !== undefined) query.andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));
+  // A request's id says when it came: its entry is looked for there, and not in all that was kept. What people do is
+  // entered when it is done, which may be much later; uses of keys bear the time of the request.
+  const came = idTime(request ?? '');
+  if (came !== null) query.andWhere('id', '>=', idFloor('aud', came - MOST_AHEAD_MS));
+  if (came !== null && by === 'key') query.andWhere('id', '<', idFloor('aud', came + 2 * MOST_AHEAD_MS));
+  return query;
+}
+
+/** Adds the conditions that each entry is tested against. */
+function tested(query: Query, { of: _, by, since, until, ...exact }: AuditFilter): Query {
+  for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
+  if (by === 'key') query.whereNotNull('key_id');
+  if (since !== undefined) query.andWhere('at', '>=', since);
+  if (until !== undefined) query.andWhere('at', '<', until);
+  return query;
 }
 
 /** Returns one entry with its details, or null. `accountId`: only one of this account. */

@@ -164,8 +164,8 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
             ...filters,
             ...(method === undefined ? {} : { method: method.toUpperCase() }),
           };
-          const { rows, hasMore } = await pageOfAudit({ db }, filter, wanted);
-          return { data: rows.map(auditRecord), hasMore };
+          const { rows, ...page } = await pageOfAudit({ db }, filter, wanted);
+          return { ...page, data: rows.map(auditRecord) };
         }),
     ),
     route(

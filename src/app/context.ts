@@ -120,7 +120,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   await ensureDefaultAccount({ db, clock });
-  const epoch = await beginEpoch(db.commit);
+  const epoch = db.epoch ?? (await beginEpoch(db.commit));
   const notifiers = {
     deliveries: createNotifier<readonly DueHint[]>(),
     events: createNotifier(),

@@ -3,7 +3,7 @@
  * anyway. Also keeps the query planner's figures fresh.
  */
 import type { Clock } from '../base/clock.ts';
-import { HOUR_MS } from '../base/time.ts';
+import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import type { Database } from '../storage/database.ts';
 import { freshenFigures } from '../storage/planner-figures.ts';
 import { AIM_MS, type Rule, type SizedRule } from './housekeeping.ts';
@@ -22,11 +22,12 @@ export function spaceRules({
   db,
   clock,
 }: {
-  db: Pick<Database, 'commit' | 'prepared'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'foldSums'>;
   clock: Clock;
 }): (Rule | SizedRule)[] {
-  // PostgreSQL cleans up and keeps figures by itself.
-  if (db.prepared.engine === 'postgres') return [];
+  const { foldSums } = db;
+  // PostgreSQL cleans up and keeps figures by itself, but its sums are written in parts.
+  if (foldSums !== null) return [foldedSums(foldSums)];
   return [
     {
       name: 'free pages',
@@ -63,6 +64,18 @@ export function spaceRules({
     },
   ];
 }
+
+const FOLD_EVERY_MS = 5 * MINUTE_MS;
+
+const foldedSums = (fold: () => Promise<void>): Rule => ({
+  name: 'folded sums',
+  everyMs: FOLD_EVERY_MS,
+  stepRows: Infinity,
+  async step() {
+    await fold();
+    return 0;
+  },
+});
 
 async function sparePages(fast: Database['prepared']): Promise<number> {
   const [pages] = await fast.all<{ page_count: number }>('PRAGMA page_count');

@@ -50,6 +50,7 @@ export const teamOperations = {
     }),
     async run(deps, { email, role, accounts, mail }, act) {
       act.on({ object: email });
+      refuseMail(deps, mail);
       await refuseTooMany(deps);
       const named = await accountsNamed(deps, accounts);
       const input = { email, role, accountIds: idsOf(named), passwordHash: null, createdBy: act.actor };
@@ -69,6 +70,7 @@ export const teamOperations = {
       const member = await memberNamed(deps, name);
       act.on({ object: member.email });
       if (member.password_hash !== null) return handedOver(deps, member, await makeSetUpLink(deps, member.id), null);
+      refuseMail(deps, mail);
       await refuseTooMany(deps);
       const accountIds = await accountIdsOf(deps, member);
       return await inviteFor(deps, member, { accountIds, mail, act });
@@ -122,6 +124,11 @@ async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
   return member;
 }
 
+/** Throws `Unavailable` where a mail is wanted and no server runs, before a member is added. */
+function refuseMail({ invitations }: StoreDeps, mail: boolean | undefined): void {
+  if (mail === true && invitations === undefined) throw notRunning();
+}
+
 /** Invitations an hour: enough to add a large team in one go, and too few to annoy people with. */
 const MOST_INVITATIONS = 50;
 
@@ -171,8 +178,8 @@ async function inviteFor(
   { accountIds, mail, act }: { accountIds: readonly string[]; mail: boolean | undefined; act: Pick<Act, 'actor'> },
 ): Promise<LinkRecord> {
   const lifeMs = INVITATION_MS;
-  if (mail !== true) return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), null);
-  if (deps.invitations === undefined) throw notRunning();
+  if (mail !== true || deps.invitations === undefined)
+    return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), null);
   const able = await deps.invitations.prepare(accountIds);
   if (able.kind === 'no') return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), able.why);
   let written = (): void => undefined;

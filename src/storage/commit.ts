@@ -1,5 +1,6 @@
 /**
- * The grouped commit: every write of the program goes through here, on the one connection that writes.
+ * The grouped commit: every write of the program goes through here. SQLite has one connection that writes; PostgreSQL has three, each with
+ * a committer of its own (postgres/committers.ts).
  *
  * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
  * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
@@ -12,12 +13,15 @@ import type { GroupTransaction } from './group-transaction.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
 /**
- * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe since there is only one writer;
+ * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe where there is only one writer
+ * (on PostgreSQL they are in the transaction, and lock what they read);
  * `run` is inside the group's transaction, concurrent with the other kinds. Each wait for a statement costs a turn of the event loop,
  * which under load takes longer than the statement.
  */
 export interface Work<Input, Output, Read = unknown> {
   readonly name: string;
+  /** A request waits for it. */
+  readonly isIntake?: boolean;
   read?(connection: Connection, inputs: readonly Input[]): Promise<Read>;
   run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
 }
@@ -95,10 +99,13 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
 
 export type Committer = ReturnType<typeof createCommitter>;
 
-/** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
-export function createCommitter(transaction: GroupTransaction, order: readonly string[] = []) {
+/**
+ * `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. `most`: the units
+ * of one group.
+ */
+export function createCommitter(transaction: GroupTransaction, order: readonly string[] = [], most = GROUP_UNITS) {
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
-  const queue = new UnitQueue();
+  const queue = new UnitQueue(most);
   const groups = new GroupRunner(transaction, order, stats);
   let running: Promise<void> | null = null;
   let closed = false;
@@ -158,6 +165,11 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
 class UnitQueue {
   private units: Unit[] = [];
   private bytes = 0;
+  private readonly most: number;
+
+  constructor(most: number) {
+    this.most = most;
+  }
 
   get length(): number {
     return this.units.length;
@@ -177,7 +189,7 @@ class UnitQueue {
     let bytes = 0;
     let count = 0;
     for (const unit of this.units) {
-      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
+      if (count > 0 && (count >= this.most || bytes + unit.bytes > GROUP_BYTES)) break;
       bytes += unit.bytes;
       count++;
     }
@@ -230,9 +242,10 @@ class GroupRunner {
     try {
       run.begun = false;
       if (transaction.ready !== undefined) await transaction.ready();
-      // Started before the BEGIN, so that a failing read is known before anything is written.
+      const begun = transaction.readsInside === true ? transaction.begin() : null;
+      // Without others who write they start before the BEGIN, so that a failing read is known before anything is written.
       const reads = works.map(({ work, inputs }) => work.read?.(transaction.connection, inputs));
-      const [begin, ...read] = await Promise.allSettled([transaction.begin(), ...reads]);
+      const [begin, ...read] = await Promise.allSettled([begun ?? transaction.begin(), ...reads]);
       if (begin.status === 'rejected') throw begin.reason;
       run.begun = true;
       run.outputs = await this.inTransaction(group, works, read);

@@ -17,6 +17,16 @@ export interface Connection {
   run(sql: string | Statement, values?: readonly Value[]): Promise<void>;
   /** Gives the prepared statements back; the connection itself belongs to its pool. */
   close(): Promise<void>;
+  /** The rules of writing at the same time as others; absent where there is only one writer. */
+  readonly shared?: SharedWriting;
+}
+
+/** The rules of a transaction while others write at the same time. */
+export interface SharedWriting {
+  /** The part of sums that this transaction adds to. */
+  part(): number;
+  /** Has the work done at the end of the transaction, when it is its turn to number rows. */
+  inTurn(work: () => Promise<void>): void;
 }
 
 /** Statements with a variable number of placeholders would otherwise pile up. */

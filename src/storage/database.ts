@@ -46,6 +46,10 @@ export interface Database {
   readonly maintenance: Connection;
   /** The migrations that were run while opening. */
   readonly migrated: readonly string[];
+  /** The epoch that opening began; null where `beginEpoch` has to. */
+  readonly epoch: number | null;
+  /** Adds the parts of sums together; null on an engine where they have none. */
+  readonly foldSums: (() => Promise<void>) | null;
   close(): Promise<void>;
 }
 
@@ -83,6 +87,8 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     prepared: fast,
     maintenance: cold,
     migrated,
+    epoch: null,
+    foldSums: null,
     async close(): Promise<void> {
       await commit.close();
       await fast.close();

@@ -9,6 +9,8 @@ export type AfterError = 'split' | 'fail' | 'again' | 'committed';
 
 export interface GroupTransaction {
   readonly connection: Connection;
+  /** The reads of a group belong to its transaction, as others write at the same time; with one writer they start before it. */
+  readonly readsInside?: boolean;
   /** Finds a connection, where the engine may lose it. */
   ready?(): Promise<void>;
   begin(): Promise<void>;

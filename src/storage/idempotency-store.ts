@@ -30,6 +30,7 @@ const find = statement(({ among }) => `SELECT * FROM idempotency WHERE key ${amo
 
 const dropExpired: Work<{ key: string; now: number }, undefined> = {
   name: 'idempotency-drop',
+  isIntake: true,
   async run(tx, inputs) {
     const now = Math.min(...inputs.map((input) => input.now));
     const keys = JSON.stringify(inputs.map(({ key }) => key));

@@ -32,7 +32,14 @@ export async function insertRows(connection: Connection, units: readonly Rows[])
   for (const table of wanted)
     if (optionsOf(table).isReferredTo === true) await insertInto(connection, table, rowsOf(units, table));
   const others = wanted.filter((table) => optionsOf(table).isReferredTo !== true);
-  await allDone(others.map((table) => insertInto(connection, table, rowsOf(units, table))));
+  const { shared } = connection;
+  await allDone(
+    others.map(async (table) => {
+      const write = (): Promise<void> => insertInto(connection, table, rowsOf(units, table));
+      if (shared !== undefined && optionsOf(table).isNumbered === true) shared.inTurn(write);
+      else await write();
+    }),
+  );
 }
 
 /** The code of PostgreSQL's refusal of every statement after the one that failed. */
@@ -65,16 +72,19 @@ function insertOf(name: TableName): Statement {
   if (known !== undefined) return known;
   const columns: Readonly<Record<string, { kind: ColumnKind }>> = tables[name].columns;
   const kinds = Object.fromEntries(Object.entries(columns).map(([column, { kind }]) => [column, kind]));
-  const made = statement(
-    ({ unfold }) => `${targetOf(name)} SELECT * FROM ${unfold('j', kinds)} WHERE true${conflictOf(name)}`,
-  );
+  const made = statement(({ unfold, part }) => {
+    const hasPart = part !== null && optionsOf(name).isParted === true;
+    const target = targetOf(name, hasPart ? [part] : []);
+    return `${target} SELECT j.*${hasPart ? ', ?' : ''} FROM ${unfold('j', kinds)} WHERE true${conflictOf(name, hasPart ? [part] : [])}`;
+  });
   inserts.set(name, made);
   return made;
 }
 
-const targetOf = (name: TableName): string => `INSERT INTO ${name} (${tables[name].names.join(', ')})`;
+const targetOf = (name: TableName, more: readonly string[] = []): string =>
+  `INSERT INTO ${name} (${[...tables[name].names, ...more].join(', ')})`;
 
-function conflictOf(name: TableName): string {
+function conflictOf(name: TableName, more: readonly string[] = []): string {
   const { onConflict } = optionsOf(name);
   if (onConflict === undefined) return '';
   const { key, adds = [], sets = [], where } = onConflict;
@@ -83,7 +93,7 @@ function conflictOf(name: TableName): string {
     ...sets.map((column) => `${column} = excluded.${column}`),
   ];
   const act = changes.length === 0 ? 'NOTHING' : `UPDATE SET ${changes.join(', ')}`;
-  return ` ON CONFLICT (${key.join(', ')}) DO ${act}${where === undefined ? '' : ` WHERE ${where}`}`;
+  return ` ON CONFLICT (${[...key, ...more].join(', ')}) DO ${act}${where === undefined ? '' : ` WHERE ${where}`}`;
 }
 
 async function insertInto<T extends TableName>(
@@ -93,7 +103,8 @@ async function insertInto<T extends TableName>(
 ): Promise<void> {
   const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
   const { hasLargeValues = false, onConflict } = optionsOf(table);
-  const rows = onConflict === undefined ? all : mergeRows(all, onConflict);
+  const rows = onConflict === undefined ? all : inKeyOrder(mergeRows(all, onConflict), onConflict, connection);
+  const isParted = connection.engine === 'postgres' && optionsOf(table).isParted === true;
   const step = hasLargeValues ? ROWS_BOUND_AT_ONCE : ROWS_UNFOLDED_AT_ONCE;
   for (let at = 0; at < rows.length; at += step) {
     const part = rows.slice(at, at + step);
@@ -103,9 +114,24 @@ async function insertInto<T extends TableName>(
       await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
     } else {
       const arrays = part.map((row) => columns.map((column) => row[column]));
-      await connection.run(insertOf(table), [JSON.stringify(arrays)]);
+      const values = JSON.stringify(arrays);
+      await connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
     }
   }
+}
+
+/** Transactions that meet the same rows in different orders would wait for each other; one writer alone needs no order. */
+function inKeyOrder<Row extends object>(
+  rows: readonly Row[],
+  { key }: Conflict,
+  { engine }: Connection,
+): readonly Row[] {
+  if (engine === 'sqlite' || rows.length < 2) return rows;
+  const keyed = rows.map((row) => {
+    const values = row as Readonly<Record<string, unknown>>;
+    return { row, name: JSON.stringify(key.map((column) => values[column])) };
+  });
+  return keyed.sort((a, b) => (a.name < b.name ? -1 : 1)).map(({ row }) => row);
 }
 
 /**

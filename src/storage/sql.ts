@@ -36,6 +36,10 @@ export interface Dialect {
   readonly nowMs: string;
   /** Reads the names of the views with the statements that made them. PostgreSQL rewrites those; there, each is kept as its comment. */
   readonly viewTexts: string;
+  /** The end of a query of rows that its transaction will change, which keeps others from changing them; SQLite has one writer. */
+  readonly locked: (order: string, tables: string) => string;
+  /** The column for the part of a sum (postgres/own-tables.ts); null where sums have no parts. */
+  readonly part: string | null;
   /** One JSON text of all rows, a list of lists of these values, in the order of the rows. */
   readonly listOfLists: (values: readonly string[]) => string;
 }
@@ -55,6 +59,8 @@ const sqlite: Dialect = {
   flag: (condition) => condition,
   nowMs: "CAST(strftime('%s', 'now') AS INTEGER) * 1000",
   viewTexts: "SELECT name, sql FROM sqlite_master WHERE type = 'view'",
+  locked: () => '',
+  part: null,
   listOfLists: (values) => `json_group_array(json_array(${values.join(', ')}))`,
 };
 
@@ -89,6 +95,9 @@ const postgres: Dialect = {
   nowMs: '(extract(epoch FROM now()) * 1000)',
   viewTexts:
     "SELECT viewname AS name, obj_description(format('%I.%I', schemaname, viewname)::regclass) AS sql FROM pg_views WHERE schemaname = current_schema()",
+  // In one order, or two transactions would wait for each other. Rows that refer to the locked ones may still be added.
+  locked: (order, names) => `ORDER BY ${order} FOR NO KEY UPDATE OF ${names}`,
+  part: 'part',
   listOfLists: (values) => `coalesce(json_agg(json_build_array(${values.join(', ')})), '[]')::text`,
 };
 

@@ -152,6 +152,12 @@ describe('operator/operations', () => {
     assert.deepEqual(((await perform(store, 'listKeys', {})) as { data: unknown[] }).data, []);
     assert.equal(operationNamed('queue.flush')?.needs, 'server');
   });
+
+  it('adds nobody to the team where the invitation cannot be mailed since no server runs', async () => {
+    const args = { email: 'bo@acme.test', role: 'administrator' as const, accounts: [], mail: true };
+    await assert.rejects(office.run('team.add', args), /the server is not running/);
+    assert.deepEqual((await office.run('team.list', {})).data, []);
+  });
 });
 
 describe('operator: accounts, keys, domains', () => {

@@ -4,7 +4,7 @@ import { openTempDatabase, type TempDatabase } from '../support/harness/temp-dat
 describe('storage/connection', () => {
   let temp: TempDatabase;
   beforeEach(async () => {
-    temp = await openTempDatabase();
+    temp = await openTempDatabase('sqlite');
   });
   afterEach(() => temp.close());
 

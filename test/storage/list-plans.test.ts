@@ -62,7 +62,7 @@ describe('storage: plans of lists', () => {
   let temp: TempDatabase;
 
   before(async () => {
-    temp = await openTempDatabase();
+    temp = await openTempDatabase('sqlite');
     for (let n = 0; n < 60; n++) {
       const { rows, message } = acceptedMail({ address: 'ana@dest.test' });
       message.subject = `Welcome number${String(n)}`;

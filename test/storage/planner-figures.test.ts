@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Connection, Value } from '../../src/storage/connection.ts';
+import { textFor } from '../../src/storage/sql.ts';
 import { freshenFigures } from '../../src/storage/planner-figures.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
 
@@ -15,7 +16,7 @@ async function ranOn(pages: number, stale: readonly string[]): Promise<string[]>
     const statements: string[] = [];
     await work({
       run: async (sql, values = []) => {
-        statements.push([sql, ...values].join(' '));
+        statements.push([textFor('sqlite', sql), ...values].join(' '));
       },
     });
     ran.push(statements.join('; '));
@@ -43,7 +44,7 @@ describe('storage/planner-figures', () => {
   });
 
   it('on a large file that was never counted there is nothing to forget; counted once, they are forgotten', async () => {
-    const temp = await openTempDatabase();
+    const temp = await openTempDatabase('sqlite');
     try {
       const { db } = temp;
       await db.commit.transact((tx) =>

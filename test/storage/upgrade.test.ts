@@ -310,7 +310,12 @@ describe('upgrades', () => {
     await old.destroy();
 
     const server = await startMailServer();
-    const test = await startTestApp({ folder, mailPort: server.port, zones: zonesFor('dest.test') });
+    const test = await startTestApp({
+      folder,
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { storage: { url: `sqlite:${path.join(folder, 'posthorn.db')}` } },
+    });
     assert.deepEqual(test.app.migrated, migrationNames);
     await test.settled();
     const [row] = await test.app.db.prepared.all<Row>('SELECT status FROM deliveries');

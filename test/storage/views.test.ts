@@ -4,13 +4,14 @@ import knexPackage, { type Knex } from 'knex';
 import { dialectFor } from '../../src/storage/sql.ts';
 import { renewViews, views, viewStatement, withoutViews } from '../../src/storage/views.ts';
 import { startTestApp } from '../support/harness/app.ts';
+import { isOnPostgres, urlOfFolder } from '../support/harness/postgres.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('storage/views', () => {
   let temp: TempDatabase;
   let knex: Knex;
   beforeEach(async () => {
-    temp = await openTempDatabase();
+    temp = await openTempDatabase('sqlite');
     knex = knexPackage({
       client: 'sqlite3',
       connection: { filename: `${temp.folder}/posthorn.db` },
@@ -65,16 +66,18 @@ describe('storage/views', () => {
 });
 
 describe('the views of a running server', () => {
-  it('show what happened, to sqlite3 -readonly', async function () {
-    if (spawnSync('sqlite3', ['--version']).status !== 0)
+  it('show what happened, to sqlite3 -readonly and to psql', async function () {
+    if (!isOnPostgres && spawnSync('sqlite3', ['--version']).status !== 0)
       this.skip('sqlite3 is not installed (apt-get install sqlite3)');
     const test = await startTestApp();
+    const command = (sql: string): [string, string[]] =>
+      isOnPostgres
+        ? ['psql', [urlOfFolder(test.folder), '-qAtc', `SELECT json_agg(row_to_json(asked)) FROM (${sql}) AS asked`]]
+        : ['sqlite3', ['-readonly', '-json', `${test.folder}/posthorn.db`, sql]];
     const ask = <Row>(sql: string): Row[] => {
-      const { stdout, stderr } = spawnSync('sqlite3', ['-readonly', '-json', `${test.folder}/posthorn.db`, sql], {
-        encoding: 'utf8',
-      });
+      const { stdout, stderr } = spawnSync(...command(sql), { encoding: 'utf8' });
       assert.equal(stderr, '');
-      return stdout === '' ? [] : (JSON.parse(stdout) as Row[]);
+      return stdout.trim() === '' ? [] : (JSON.parse(stdout) as Row[]);
     };
     const { id } = await test.send({ to: 'bounced@simulator.posthorn.test', tags: ['first'] });
     await test.send({ to: 'ana@later.test', send_at: new Date(test.clock.now() + 60_000).toISOString() });

@@ -79,8 +79,9 @@ const readDeliveries = jsonReader<LoadedDelivery>(
     source: `CASE WHEN ? = 1 THEN (
        SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
   },
-  ({ listed }) =>
-    `FROM ${listed('wanted', 'text')} JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
+  ({ listed, locked }) =>
+    `FROM ${listed('wanted', 'text')} JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id
+     ${locked('m.id, d.id', 'm, d')}`,
 );
 
 /** Reads the deliveries of all these changes. */

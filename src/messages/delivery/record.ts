@@ -1,7 +1,7 @@
 /**
  * The only place where a delivery changes. The units of a grouped commit are written together: one statement reads all their
- * deliveries, decide() says what each change means, and one statement per table writes it. There is one writer, so nothing can
- * change between the read and the write.
+ * deliveries, decide() says what each change means, and one statement per table writes it. Nothing can change between the read and the
+ * write: SQLite has one writer, and on PostgreSQL the read locks its rows.
  */
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer, Work } from '../../storage/commit.ts';

@@ -4,8 +4,10 @@
  * driver makes of them need not be found again.
  */
 import type { Connection, Value } from '../connection.ts';
+import { isParted } from '../postgres/own-tables.ts';
 import type { Engine } from '../sql.ts';
 import type { ColumnKind } from '../table.ts';
+import { tables, type TableName } from '../tables.ts';
 import type { Cell, Row } from './digest.ts';
 import type { CopiedTable } from './tables.ts';
 
@@ -85,17 +87,28 @@ function statementsFor(engine: Engine, { name, columns, key }: CopiedTable): { f
   );
   const wrong =
     engine === 'sqlite' ? columns.map(({ name: column, kind }) => `(typeof(${column}) NOT IN (${stored[kind]}))`) : [];
+  const isSummed = engine === 'postgres' && name in tables && isParted(name as TableName);
+  const source = (where: string): string =>
+    isSummed ? `${summed({ name, columns, key }, where)} AS ${name}` : `${name}${where}`;
   const texts = (where: string): Texts => ({
     plan: `SELECT COUNT(*) AS n, COALESCE(SUM(size), 0) AS bytes, COALESCE(SUM(wrong), 0) AS wrong FROM (
-      SELECT ${['0', ...sizes].join(' + ')} AS size, ${['0', ...wrong].join(' + ')} AS wrong FROM ${name}${where} ${order}) AS page`,
+      SELECT ${['0', ...sizes].join(' + ')} AS size, ${['0', ...wrong].join(' + ')} AS wrong FROM ${source(where)} ${order}) AS page`,
     rows:
       engine === 'sqlite'
         ? `SELECT json_group_array(json_array(${columns.map(sqliteValue).join(', ')})) AS rows FROM (
-            SELECT ${columns.map((column) => column.name).join(', ')} FROM ${name}${where} ${order})`
-        : `SELECT ${columns.map(postgresValue).join(', ')} FROM ${name}${where} ${order}`,
-    end: `SELECT ${ends.join(', ')} FROM ${name}${where} ORDER BY ${key.join(', ')} LIMIT 1 OFFSET ?`,
+            SELECT ${columns.map((column) => column.name).join(', ')} FROM ${source(where)} ${order})`
+        : `SELECT ${columns.map(postgresValue).join(', ')} FROM ${source(where)} ${order}`,
+    end: `SELECT ${ends.join(', ')} FROM ${source(where)} ORDER BY ${key.join(', ')} LIMIT 1 OFFSET ?`,
   });
   return { first: texts(''), next: texts(` WHERE (${key.join(', ')}) > (${edges.join(', ')})`) };
+}
+
+/** PostgreSQL keeps some sums in parts, each a row (postgres/own-tables.ts). A copy has the whole. */
+function summed({ name, columns, key }: CopiedTable, where: string): string {
+  const values = columns.map(({ name: column }) =>
+    key.includes(column) ? column : `SUM(${column})::bigint AS ${column}`,
+  );
+  return `(SELECT ${values.join(', ')} FROM ${name}${where} GROUP BY ${key.join(', ')})`;
 }
 
 /** The kinds in which SQLite may store the values of a column, whatever its declared type. */

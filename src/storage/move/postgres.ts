@@ -1,24 +1,32 @@
 /** PostgreSQL databases as sides of a copy. */
+import { systemClock } from '../../base/clock.ts';
 import type { Connection } from '../connection.ts';
 import type { StoreAddress } from '../database.ts';
 import { addressOf, type PostgresAddress } from '../postgres/address.ts';
 import { connectTo, createPostgresConnection, type PostgresConnection } from '../postgres/connection.ts';
-import { createPool, HOT, lockedConnection, prepareSchema, reach, refuseUnsuitable } from '../postgres/open.ts';
-import { registerNode } from '../postgres/writer.ts';
+import { standAlone } from '../postgres/node.ts';
+import { createPool, HOT, lockStart, prepareSchema, reach, refuseUnsuitable } from '../postgres/open.ts';
+import { NODE_TABLES } from '../postgres/own-tables.ts';
 import { tables as declared } from '../tables.ts';
 import { hasTable, readMark, refusalOf, removeMark, writeMark, type Mark } from './mark.ts';
 import { CopyRefusal, type CopySide, type CopyTarget, type ExclusiveSource, type Numbers } from './sides.ts';
 import { numberOf, type CopiedTable } from './tables.ts';
 
 /** A copy may take hours, and must not end because of a limit of the server. */
-const PATIENT = [...HOT, 'SET statement_timeout = 0', 'SET idle_in_transaction_session_timeout = 0'];
+const PATIENT = [
+  ...HOT,
+  // Pages are read in the order of the key's index.
+  'SET enable_sort = off',
+  'SET enable_bitmapscan = off',
+  'SET statement_timeout = 0',
+  'SET idle_in_transaction_session_timeout = 0',
+];
 const SNAPSHOT = 'BEGIN ISOLATION LEVEL REPEATABLE READ';
 
 /** Opens one moment of a database, while its server writes on. */
 export async function openSnapshot(store: StoreAddress): Promise<CopySide> {
   const address = addressOf(store);
-  const db = createPostgresConnection(() => connectTo(address, { setUp: PATIENT }), { reconnects: false });
-  return await opened(db, async () => {
+  return await opened(address, async (db) => {
     await db.run(`${SNAPSHOT} READ ONLY`);
     const mark = await readMark(db);
     if (mark !== null) throw refusalOf(mark);
@@ -29,11 +37,9 @@ export async function openSnapshot(store: StoreAddress): Promise<CopySide> {
 /** Opens a database as the source of a move: no server can use it until it is closed. Throws `CopyRefusal` and `DatabaseRefusal`. */
 export async function openPostgresSource(store: StoreAddress): Promise<ExclusiveSource> {
   const address = addressOf(store);
-  const db = lockedConnection(address, PATIENT);
-  return await opened(db, async () => {
+  return await opened(address, async (db) => {
+    await takeAlone(db);
     const mark = await readMark(db);
-    // A server that was cut off may still try to write what it has begun.
-    if (mark === null && (await hasTable(db, 'nodes'))) await registerNode(db);
     await db.run(SNAPSHOT);
     return {
       ...(await sideOf(address, db)),
@@ -48,14 +54,24 @@ export async function openPostgresSource(store: StoreAddress): Promise<Exclusive
   });
 }
 
-async function opened<Side>(db: PostgresConnection, use: () => Promise<Side>): Promise<Side> {
+async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnection) => Promise<Side>): Promise<Side> {
+  const db = createPostgresConnection(() => connectTo(address, { setUp: PATIENT }), { reconnects: false });
   try {
     await reach(db);
-    return await use();
+    return await use(db);
   } catch (error) {
     await db.close();
     throw error;
   }
+}
+
+/**
+ * Waits for the end of servers that are dead, and keeps others from starting until the connection ends. What a dead one has begun can no longer
+ * be committed. Throws `DatabaseRefusal` if one lives.
+ */
+async function takeAlone(db: PostgresConnection): Promise<void> {
+  await lockStart(db);
+  if (await hasTable(db, 'node_beats')) await standAlone(db, systemClock);
 }
 
 async function sideOf(address: PostgresAddress, db: PostgresConnection): Promise<CopySide> {
@@ -109,15 +125,16 @@ async function sequenceOf(db: Connection, table: CopiedTable): Promise<string | 
 /** Opens a database without rows, or with those of a copy that was broken off, as a target. Throws `CopyRefusal` and `DatabaseRefusal`. */
 export async function openPostgresTarget(store: StoreAddress): Promise<CopyTarget> {
   const address = addressOf(store);
-  const db = lockedConnection(address, PATIENT);
-  return await opened(db, async () => {
+  return await opened(address, async (db) => {
     await refuseUnsuitable(db);
+    await takeAlone(db);
     const mark = await readMark(db);
     if (mark?.role === 'moved') throw refusalOf(mark);
     if (mark !== null) await empty(db);
     const full = await firstWithRows(db);
     if (full !== null)
       throw new CopyRefusal('not_empty', `the database at ${store.url} has rows already (${full}): name an empty one`);
+    for (const sql of NODE_TABLES) await db.run(sql);
     await prepareSchema(address, db, {});
     return targetOf(address, db);
   });
@@ -126,8 +143,8 @@ export async function openPostgresTarget(store: StoreAddress): Promise<CopyTarge
 /** Opens a database that a move filled and did not finish; null if it belongs to another move. */
 export async function openFilledDatabase(store: StoreAddress, id: string): Promise<CopyTarget | null> {
   const address = addressOf(store);
-  const db = lockedConnection(address, PATIENT);
-  return await opened(db, async () => {
+  return await opened(address, async (db) => {
+    await takeAlone(db);
     const mark = await readMark(db);
     if (mark?.role === 'unfinished' && mark.id === id) return targetOf(address, db);
     await db.close();

@@ -11,13 +11,13 @@ import { hasTable, readMark, removeMark, writeMark } from './mark.ts';
 import { CopyRefusal, type CopySide, type CopyTarget, type ExclusiveSource, type Numbers } from './sides.ts';
 import { numberOf, type CopiedTable } from './tables.ts';
 
-/** Opens a file that nobody writes to, such as the copy in a backup. */
+/** Opens a file without a writer, such as the copy in a backup. */
 export async function openStillFile(file: string): Promise<CopySide> {
   const knex = openStill(file);
   return sideOf(file, knex, openStill(file));
 }
 
-/** Opens a file as the source of a move: nobody else can write to it until it is closed. Throws `CopyRefusal`. */
+/** Opens a file as the source of a move: no other program can write to it until it is closed. Throws `CopyRefusal`. */
 export async function openSqliteSource(file: string): Promise<ExclusiveSource> {
   if (!existsSync(file)) throw new CopyRefusal('no_database', `there is no database at ${file}`);
   const side = await sideOf(file, connect(file, 1, durable), connect(file, 1, readOnly));

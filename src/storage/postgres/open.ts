@@ -1,6 +1,6 @@
 /**
- * Opens a PostgreSQL database: one connection that writes (through the grouped commit), two with prepared statements for the hot path and
- * for housekeeping, a pool for queries that are built at run time.
+ * Opens a PostgreSQL database: three connections that write (through the grouped commit), two with prepared statements for the hot path and
+ * for housekeeping, a pool for queries that are built at run time, and one for this server's signs of life.
  */
 import knexPackage, { type Knex } from 'knex';
 import type pg from 'pg';
@@ -14,7 +14,10 @@ import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
-import { createWriter, NODE_TABLES, registerNode } from './writer.ts';
+import { joinCommitters } from './committers.ts';
+import { joinNodes, standAlone, type Node } from './node.ts';
+import { completeSchema, foldParts, NODE_TABLES } from './own-tables.ts';
+import { createWriter, partsFloor } from './writer.ts';
 
 const READERS = 3;
 /** No page needs so long; a forgotten query would keep dead rows from being cleared. */
@@ -39,33 +42,33 @@ const READ_ONLY = [
 /** Locks of a server that is paused or cut off inside a group are freed after this time. */
 const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];
 
+/** A sign of life that a crash of the database takes back does no harm, and it must not wait for a standby. */
+const CONTROL = ['SET statement_timeout = 0', 'SET synchronous_commit = off'];
+
 /** Opens and migrates the database. Throws `DatabaseRefusal`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
+  const { takenOver = () => undefined } = options;
   const address = addressOf(options);
-  const connection = lockedConnection(address, WRITER);
+  const control = createPostgresConnection(() => connectTo(address, { setUp: CONTROL }), { reconnects: true });
   try {
-    await reach(connection);
-    await refuseUnsuitable(connection);
-    const migrated = await prepareSchema(address, connection, options);
-    const node = await registerNode(connection);
-    return await openParts(address, connection, node, migrated, options);
+    await reach(control);
+    await refuseUnsuitable(control);
+    const { node, migrated } = await whileStarting(control, async () => {
+      for (const sql of NODE_TABLES) await control.run(sql);
+      await standAlone(control, systemClock);
+      const migrated = await prepareSchema(address, control, options);
+      return { migrated, node: await joinNodes(control, { clock: systemClock, takenOver }) };
+    });
+    try {
+      return await openParts(address, { control, node, migrated }, options);
+    } catch (error) {
+      await node.leave();
+      throw error;
+    }
   } catch (error) {
-    await connection.close();
+    await control.close();
     throw error;
   }
-}
-
-/** Makes a connection that holds the lock of the database while it lasts. */
-export function lockedConnection(address: PostgresAddress, setUp: readonly string[]): PostgresConnection {
-  const lock = { old: null as { pid: number; since: string } | null };
-  return createPostgresConnection(
-    async () => {
-      const client = await connectTo(address, { setUp });
-      await takeLock(client, lock);
-      return client;
-    },
-    { reconnects: false },
-  );
 }
 
 /** Connects. Throws `DatabaseRefusal` where that is not possible. */
@@ -79,21 +82,68 @@ export async function reach(connection: PostgresConnection): Promise<void> {
   }
 }
 
+/** The number of the lock of servers that start: `posthorn` as eight letters. */
+const LOCK = BigInt('0x706f7374686f726e').toString();
+const LOCK_TRIES = 40;
+const LOCK_PAUSE_MS = 250;
+
+/** Keeps other servers from starting until the connection ends. Throws `DatabaseRefusal`. */
+export async function lockStart(control: PostgresConnection): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    const [row] = await control.all<{ taken: number }>('SELECT pg_try_advisory_lock(?) AS taken', [LOCK]);
+    if (row?.taken === 1) return;
+    if (tries >= LOCK_TRIES)
+      throw new DatabaseRefusal('in_use', 'another server or command of Posthorn is starting on the database');
+    await systemClock.sleep(LOCK_PAUSE_MS);
+  }
+}
+
+/** Runs the work while no other server starts. Throws `DatabaseRefusal`. */
+async function whileStarting<Result>(control: PostgresConnection, work: () => Promise<Result>): Promise<Result> {
+  await lockStart(control);
+  try {
+    return await work();
+  } finally {
+    await control.run('SELECT pg_advisory_unlock(?)', [LOCK]);
+  }
+}
+
 async function openParts(
   address: PostgresAddress,
-  connection: PostgresConnection,
-  node: number,
-  migrated: readonly string[],
-  { workOrder, takenOver = () => undefined }: DatabaseOptions,
+  { control, node, migrated }: { control: PostgresConnection; node: Node; migrated: readonly string[] },
+  { workOrder }: DatabaseOptions,
 ): Promise<Database> {
   const reading = (setUp: readonly string[]): PostgresConnection =>
     createPostgresConnection(() => connectTo(address, { setUp }), { reconnects: true });
+  const writing = (): PostgresConnection =>
+    createPostgresConnection(() => connectTo(address, { setUp: WRITER }), { reconnects: false });
   const prepared = reading([...HOT, ...READ_ONLY]);
   const maintenance = reading([...HOT, ...READ_ONLY]);
+  const writers = [writing(), writing(), writing()] as const;
   const reader = createPool(address, READERS, READ_ONLY);
-  await Promise.all([prepared.ready(), maintenance.ready()]);
-  const writer = createWriter({ connection, clock: systemClock, random: Math.random, takenOver }, node);
-  const commit = createCommitter(writer, workOrder);
+  const connections = [prepared, maintenance, ...writers];
+  const [intake, engine, desk] = writers;
+  const deps = { clock: systemClock, random: Math.random, node };
+  const commit = joinCommitters({
+    intake: createCommitter(
+      createWriter({ ...deps, connection: intake }, { place: 0, isSerializable: false }),
+      workOrder,
+    ),
+    engine: createCommitter(
+      createWriter({ ...deps, connection: engine }, { place: 1, isSerializable: false }),
+      workOrder,
+    ),
+    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), [], 1),
+  });
+  const closeAll = async (): Promise<void> => {
+    await Promise.all([...connections.map((one) => one.close()), reader.destroy()]);
+  };
+  try {
+    await Promise.all(connections.map((one) => one.ready()));
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
   return {
     engine: 'postgres',
     commit,
@@ -101,10 +151,13 @@ async function openParts(
     prepared,
     maintenance,
     migrated,
+    epoch: node.epoch,
+    foldSums: () => commit.transact((tx) => foldParts(tx, partsFloor(node))),
     async close(): Promise<void> {
       await commit.close();
-      await Promise.all([prepared.close(), maintenance.close(), reader.destroy()]);
-      await connection.close();
+      await closeAll();
+      await node.leave();
+      await control.close();
     },
   };
 }
@@ -124,45 +177,10 @@ export async function openPostgresReader(
   }
 }
 
-/** The number of our lock in the database: `posthorn` as eight letters. */
-const LOCK = '0x706f7374686f726e';
-
-/**
- * Takes the lock of the database, which the server frees when the connection ends. After a lost connection its session may not have noticed
- * yet, so it is ended.
- */
-async function takeLock(client: pg.Client, state: { old: { pid: number; since: string } | null }): Promise<void> {
-  const { old } = state;
-  if (old !== null)
-    await client.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2', [
-      old.pid,
-      old.since,
-    ]);
-  for (let tries = 1; ; tries++) {
-    const { rows } = await client.query<{ taken: number }>(`SELECT pg_try_advisory_lock($1) AS taken`, [
-      BigInt(LOCK).toString(),
-    ]);
-    if (rows[0]?.taken === 1) break;
-    if (tries >= LOCK_TRIES) {
-      await client.end();
-      throw new DatabaseRefusal('in_use', 'another server or command of Posthorn uses the database');
-    }
-    await new Promise<void>((resolve) => void systemClock.after(LOCK_PAUSE_MS, resolve));
-  }
-  const { rows } = await client.query<{ pid: number; since: string }>(
-    'SELECT pid, backend_start::text AS since FROM pg_stat_activity WHERE pid = pg_backend_pid()',
-  );
-  state.old = rows[0] ?? null;
-}
-
-/** A command that ends gives its lock back a moment later. */
-const LOCK_TRIES = 5;
-const LOCK_PAUSE_MS = 100;
-
 export async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
   const [row] = await connection.all<{ version: string; encoding: string; durable: string }>(
     `SELECT current_setting('server_version_num') AS version, current_setting('server_encoding') AS encoding,
-       current_setting('synchronous_commit') AS durable`,
+       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS durable`,
   );
   const version = Math.floor(Number(row?.version) / 10_000);
   if (version < LEAST_VERSION)
@@ -189,7 +207,7 @@ export async function prepareSchema(
   try {
     await refuseMarked(migrator);
     const migrated = await migrate(migrator, beforeMigration, migrating);
-    for (const sql of NODE_TABLES) await connection.run(sql);
+    await completeSchema(connection);
     return migrated;
   } finally {
     await migrator.destroy();

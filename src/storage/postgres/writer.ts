@@ -1,26 +1,22 @@
 /**
- * The transactions of the one writer on PostgreSQL. Each group writes a marker, `commits (node, n)`, whose two constraints decide what
- * could otherwise only be guessed:
+ * The transactions of a writer on PostgreSQL. Each group writes a marker, `commits (epoch, n)`, whose two constraints decide what could
+ * otherwise only be guessed:
  *
  * - After a lost connection it is not known whether the COMMIT was performed. The group runs again with the same number: if the first run is
  *   still committing, the insert waits for it, and if it was committed, the insert fails on the key, which is the answer.
  * - A server that takes the database over removes the row of the one before it. From then on every group of that one fails, however long
  *   it was paused or cut off.
+ *
+ * Events are numbered last, by the transaction that holds the row of `event_turn`: it is free again after the COMMIT, so who reads the log
+ * never sees a number before a smaller one.
  */
 import type { Clock } from '../../base/clock.ts';
 import { StorageClosed, StorageUnavailable } from '../commit.ts';
 import type { AfterError, GroupTransaction } from '../group-transaction.ts';
+import type { Connection, SharedWriting } from '../connection.ts';
+import { allDone } from '../rows.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
-
-/** Tables that only PostgreSQL has. */
-export const NODE_TABLES = [
-  'CREATE TABLE IF NOT EXISTS nodes (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, begun_at TIMESTAMPTZ NOT NULL DEFAULT now())',
-  `CREATE TABLE IF NOT EXISTS commits (
-    node BIGINT NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
-    n BIGINT NOT NULL,
-    PRIMARY KEY (node, n)
-  )`,
-];
+import type { Node } from './node.ts';
 
 const UNIQUE_VIOLATION = '23505';
 const FOREIGN_KEY_VIOLATION = '23503';
@@ -33,40 +29,69 @@ const NOT_REPLICATED = '01000';
 const PATIENCE_MS = 15_000;
 const PAUSE_MS = 250;
 const MOST_TRIES = 3;
-/** Markers that are kept; older ones are removed now and then. */
+const MOST_TRIES_SERIALIZABLE = 20;
+/** Transactions after which markers are removed that are never asked for again. */
 const KEPT_MARKERS = 1000;
+
+/** Groups after which a writer adds to further parts, so that at most this many dead versions of a row pile up under an old snapshot. */
+const GROUPS_A_PART = 1024;
+const MOST_WRITERS = 4;
+/** Parts of one epoch; together they fit the numbers of JavaScript. */
+const PARTS_AN_EPOCH = 2 ** 24;
+
+/** Returns the part that a writer adds to. Parts grow with time, over all writers. */
+const partOf = (epoch: number, n: number, writer: number): number =>
+  epoch * PARTS_AN_EPOCH + ((Math.floor(n / GROUPS_A_PART) * MOST_WRITERS + writer) % PARTS_AN_EPOCH);
+
+/** Returns the part below which nothing is written any more. */
+export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>): number =>
+  partOf(epoch, numbers.floor, 0);
 
 export interface WriterDeps {
   connection: PostgresConnection;
   clock: Clock;
   random: () => number;
-  /** Is called once, when another server has taken the database over. */
-  takenOver: () => void;
+  node: Node;
 }
 
-/** Removes the rows of earlier servers and adds one for this; returns its number. Waits for open groups of those servers. */
-export async function registerNode(connection: PostgresConnection): Promise<number> {
-  await connection.run('BEGIN');
-  await connection.run('DELETE FROM nodes');
-  const [row] = await connection.all<{ id: number }>('INSERT INTO nodes DEFAULT VALUES RETURNING id');
-  await connection.run('COMMIT');
-  if (row === undefined) throw new Error('the node was not written');
-  return row.id;
+export interface WriterKind {
+  /** Its number among the writers of this server. */
+  place: number;
+  /** Its transactions are right as if they ran alone: those that were not are run again. */
+  isSerializable: boolean;
 }
 
-export function createWriter({ connection, clock, random, takenOver }: WriterDeps, node: number): GroupTransaction {
-  let n = 1;
-  let isOver = false;
+const TAKE_TURN = 'SELECT one FROM event_turn WHERE one = 1 FOR UPDATE';
+
+export function createWriter(
+  { connection, clock, random, node }: WriterDeps,
+  { place, isSerializable }: WriterKind,
+): GroupTransaction {
+  const { epoch, numbers } = node;
+  const beginning = isSerializable ? 'BEGIN ISOLATION LEVEL SERIALIZABLE' : 'BEGIN';
+  /** The number of the group, until it is committed or given up. */
+  let n: number | null = null;
+  /** The work for the turn of events. */
+  let last: (() => Promise<void>)[] = [];
   /** When the connection was lost, until a group is committed again. */
   let lostAt: number | null = null;
 
+  const shared: SharedWriting = {
+    part: () => partOf(epoch, n ?? 0, place),
+    inTurn: (work) => void last.push(work),
+  };
+  const writing: Connection = { ...connection, shared };
+
   async function begin(): Promise<void> {
-    if (isOver) throw new StorageClosed('another server has taken the database over');
-    const old = n % KEPT_MARKERS === 0 ? n - KEPT_MARKERS : null;
+    if (node.isOver) throw new StorageClosed('another server has taken the database over');
+    last = [];
+    n ??= numbers.take();
     const sent = [
-      connection.run('BEGIN'),
-      connection.run('INSERT INTO commits (node, n) VALUES (?, ?)', [node, n]),
-      ...(old === null ? [] : [connection.run('DELETE FROM commits WHERE node = ? AND n < ?', [node, old])]),
+      connection.run(beginning),
+      connection.run('INSERT INTO commits (epoch, n) VALUES (?, ?)', [epoch, n]),
+      ...(n % KEPT_MARKERS === 0
+        ? [connection.run('DELETE FROM commits WHERE epoch = ? AND n < ?', [epoch, numbers.floor])]
+        : []),
     ];
     const failed = (await Promise.allSettled(sent)).find((one) => one.status === 'rejected');
     if (failed === undefined) return;
@@ -75,17 +100,30 @@ export function createWriter({ connection, clock, random, takenOver }: WriterDep
   }
 
   async function commit(): Promise<void> {
-    let { tag, notices } = await connection.tagOf('COMMIT');
-    // An aborted transaction is ended by COMMIT as well, and then nothing was written.
-    if (tag !== 'COMMIT') throw new StorageUnavailable(`the transaction ended with ${tag}`);
-    n++;
+    let { tag, notices } = await end();
     // A later commit that is replicated covers everything before it.
     while (notices.includes(NOT_REPLICATED)) {
       await begin();
-      ({ tag, notices } = await connection.tagOf('COMMIT'));
-      n++;
+      ({ tag, notices } = await end());
     }
+    // An aborted transaction is ended by COMMIT as well, and then nothing was written.
+    if (tag !== 'COMMIT') throw new StorageUnavailable(`the transaction ended with ${tag}`);
     lostAt = null;
+  }
+
+  /** Sends what is done in turn and the COMMIT together: no other writer waits for this process while it holds the turn. */
+  async function end(): Promise<{ tag: string; notices: readonly string[] }> {
+    const inTurn = last.length === 0 ? [] : [connection.run(TAKE_TURN), ...last.map((work) => work())];
+    const committing = connection.tagOf('COMMIT');
+    await allDone([...inTurn, committing]);
+    const ended = await committing;
+    if (ended.tag === 'COMMIT') settle();
+    return ended;
+  }
+
+  function settle(): void {
+    if (n !== null) numbers.settle(n);
+    n = null;
   }
 
   const rollback = (): Promise<void> => connection.run('ROLLBACK').catch(() => undefined);
@@ -94,35 +132,37 @@ export function createWriter({ connection, clock, random, takenOver }: WriterDep
     const { code = '', constraint = '' } =
       error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
     if (code === UNIQUE_VIOLATION && constraint === 'commits_pkey') {
-      n++;
+      settle();
       lostAt = null;
       return 'committed';
     }
-    if (code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_')) {
-      if (!isOver) takenOver();
-      isOver = true;
-      return 'fail';
-    }
-    if (isOver) return 'fail';
+    if (code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_')) node.end();
+    if (node.isOver) return 'fail';
     if (isConnectionLoss(error)) {
       const now = clock.monotonic();
       lostAt ??= now;
       if (now - lostAt < PATIENCE_MS) {
-        await pause(PAUSE_MS);
+        await clock.sleep(PAUSE_MS);
         return 'again';
       }
       // The lost run may still be committed, so its number is not used again.
-      n++;
+      settle();
       return 'fail';
     }
-    if (CONTENTION.has(code) && tries < MOST_TRIES) {
-      await pause(random() * PAUSE_MS);
+    if (CONTENTION.has(code) && tries < (isSerializable ? MOST_TRIES_SERIALIZABLE : MOST_TRIES)) {
+      await clock.sleep(random() * PAUSE_MS * (isSerializable ? 0.2 : 1));
       return 'again';
     }
     return 'split';
   }
 
-  const pause = (ms: number): Promise<void> => new Promise((resolve) => void clock.after(ms, resolve));
-
-  return { connection, ready: () => connection.ready(), begin, commit, rollback, afterError };
+  return {
+    connection: writing,
+    readsInside: true,
+    ready: () => connection.ready(),
+    begin,
+    commit,
+    rollback,
+    afterError,
+  };
 }

@@ -92,7 +92,7 @@ export const counters = table(
     to_status: text(),
     n: integer(),
   },
-  { onConflict: { key: ['account_id', 'day', 'from_status', 'to_status'], adds: ['n'] } },
+  { isParted: true, onConflict: { key: ['account_id', 'day', 'from_status', 'to_status'], adds: ['n'] } },
 );
 export type CounterRow = RowOf<typeof counters>;
 

@@ -25,21 +25,24 @@ export const statTypes = [
 
 export type StatType = (typeof statTypes)[number];
 
-export const events = table({
-  id: text(),
-  account_id: text(),
-  type: text(),
-  at: integer(),
-  test: integer(),
-  message_id: text(),
-  delivery_id: text(),
-  /** The recipient's status right after the event. */
-  status: text<DeliveryStatus>(),
-  /** 1 for opens and clicks by machines. */
-  machine: integer(),
-  /** The member named after the type. */
-  detail_json: text(),
-});
+export const events = table(
+  {
+    id: text(),
+    account_id: text(),
+    type: text(),
+    at: integer(),
+    test: integer(),
+    message_id: text(),
+    delivery_id: text(),
+    /** The recipient's status right after the event. */
+    status: text<DeliveryStatus>(),
+    /** 1 for opens and clicks by machines. */
+    machine: integer(),
+    /** The member named after the type. */
+    detail_json: text(),
+  },
+  { isNumbered: true },
+);
 export type EventRow = RowOf<typeof events>;
 
 /** The number of events of each kind by account, by hour or UTC day, and by the columns of the key. */
@@ -81,6 +84,7 @@ export const eventCounts = table(
     unsubscribed: integer(),
   },
   {
+    isParted: true,
     onConflict: {
       key: ['account_id', 'span', 'test', 'tag', 'at', 'stream', 'domain', 'provider'],
       adds: statTypes,

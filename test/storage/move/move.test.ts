@@ -13,8 +13,8 @@ import { fillFrom } from '../../../src/storage/move/fill.ts';
 import { openPostgresSource, openPostgresTarget } from '../../../src/storage/move/postgres.ts';
 import { createSqliteTarget, openSqliteSource } from '../../../src/storage/move/sqlite.ts';
 import { tablesIn } from '../../../src/storage/move/tables.ts';
-import { NODE_TABLES } from '../../../src/storage/postgres/writer.ts';
-import { tables } from '../../../src/storage/tables.ts';
+import { isParted, OWN_TABLES, PART } from '../../../src/storage/postgres/own-tables.ts';
+import { tables, type TableName } from '../../../src/storage/tables.ts';
 import { ran } from '../../cli/ran.ts';
 import { newFolder } from '../../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
@@ -107,14 +107,13 @@ describe('storage/move', function () {
             .filter((row) => row.table_name === name)
             .map((row) => row.column_name)
             .sort(),
-          there.map((one) => one.name).sort(),
+          [...there.map((one) => one.name), ...(isParted(name as TableName) ? [PART] : [])].sort(),
           name,
         );
       }
     });
-    const own = NODE_TABLES.map((sql) => /CREATE TABLE IF NOT EXISTS (\w+)/.exec(sql)?.[1]);
     const others = new Set(rows.map((row) => row.table_name).filter((name) => !(name in tables)));
-    for (const name of ['migrations', 'migrations_lock', ...own]) others.delete(name ?? '');
+    for (const name of ['migrations', 'migrations_lock', ...OWN_TABLES]) others.delete(name);
     assert.deepEqual([...others], [], 'a table of PostgreSQL alone that a move leaves out');
   });
 
@@ -172,6 +171,20 @@ describe('storage/move', function () {
       assert.deepEqual(await file.all('PRAGMA auto_vacuum'), [{ auto_vacuum: 2 }]);
     });
     await (await openDatabase({ url: second })).close();
+  });
+
+  it('sums that PostgreSQL keeps in parts come back whole', async () => {
+    const [first, base, second] = [await smallFile(), await newBase(), newFile()];
+    await onFile(first, (db) => db.run("INSERT INTO counters VALUES ('a', '2026-01-31', 'none', 'queued', 5)"));
+    await moved(first, base);
+    const db = await openDatabase({ url: base });
+    await db.commit.insert({
+      counters: [{ account_id: 'a', day: '2026-01-31', from_status: 'none', to_status: 'queued', n: 2 }],
+    });
+    assert.equal((await db.prepared.all('SELECT n FROM counters')).length, 2, 'two parts');
+    await db.close();
+    await moved(base, second);
+    await onFile(second, async (file) => assert.deepEqual(await file.all('SELECT n FROM counters'), [{ n: 7 }]));
   });
 
   it('a moved database is not opened any more, and says where it went', async () => {
@@ -348,6 +361,10 @@ describe('storage/move', function () {
     );
     // Each move is a line of the audit where the rows went.
     const audit = await ran(['audit', '--server', '--json'], { ...env, POSTHORN_STORAGE__URL: target });
-    assert.equal(audit.out.match(/moved the database to (postgres|sqlite):/g)?.length, 2, audit.out + audit.notes);
+    assert.equal(
+      audit.out.match(/"moved the database to (postgres|sqlite):[^" ]*"/g)?.length,
+      2,
+      audit.out + audit.notes,
+    );
   });
 });

@@ -17,9 +17,10 @@ export interface TempDatabase {
 /** The order in which rows were written, where nothing has changed them since. */
 export const ROW_ORDER = isOnPostgres ? 'ctid' : 'rowid';
 
-export async function openTempDatabase(): Promise<TempDatabase> {
+/** Opens a database of the engine that the tests run on; `sqlite` for what only SQLite has. */
+export async function openTempDatabase(only?: 'sqlite'): Promise<TempDatabase> {
   const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-test-'));
-  const url = isOnPostgres ? await postgresUrl() : `sqlite:${path.join(folder, 'posthorn.db')}`;
+  const url = isOnPostgres && only === undefined ? await postgresUrl() : `sqlite:${path.join(folder, 'posthorn.db')}`;
   const db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
   return {
     db,

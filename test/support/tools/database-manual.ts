@@ -135,6 +135,6 @@ ${views.map(viewSection).join('\n')}
 What the views are made of. Tables may change with any version: build on the views, or on the API. Times are milliseconds since 1970, flags are 0 or 1, columns ending in \`_json\` hold JSON. Ids sort by the time of making.
 
 ${documentedTables().map(tableSection).join('\n')}
-Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken. PostgreSQL also has \`nodes\` and \`commits\`, by which the server knows whether a commit was performed. A database that was [moved](postgresql.md#moving-to-postgresql-and-back) has \`storage_move\`.
+Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken. PostgreSQL also has tables of the servers that use the database (\`nodes\`, \`node_beats\`, \`commits\`, \`event_turn\`), and a column \`part\` in tables of sums: the sum is that of all its parts. A database that was [moved](postgresql.md#moving-to-postgresql-and-back) has \`storage_move\`.
 `;
 }

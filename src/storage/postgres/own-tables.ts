@@ -1,0 +1,96 @@
+/**
+ * What only PostgreSQL has beside the schema of the migrations: the tables of the servers that use the database, the turn of events, and a
+ * part in the key of rows that many transactions add to.
+ */
+import type { Connection } from '../connection.ts';
+import { tables, type TableName } from '../tables.ts';
+
+/**
+ * - `nodes`: the servers that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
+ *   every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
+ * - `commits`: the marker of each transaction (writer.ts).
+ * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
+ */
+export const NODE_TABLES: readonly string[] = [
+  `CREATE TABLE IF NOT EXISTS nodes (
+    epoch BIGINT PRIMARY KEY,
+    name TEXT COLLATE "C" NOT NULL,
+    machine TEXT COLLATE "C" NOT NULL,
+    pid BIGINT NOT NULL,
+    process TEXT COLLATE "C" NOT NULL,
+    begun_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  )`,
+  `CREATE TABLE IF NOT EXISTS node_beats (
+    epoch BIGINT PRIMARY KEY REFERENCES nodes (epoch) ON DELETE CASCADE,
+    at TIMESTAMPTZ NOT NULL
+  )`,
+  `CREATE TABLE IF NOT EXISTS commits (
+    epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
+    n BIGINT NOT NULL,
+    PRIMARY KEY (epoch, n)
+  )`,
+  'CREATE TABLE IF NOT EXISTS event_turn (one BIGINT PRIMARY KEY)',
+  'INSERT INTO event_turn (one) VALUES (1) ON CONFLICT DO NOTHING',
+];
+
+/** The tables that PostgreSQL has beside those of the migrations. */
+export const OWN_TABLES = ['nodes', 'node_beats', 'commits', 'event_turn'] as const;
+
+/** The column of the part in the keys of these tables: their rows are sums, which readers add up. */
+export const PART = 'part';
+
+const partedTables = (Object.keys(tables) as TableName[]).filter((name) => isParted(name));
+
+export function isParted(name: TableName): boolean {
+  return 'isParted' in tables[name];
+}
+
+/** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
+const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'webhooks'];
+const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
+
+/** Gives the tables of the migrations what they have on PostgreSQL only. */
+export async function completeSchema(connection: Connection): Promise<void> {
+  for (const name of partedTables) await addPart(connection, name);
+  const set = await connection.all<{ name: string }>(
+    `SELECT relname AS name FROM pg_class
+     WHERE relnamespace = current_schema()::regnamespace AND 'autovacuum_vacuum_scale_factor=0.02' = ANY (reloptions)`,
+  );
+  const done = new Set(set.map(({ name }) => name));
+  for (const name of BUSY) if (!done.has(name)) await connection.run(`ALTER TABLE ${name} SET (${VACUUM})`);
+}
+
+async function addPart(connection: Connection, name: TableName): Promise<void> {
+  const [found] = await connection.all(
+    'SELECT 1 FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = ? AND column_name = ?',
+    [name, PART],
+  );
+  if (found !== undefined) return;
+  const [key] = await connection.all<{ name: string; columns: string }>(
+    `SELECT conname AS name, pg_get_constraintdef(oid) AS columns FROM pg_constraint WHERE conrelid = ?::regclass AND contype = 'p'`,
+    [name],
+  );
+  if (key === undefined) throw new Error(`${name} has no primary key`);
+  await connection.run(
+    `ALTER TABLE ${name} ADD COLUMN ${PART} BIGINT NOT NULL DEFAULT 0, DROP CONSTRAINT ${key.name},
+       ADD ${key.columns.replace(/\)$/, `, ${PART})`)}`,
+  );
+  await connection.run(`CREATE INDEX ${name}_parts ON ${name} (${PART}) WHERE ${PART} <> 0`);
+}
+
+/** Adds the parts below this one to the first part of each sum. They are no longer written to, as parts only grow. */
+export async function foldParts(connection: Connection, below: number): Promise<void> {
+  for (const name of partedTables) {
+    const { onConflict } = tables[name] as { onConflict?: { key: readonly string[]; adds?: readonly string[] } };
+    if (onConflict?.adds === undefined) throw new Error(`the rows of ${name} are no sums`);
+    const { key, adds } = onConflict;
+    await connection.run(
+      `WITH gone AS (DELETE FROM ${name} WHERE ${PART} <> 0 AND ${PART} < ? RETURNING *)
+       INSERT INTO ${name} (${[...key, ...adds, PART].join(', ')})
+       SELECT ${[...key, ...adds.map((column) => `SUM(${column})`), '0'].join(', ')} FROM gone GROUP BY ${key.join(', ')}
+       ON CONFLICT (${[...key, PART].join(', ')}) DO UPDATE
+         SET ${adds.map((column) => `${column} = ${name}.${column} + excluded.${column}`).join(', ')}`,
+      [below],
+    );
+  }
+}
