@@ -214,7 +214,6 @@ describe('systemd/install.sh', function () {
     mkdirSync(path.join(stale, 'node_modules/koa'));
     writeFileSync(path.join(stale, 'node_modules/koa/package.json'), '{"version":"2.0.0"}');
     assert.match(refusal(), /packages are not those of package-lock\.json \(koa\)/);
-    assert.ok(existsSync(path.join(root, 'opt/posthorn/package.json')), 'what is installed stays');
     rmSync(stale, { recursive: true });
   });
 
