@@ -138,11 +138,11 @@ elif [ ! -d /run/systemd/system ]; then
 else
   systemctl daemon-reload
   systemctl --quiet enable $wanted
-  if [ "$changed" = yes ]; then
-    systemctl restart posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
-  else
-    systemctl start posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
-  fi
+  verb=start
+  [ "$changed" = no ] || verb=restart
+  # The reason is a line of the program's own.
+  systemctl "$verb" posthorn.service ||
+    fail "the service does not start: $(journalctl -u posthorn -n 50 -o cat --no-pager 2>/dev/null | sed -n 's/^posthorn: //p' | tail -n 1) (more: journalctl -u posthorn -n 50)"
   for unit in $wanted; do
     case "$unit" in *.timer) systemctl start "$unit" ;; esac
   done

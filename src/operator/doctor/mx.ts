@@ -22,6 +22,9 @@ export async function mx(probes: Needs): Promise<Verdict> {
   const { port } = config.smtp.mx;
   if (greeting.kind === 'greeted' && !isOurs(greeting.line, host) && port !== SMTP_PORT)
     return await handedOver(probes, ip, greeting.line);
+  // Without a server the port of the settings may be another than that of the service, which may have other rights.
+  if (greeting.kind !== 'greeted' && probes.server.kind === 'missing')
+    return warning(`port 25 of ${host} (${ip}) does not answer: ${probes.server.why}`, probes.server.cure);
   return judged(greeting, config, ip, machine.addresses().includes(ip));
 }
 

@@ -204,6 +204,20 @@ const faults: Fault[] = [
     /\(PTR\) to mail\.posthorn\.example; or remove the AAAA/,
   ],
   [
+    'a smarthost speaks no TLS on the port of the route',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 587, tls: 'implicit', user: 'me', password: 'x' } },
+      };
+      const why = 'TLS failed: the other side does not speak TLS on this port (wrong version number)';
+      p.signIns['9.1.1.2'] = { kind: 'failed', why };
+    },
+    'outbound',
+    'failed',
+    /does not speak TLS on this port/,
+    /Set `tls` of the route as the port wants it: `implicit` is for port 465/,
+  ],
+  [
     'a smarthost has no TLS',
     (p) => {
       p.settings['delivery'] = {
@@ -214,7 +228,7 @@ const faults: Fault[] = [
     'outbound',
     'failed',
     /we cannot sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
-    /speak TLS/,
+    /offers no STARTTLS here: use its port/,
   ],
   [
     'a password goes in clear',
