@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
-import { listMessages } from '../messages/list/message-list.ts';
+import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
@@ -28,7 +28,11 @@ export interface MessageReadDeps {
   cursors: Cursors;
 }
 
-export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
+export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [
+  listRoute(deps),
+  countRoute(deps),
+  readRoute(deps),
+];
 
 const listQuery = z.strictObject({
   ...pageParameters(),
@@ -92,6 +96,17 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
+const MessageCount = z
+  .object({
+    object: z.literal('message_count'),
+    count: z.int().describe('The messages that fit, 10,000 at most.'),
+    by_status: z
+      .partialRecord(z.enum(deliveryStatuses), z.int())
+      .describe('The same by status; a status without a message is left out.'),
+    has_more: z.boolean().describe('Whether there may be more: the count is then the least number.'),
+  })
+  .meta({ id: 'MessageCount' });
+
 /** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
@@ -116,6 +131,40 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
   );
 }
 
+const countQuery = listQuery.omit({ limit: true, after: true, before: true, sort: true });
+
+function countRoute({ db }: MessageReadDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/count`,
+      operationId: 'getMessageCount',
+      description:
+        'How many messages the list has with these filters, in all and by status. It looks at 10,000 messages at most, the newest: `has_more` says whether there are more, which may fit as well.',
+      scope: ['message:read'],
+      query: countQuery,
+      responses: {
+        200: jsonResponse('The count.', MessageCount, 'All were counted', {
+          object: 'message_count',
+          count: 217,
+          by_status: { delivered: 210, bounced: 7 },
+          has_more: false,
+        }),
+      },
+    },
+    async (call) => {
+      const { byStatus, isMore } = await countMessages(db.reader, filterOf(call.now, call.caller, call.query));
+      const body = {
+        object: 'message_count' as const,
+        count: byStatus.reduce((sum, one) => sum + one.count, 0),
+        by_status: Object.fromEntries(byStatus.map(({ status, count }) => [status, count])),
+        has_more: isMore,
+      };
+      return { status: 200, body };
+    },
+  );
+}
+
 /** Letters of an id after its prefix. */
 const ID_LETTERS = 26;
 
@@ -127,7 +176,7 @@ function requestTimes(start: string | undefined): { from: number; until: number 
   return { from: timeOf('0') - MOST_AHEAD_MS, until: timeOf('z') + LONGEST_REQUEST_MS };
 }
 
-function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>): MessageFilter {
+function filterOf(now: number, caller: Caller, query: z.output<typeof countQuery>): MessageFilter {
   const { created_after, subject, q: text } = query;
   const requested = requestTimes(query.request_id ?? query.request_id_start);
   const came = requested?.from ?? null;
