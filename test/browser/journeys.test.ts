@@ -99,7 +99,10 @@ describe('browser: journeys', function () {
     await app.settled();
     await page.goto('/messages');
     await page.evaluate('window.same = true');
-    await page.locator('.chips').getByRole('link', { name: /^bounced/ }).click();
+    await page
+      .locator('.chips')
+      .getByRole('link', { name: /^bounced/ })
+      .click();
     await page.waitForURL('**/messages?status=bounced*');
     await page.locator('td', { hasText: 'Refused' }).first().waitFor();
     assert.equal(await page.locator('td', { hasText: 'Seen live' }).count(), 0);
