@@ -143,9 +143,9 @@ async function requireExport({ db }: Pick<StoreDeps, 'db'>, owner: AccountRow, i
 async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<void> {
   await db.commit.transact(async (tx) => {
     const [count] = await tx.all<{ own: number; active: number; all_active: number }>(
-      `SELECT COALESCE(SUM(account_id = ?), 0) AS own,
-         COALESCE(SUM(account_id = ? AND state IN ('waiting', 'running')), 0) AS active,
-         COALESCE(SUM(state IN ('waiting', 'running')), 0) AS all_active FROM export_files`,
+      `SELECT COUNT(*) FILTER (WHERE account_id = ?) AS own,
+         COUNT(*) FILTER (WHERE account_id = ? AND state IN ('waiting', 'running')) AS active,
+         COUNT(*) FILTER (WHERE state IN ('waiting', 'running')) AS all_active FROM export_files`,
       [row.account_id, row.account_id],
     );
     const { own = 0, active = 0, all_active: allActive = 0 } = count ?? {};

@@ -159,6 +159,8 @@ export async function copyDatabase(from: string, to: string): Promise<void> {
     ofFolders.get(to)?.name ?? '',
   ]);
   rmSync(file);
+  // The server of the first database does not live in the copy.
+  await run(path.join(bin, 'psql'), [...reach, '-qc', 'DELETE FROM nodes', ofFolders.get(to)?.name ?? '']);
 }
 
 const run = promisify(execFile);
