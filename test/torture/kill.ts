@@ -4,12 +4,13 @@
  * balance after every start.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { randomInt, randomUUID } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance, type Appliance } from '../bench/appliance.ts';
 import { until } from '../bench/peers.ts';
+import { finished, newLoad, sender, type Books } from './load.ts';
 import { startReceiver } from './receiver.ts';
 
 const { values: options } = parseArgs({ options: { kills: { type: 'string', default: '50' } } });
@@ -21,7 +22,8 @@ const SLOWEST_MS = 50;
 
 const receiver = await startReceiver();
 const dataDir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-torture-'));
-const accepted = new Set<string>();
+const load = newLoad();
+const { accepted, unanswered } = load;
 let key = '';
 
 const start = (): Promise<Appliance> =>
@@ -34,38 +36,7 @@ const start = (): Promise<Appliance> =>
     },
   });
 
-/** Sends until the appliance is gone. A request that got no answer is sent again with its key when it is back. */
-async function sender(appliance: Appliance, alive: () => boolean, unanswered: Map<string, string>): Promise<void> {
-  while (alive()) {
-    const [again] = unanswered;
-    const id = again?.[0] ?? randomUUID();
-    const body =
-      again?.[1] ?? JSON.stringify({ from: 'a@torture.test', to: `${id}@dest.test`, subject: 'x', html: '<p>x</p>' });
-    unanswered.delete(id);
-    try {
-      const answer = await fetch(`${appliance.url}/v1/messages`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': id },
-        body,
-      });
-      const record = (await answer.json()) as { id?: string };
-      if (answer.status === 202 && record.id !== undefined) accepted.add(record.id);
-      else unanswered.set(id, body);
-    } catch {
-      unanswered.set(id, body);
-    }
-  }
-}
-
-interface Books {
-  balanced: boolean;
-  accepted: number;
-  lines: { status: string; found: number }[];
-  faults: string[];
-}
-
 const problems: string[] = [];
-const unanswered = new Map<string, string>();
 for (let kill = 0; kill <= kills; kill++) {
   const appliance = await start();
   if (kill === 0) {
@@ -75,7 +46,7 @@ for (let kill = 0; kill <= kills; kill++) {
   const books = appliance.cli('books', '--json') as Books;
   if (!books.balanced) problems.push(`after kill ${String(kill)}: ${books.faults.join('; ')}`);
   let running = true;
-  const senders = Array.from({ length: SENDERS }, () => sender(appliance, () => running, unanswered));
+  const senders = Array.from({ length: SENDERS }, () => sender(appliance, { load, key, wanted: () => running }));
   if (kill < kills) {
     await new Promise((resolve) => setTimeout(resolve, randomInt(50, 1200)));
     const ended = appliance.kill();
@@ -104,13 +75,6 @@ for (let kill = 0; kill <= kills; kill++) {
   if (code !== 0) problems.push(`the last stop ended with ${String(code)}`);
 }
 process.stderr.write('\n');
-
-function finished({ balanced, faults, lines }: Books): boolean {
-  if (!balanced) throw new Error(faults.join('; '));
-  return lines.every(
-    ({ status, found }) => found === 0 || !['queued', 'sent', 'deferred', 'scheduled'].includes(status),
-  );
-}
 
 const lost = [...accepted].filter((id) => !receiver.copies.has(id));
 const doubles = [...receiver.copies.values()].reduce((sum, copies) => sum + copies - 1, 0);

@@ -1,6 +1,7 @@
 /** One connection to PostgreSQL that keeps its prepared statements and sends statements without waiting for the answers of earlier ones. */
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import pg from 'pg';
+import { LOST_CONNECTION, StorageUnavailable } from '../commit.ts';
 import type { Connection, Value } from '../connection.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import { textFor, type Statement } from '../sql.ts';
@@ -19,7 +20,7 @@ const CONNECT_MS = 5000;
 const MOST_STATEMENTS = 300;
 
 /** Thrown when no server of the address takes writes. */
-export class NoWritableServer extends Error {}
+export class NoWritableServer extends StorageUnavailable {}
 
 /** Connects to the first of the hosts that takes writes. */
 export async function connectTo(
@@ -191,14 +192,11 @@ export function createPostgresConnection(
 }
 
 /** Thrown by statements of a transaction whose connection was lost. */
-export class ConnectionLost extends Error {
+export class ConnectionLost extends StorageUnavailable {
   constructor() {
     super('the connection to the database was lost');
   }
 }
-
-/** Errors of the driver that have no code. */
-const LOST = /Connection terminated|connection error and is not queryable|Client was closed|timeout expired/;
 
 /** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
 export function isConnectionLoss(error: unknown): boolean {
@@ -209,6 +207,6 @@ export function isConnectionLoss(error: unknown): boolean {
   // 25006: the server has become a standby.
   return (
     /^(?:08...|57P0[123]|25006|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(code) ||
-    LOST.test(error.message)
+    LOST_CONNECTION.test(error.message)
   );
 }
