@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { startAppliance, type Appliance } from '../bench/appliance.ts';
 import { until } from '../bench/peers.ts';
 import { finished, newLoad, sender, type Books } from './load.ts';
-import { PostgresServer, startProxy, urlOn } from './postgres-server.ts';
+import { PostgresServer, startProxy, urlOn } from '../support/harness/postgres-server.ts';
 import { startReceiver } from './receiver.ts';
 
 const { values: options } = parseArgs({

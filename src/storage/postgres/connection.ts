@@ -38,7 +38,7 @@ export async function connectTo(
       await client.end();
       refusals.push(`${host} takes no writes`);
     } catch (error) {
-      if (address.hosts.length === 1) throw error;
+      if (address.hosts.length === 1 || error instanceof DatabaseRefusal) throw error;
       refusals.push(`${host}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
@@ -86,9 +86,25 @@ async function connectToHost(
   throw new Error('there is no way to connect');
 }
 
+/**
+ * Throws `DatabaseRefusal` where another program answers for the server: a pooler gives this session's settings and prepared statements to
+ * others, and a proxy that sends reads to standbys has them miss what was just written. Both hand out a process number that is not the one
+ * that runs the query.
+ */
 async function takesWrites(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ transaction_read_only: string }>('SHOW transaction_read_only');
-  return rows[0]?.transaction_read_only === 'off';
+  const { rows } = await client.query<{ pid: number; is_read_only: string }>(
+    "SELECT pg_backend_pid() AS pid, current_setting('transaction_read_only') AS is_read_only",
+  );
+  const [row] = rows;
+  const { processID } = client as pg.Client & { processID: number | null };
+  if (row?.pid !== processID) {
+    await client.end();
+    throw new DatabaseRefusal(
+      'unsuitable',
+      'a pooler or proxy answers for the database: storage.url must name the server itself',
+    );
+  }
+  return row?.is_read_only === 'off';
 }
 
 /** A connection and what the committer needs beyond its statements. */

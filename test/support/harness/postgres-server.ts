@@ -1,11 +1,11 @@
-/** A PostgreSQL with its real settings for durability, which a torture test stops, promotes and puts behind a proxy. */
+/** A PostgreSQL with its real settings for durability, which a test stops, promotes, has encrypt, or puts behind a proxy. */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { chmodSync, mkdirSync } from 'node:fs';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { asPostgres, postgresPrograms } from '../support/harness/postgres.ts';
+import { asPostgres, postgresPrograms } from './postgres.ts';
 
 const USER = 'posthorn';
 const SOCKET = '.s.PGSQL.5432';
@@ -13,12 +13,14 @@ const SOCKET = '.s.PGSQL.5432';
 export class PostgresServer {
   readonly folder: string;
   private readonly settings: readonly string[];
+  private readonly port: number;
   private child: ChildProcess | null = null;
 
   /** `folder` is its own; the socket is in it. */
-  constructor(folder: string, settings: readonly string[] = []) {
+  constructor(folder: string, settings: readonly string[] = [], port = 5432) {
     this.folder = folder;
     this.settings = settings;
+    this.port = port;
   }
 
   private get data(): string {
@@ -38,6 +40,13 @@ export class PostgresServer {
     if (process.getuid?.() === 0) execFileSync('chown', ['postgres:postgres', this.folder]);
   }
 
+  /** Adds a file that only the server may read. */
+  addFile(name: string, text: string): void {
+    const file = path.join(this.data, name);
+    writeFileSync(file, text, { mode: 0o600 });
+    if (process.getuid?.() === 0) execFileSync('chown', ['postgres:postgres', file]);
+  }
+
   initialize(): void {
     this.makeFolder();
     this.run('initdb', [
@@ -55,7 +64,15 @@ export class PostgresServer {
     const bin = postgresPrograms() ?? '';
     const settings = ['listen_addresses=', 'max_connections=60', 'shared_buffers=64MB', ...this.settings];
     const [command, args] = asPostgres(path.join(bin, 'postgres'), [
-      ...['-D', this.data, '-k', this.folder, ...settings.flatMap((setting) => ['-c', setting])],
+      ...[
+        '-D',
+        this.data,
+        '-k',
+        this.folder,
+        '-p',
+        String(this.port),
+        ...settings.flatMap((setting) => ['-c', setting]),
+      ],
     ]);
     this.child = spawn(command, args, { stdio: 'ignore', cwd: this.folder });
     for (let tries = 0; !(await this.answers()); tries++) {
@@ -75,7 +92,7 @@ export class PostgresServer {
   }
 
   async query<Row>(sql: string, database = 'postgres'): Promise<Row[]> {
-    const client = new pg.Client({ host: this.folder, user: USER, database });
+    const client = new pg.Client({ host: this.folder, port: this.port, user: USER, database });
     client.on('error', () => undefined);
     await client.connect();
     try {
