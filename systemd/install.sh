@@ -10,25 +10,19 @@
 set -eu
 umask 022
 
-say() { printf 'posthorn: %s\n' "$*"; }
-fail() {
-  printf 'posthorn: %s\n' "$*" >&2
-  exit 1
-}
+. "$(dirname "$0")/common.sh"
 
 root=
 start=yes
 while [ $# -gt 0 ]; do
   case "$1" in
   --root)
-    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
-    root=$(cd "$2" && pwd)
-    [ "$root" != / ] || root=
+    take_root "${2:-}"
     shift
     ;;
   --no-start) start=no ;;
   -h | --help)
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    show_help "$0"
     exit 0
     ;;
   *) fail "unknown option $1 (see --help)" ;;
@@ -42,7 +36,7 @@ units=/etc/systemd/system
 changed=no
 
 # --- what is needed -------------------------------------------------------------------------------------------------
-[ "$(id -u)" = 0 ] || fail 'run this as root: sudo systemd/install.sh'
+need_root systemd/install.sh
 for tool in systemd-sysusers systemd-tmpfiles systemctl; do
   command -v "$tool" >/dev/null || fail "$tool is missing: this installs a systemd service (on Debian: apt-get install systemd)"
 done
@@ -56,10 +50,7 @@ esac
 # Another system has its own; this one's does the work here.
 there=$node
 [ -z "$root" ] || [ ! -x "$root/usr/bin/node" ] || there=/usr/bin/node
-[ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
-[ -z "$(find "$source/src" "$source/migrations" "$source/package.json" "$source/config/bounce-rules.json" "$source/config/operators.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
-  fail "the build is older than its sources: in $source run \`npm run build\`"
-[ -f "$source/node_modules/sqlite3/build/Release/node_sqlite3.node" ] || fail "packages are missing: in $source run \`npm ci\`"
+check_built "$source"
 
 # --- the program ----------------------------------------------------------------------------------------------------
 # Made aside, compared, and put in place at once: a run that breaks off leaves the old one whole.
@@ -70,6 +61,9 @@ stage=$scratch/program
 stage_program "$source" "$stage" "$scratch"
 chown -R 0:0 "$stage"
 chmod -R u=rwX,go=rX "$stage"
+# A program that does not even run must not replace one that does.
+(cd / && "$node" "$stage/src/bin/posthorn.cjs" --version >/dev/null 2>"$scratch/fault") ||
+  fail "the built program does not run, so nothing was changed: in $source run \`npm ci && npm run build\`. It says: $(grep -m 1 Error "$scratch/fault" || cat "$scratch/fault")"
 
 if [ -e "$root$program.new" ] || [ -e "$root$program.old" ]; then rm -rf "$root$program.new" "$root$program.old"; fi
 if ! diff -r -q "$stage" "$root$program" >/dev/null 2>&1; then
@@ -144,11 +138,11 @@ elif [ ! -d /run/systemd/system ]; then
 else
   systemctl daemon-reload
   systemctl --quiet enable $wanted
-  if [ "$changed" = yes ]; then
-    systemctl restart posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
-  else
-    systemctl start posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
-  fi
+  verb=start
+  [ "$changed" = no ] || verb=restart
+  # The reason is a line of the program's own.
+  systemctl "$verb" posthorn.service ||
+    fail "the service does not start: $(journalctl -u posthorn -n 50 -o cat --no-pager 2>/dev/null | sed -n 's/^posthorn: //p' | tail -n 1) (more: journalctl -u posthorn -n 50)"
   for unit in $wanted; do
     case "$unit" in *.timer) systemctl start "$unit" ;; esac
   done

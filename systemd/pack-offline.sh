@@ -8,11 +8,7 @@
 set -eu
 umask 022
 
-say() { printf 'posthorn: %s\n' "$*"; }
-fail() {
-  printf 'posthorn: %s\n' "$*" >&2
-  exit 1
-}
+. "$(dirname "$0")/common.sh"
 
 to=.
 while [ $# -gt 0 ]; do
@@ -23,7 +19,7 @@ while [ $# -gt 0 ]; do
     shift
     ;;
   -h | --help)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    show_help "$0"
     exit 0
     ;;
   *) fail "unknown option $1 (see --help)" ;;
@@ -34,8 +30,7 @@ to=$(cd "$to" && pwd)
 
 source=$(cd "$(dirname "$0")/.." && pwd)
 command -v node >/dev/null || fail 'Node.js is missing: 20.19 or newer is needed'
-[ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
-[ -f "$source/node_modules/sqlite3/build/Release/node_sqlite3.node" ] || fail "packages are missing: in $source run \`npm ci\`"
+check_built "$source"
 
 # The compiled file is for one architecture and C library; it does not depend on the version of Node.js (Node-API).
 name=$(cd "$source" && node -p '

@@ -6,30 +6,24 @@
 set -eu
 umask 022
 
-say() { printf 'posthorn: %s\n' "$*"; }
-fail() {
-  printf 'posthorn: %s\n' "$*" >&2
-  exit 1
-}
+. "$(dirname "$0")/common.sh"
 
 root=
 while [ $# -gt 0 ]; do
   case "$1" in
   --root)
-    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
-    root=$(cd "$2" && pwd)
-    [ "$root" != / ] || root=
+    take_root "${2:-}"
     shift
     ;;
   -h | --help)
-    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    show_help "$0"
     exit 0
     ;;
   *) fail "unknown option $1 (see --help)" ;;
   esac
   shift
 done
-[ "$(id -u)" = 0 ] || fail 'run this as root: sudo /opt/posthorn/systemd/paths.sh'
+need_root /opt/posthorn/systemd/paths.sh
 
 program=$(cd "$(dirname "$0")/.." && pwd)/src/bin/posthorn.cjs
 units=$root/etc/systemd/system

@@ -5,31 +5,26 @@
 #   systemd/uninstall.sh [--root FOLDER] [--purge]
 set -eu
 
-fail() {
-  printf 'posthorn: %s\n' "$*" >&2
-  exit 1
-}
+. "$(dirname "$0")/common.sh"
 
 root=
 purge=no
 while [ $# -gt 0 ]; do
   case "$1" in
   --root)
-    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
-    root=$(cd "$2" && pwd)
-    [ "$root" != / ] || root=
+    take_root "${2:-}"
     shift
     ;;
   --purge) purge=yes ;;
   -h | --help)
-    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    show_help "$0"
     exit 0
     ;;
   *) fail "unknown option $1 (see --help)" ;;
   esac
   shift
 done
-[ "$(id -u)" = 0 ] || fail 'run this as root: sudo systemd/uninstall.sh'
+need_root systemd/uninstall.sh
 
 units='posthorn-backup.timer posthorn-backup.service posthorn.service'
 for unit in $units; do
@@ -54,7 +49,7 @@ if [ "$purge" = yes ]; then
   for command in userdel groupdel; do
     "$command" ${root:+--root "$root"} posthorn 2>/dev/null || true
   done
-  echo 'posthorn: removed, with settings, data and backups'
+  say 'removed, with settings, data and backups'
 else
-  echo 'posthorn: removed; settings, data and backups are kept (--purge removes them)'
+  say 'removed; settings, data and backups are kept (--purge removes them)'
 fi

@@ -18,6 +18,7 @@ const held: readonly string[] = [
   'docs/api.md',
   'docs/architecture.md',
   'docs/backup.md',
+  'docs/benchmark.md',
   'docs/client.md',
   'docs/comparison.md',
   'docs/dashboard.md',

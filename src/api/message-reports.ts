@@ -5,7 +5,7 @@ import type { Caller } from '../keys/caller.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
-import { attachedFiles } from './message-actions.ts';
+import { attachedFiles } from './message-content.ts';
 import { messageId } from './records.ts';
 import { exampleOf, jsonResponse, route, type Route } from './route.ts';
 import { requireMessage } from './test-mode.ts';

@@ -9,6 +9,7 @@ import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
+import { batchRoutes } from './batches.ts';
 import { clientPackageRoutes } from './client-package.ts';
 import { createCursors, type Cursors } from './cursor.ts';
 import { domainRoutes, type DomainsDeps } from './domains.ts';
@@ -88,7 +89,8 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   const routes = [
     ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
     ...storeRoutes({ ...deps, cursors, findStream: accept.findStream }),
-    ...messageActionRoutes({ ...deps, cursors }),
+    ...messageActionRoutes(deps),
+    ...batchRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
     ...messageWebhookRoutes(deps),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),

@@ -60,7 +60,7 @@ export function buildOperator(
       { inForce: () => live.config, read: context.overrides.readSettings ?? (() => live.config) },
     ),
     certificate,
-    selfTest() {
+    selfTest(through) {
       const port = inbound.ports().mx;
       return selfTest(
         { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
@@ -68,6 +68,7 @@ export function buildOperator(
           mx: port === null ? null : { host: dialAddressOf(config.smtp.mx.host), port },
           hostname: config.smtp.hostname,
           simulatorDomain: config.simulator.domain,
+          through,
         },
       );
     },

@@ -29,6 +29,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
       const { records } = await context.operate((operator) =>
         operator.ask<Domain>('getDomain', { params: { id: name } }),
       );
+      noteShortName(context, records);
       context.print(json, { data: records }, () =>
         form === undefined ? recordLines(records) : records.map((record) => inForm(record, form)),
       );
@@ -38,7 +39,13 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
     .description(helpOf('verifyDomain'))
     .argument('<name>')
     .option('--json', 'as one JSON object')
-    .action((name, { json }) => context.showAnswer(json, 'verifyDomain', { params: { id: name } }, stateLines));
+    .action(async (name, { json }) => {
+      const domain = await context.operate((operator) =>
+        operator.ask<Domain>('verifyDomain', { params: { id: name } }),
+      );
+      noteShortName(context, domain.records);
+      context.print(json, domain, () => stateLines(domain));
+    });
   domains
     .command('show')
     .description(helpOf('getDomain'))
@@ -104,10 +111,21 @@ function addAdd(domains: CommandUnknownOpts, context: Context): void {
         operator.ask<Domain>('createDomain', { account, body: { name, trusted: trust, return_path: returnPath } }),
       );
       context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...recordLines(domain.records)]);
+      noteShortName(context, domain.records);
       if (json !== true && domain.status !== 'verified') {
         context.note(`Publish the records, then run: posthorn domains verify ${domain.name}`);
       }
     });
+}
+
+/** Names the setting where the records contain a host name without a dot, which no other machine can find. */
+function noteShortName(context: Context, records: Domain['records']): void {
+  const mx = records.find(({ purpose }) => purpose === 'return_path');
+  const [, host = ''] = mx?.value.split(' ') ?? [];
+  if (host !== '' && !host.includes('.'))
+    context.note(
+      `These records name this machine as ${host}, which is not a full name, so they cannot work. Set smtp.hostname to its full name, such as mail.example.com, restart, and run: posthorn domains records`,
+    );
 }
 
 type Form = (typeof formNames)[number];

@@ -2,7 +2,9 @@
 import { createReadStream, createWriteStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
+import type { Operator } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
@@ -61,8 +63,9 @@ export function addExports(program: CommandUnknownOpts, context: Context): void 
     .argument('<id>')
     .argument('[file]', 'a new file; one that is there is not overwritten')
     .option(...accountOption)
+    .option('--wait', 'until it is finished, at most an hour')
     .option('--json', 'as one JSON object; needs a file')
-    .action((id, file, { account, json }) => save(context, { id, file, account, json }));
+    .action((id, file, { account, wait, json }) => save(context, { id, file, account, wait, json }));
   group
     .command('remove')
     .description(helpOf('exports.remove'))
@@ -76,11 +79,20 @@ export function addExports(program: CommandUnknownOpts, context: Context): void 
 
 async function save(
   context: Context,
-  { id, file, account, json }: Record<'file' | 'account', string | undefined> & { id: string; json: true | undefined },
+  {
+    id,
+    file,
+    account,
+    wait,
+    json,
+  }: Record<'file' | 'account', string | undefined> & Record<'wait' | 'json', true | undefined> & { id: string },
 ): Promise<void> {
   if (json === true && file === undefined)
     throw new Problem('invalid_field', 'name a file for --json: standard output cannot have both');
-  const found = await context.operate((operator) => operator.call('exports.file', { account, id }));
+  const found = await context.operate(async (operator) => {
+    if (wait === true) await untilFinished(operator, { account, id });
+    return await operator.call('exports.file', { account, id });
+  });
   const source = createReadStream(found.path, { encoding: 'utf8' });
   if (file === undefined) {
     for await (const piece of linesOf(source)) context.out(piece);
@@ -97,6 +109,26 @@ async function save(
   context.print(json, { object: 'saved_export', id, file, format: found.format, bytes: found.bytes }, () => [
     `${file}: ${String(found.bytes)} bytes`,
   ]);
+}
+
+/** The longest wait for an export, and the pause between two looks; ten million rows take minutes. */
+const LONGEST_WAIT_MS = 3_600_000;
+const LOOK_EVERY_MS = 500;
+
+/** Waits while the export is being written. Returns as well where there is no such export: the next operation says so. */
+async function untilFinished(
+  operator: Operator,
+  { account, id }: { account: string | undefined; id: string },
+): Promise<void> {
+  const until = systemClock.monotonic() + LONGEST_WAIT_MS;
+  for (;;) {
+    const { data } = await operator.call('exports.list', { account });
+    const state = data.find((one) => one.id === id)?.state;
+    if (state !== 'waiting' && state !== 'running') return;
+    if (systemClock.monotonic() > until)
+      throw new Problem('invalid_state', 'The export was not finished within an hour; it goes on being written.');
+    await systemClock.sleep(LOOK_EVERY_MS);
+  }
 }
 
 /** Splits the text into whole lines, many in a piece, without the last line feed of each piece. */

@@ -2,6 +2,8 @@
  * Explains errors of the machine that end a command: a full disk, a disk that fails, a file system that is read-only, rights that are
  * missing. The errors of SQLite and of Node.js name neither the cause nor what to do.
  */
+import { readdirSync, statSync } from 'node:fs';
+import path from 'node:path';
 import { exitCodes } from './exit-codes.ts';
 
 export interface MachineFault {
@@ -46,7 +48,8 @@ export function machineFault(error: unknown, dataDir: string | null): MachineFau
         code === 'SQLITE_CANTOPEN'
           ? `the database cannot be opened: this user (${user()}) has to be able to read and write it, its -wal and -shm files and their folder`
           : `this user (${user()}) may not open ${place} (${code})`,
-      cure: 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
+      cure:
+        wrongOwner(dataDir) ?? 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
       exitCode: exitCodes.noPermission,
     };
   if (code === 'ENOENT' && isMkdir(error))
@@ -79,4 +82,18 @@ function isMkdir(error: unknown): boolean {
 function pathOf(error: unknown): string | null {
   const found = coded(error);
   return found !== null && 'path' in found && typeof found.path === 'string' ? found.path : null;
+}
+
+/** Returns the command that gives files of the data folder back to this user, to whom the folder belongs; null if none has another owner. */
+function wrongOwner(dataDir: string | null): string | null {
+  const self = process.getuid?.();
+  if (dataDir === null || self === undefined) return null;
+  const folder = statSync(dataDir, { throwIfNoEntry: false });
+  if (folder?.isDirectory() !== true || folder.uid !== self) return null;
+  const files = readdirSync(dataDir)
+    .map((name) => path.join(dataDir, name))
+    .filter((file) => statSync(file, { throwIfNoEntry: false })?.uid !== self);
+  return files.length === 0
+    ? null
+    : `These belong to another user, probably since a command ran as root. Run as root: chown ${String(self)} ${files.join(' ')}`;
 }

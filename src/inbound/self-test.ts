@@ -30,6 +30,14 @@ export interface SelfTestPlace {
   mx: { host: string; port: number } | null;
   hostname: string;
   simulatorDomain: string;
+  /** Where the report is handed in instead, to test the way there, and the return-path domain that it is addressed to. */
+  through?: Detour | undefined;
+}
+
+export interface Detour {
+  host: string;
+  port: number;
+  domain: string;
 }
 
 /** `why` names the step that failed; null where all went well. */
@@ -48,19 +56,32 @@ export async function selfTest(deps: SelfTestDeps, place: SelfTestPlace): Promis
   return { ok: why === null, why, ms: Math.round(deps.clock.monotonic() - started) };
 }
 
-async function findFault(deps: SelfTestDeps, { mx, hostname, simulatorDomain }: SelfTestPlace): Promise<string | null> {
-  if (mx === null) return 'nothing listens for bounces: smtp.mx.port is taken by another program';
+async function findFault(
+  deps: SelfTestDeps,
+  { mx, hostname, simulatorDomain, through }: SelfTestPlace,
+): Promise<string | null> {
+  const door = through ?? mx;
+  if (door === null) return 'nothing listens for bounces: smtp.mx.port is taken by another program';
   const postmaster = mailbox('postmaster', hostname);
   const recipient = mailbox('delivered', simulatorDomain);
   const deliveryId = await send(deps, postmaster, recipient);
   if (!(await isReached(deps, deliveryId, 'delivered')))
     return `a simulated mail was not delivered within ${seconds(STEP_TIMEOUT_MS)}: the delivery engine does not get round to it`;
-  const to = `${returnPathFor(deps.returnPathKey, deliveryId)}@${hostname}`;
+  const to = `${returnPathFor(deps.returnPathKey, deliveryId)}@${through?.domain ?? hostname}`;
+  const taker = through === undefined ? 'the MX listener' : `port ${String(through.port)} of ${through.host}`;
   const report = bounceOf(postmaster, recipient, deps.clock.now());
-  const handed = await handIn(deps, { ...mx, helo: hostname, from: '', to, mail: report, patienceMs: STEP_TIMEOUT_MS });
-  if (handed.kind === 'refused') return `the MX listener did not take a bounce: ${handed.why}`;
+  const handed = await handIn(deps, {
+    host: door.host,
+    port: door.port,
+    helo: hostname,
+    from: '',
+    to,
+    mail: report,
+    patienceMs: STEP_TIMEOUT_MS,
+  });
+  if (handed.kind === 'refused') return `${taker} did not take a bounce: ${handed.why}`;
   if (await isReached(deps, deliveryId, 'bounced')) return null;
-  return `the MX listener took a bounce (${handed.reply}), but it was not recognised within ${seconds(STEP_TIMEOUT_MS)}`;
+  return `${taker} took a bounce (${handed.reply}), but it was not recognised within ${seconds(STEP_TIMEOUT_MS)}`;
 }
 
 async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<string> {

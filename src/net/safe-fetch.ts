@@ -13,6 +13,7 @@ import { plainAddress } from './ip.ts';
 import { createAddressRule, type AddressRuleOptions } from './public-address.ts';
 import type { Resolver } from './resolver.ts';
 import { readSafeUrl, type SafeUrl } from './safe-url.ts';
+import { tlsFaultText } from './tls-fault.ts';
 
 export interface SafeFetchOptions extends AddressRuleOptions {
   allowHttp: boolean;
@@ -274,16 +275,12 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
 const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
 const LONGEST_TEXT = 200;
 
-/** A message of OpenSSL has an address in memory in front and paths of the build behind; between them is why. */
-const OPENSSL = /:error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/;
-
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
 function failureOf(error: unknown): Failed {
   if (error instanceof Refusal) return error.failed;
   const said = error instanceof Error ? error.message || codeOf(error) : String(error);
-  const reason = OPENSSL.exec(said)?.[1];
-  const text = (reason === undefined ? said : `TLS failed: ${reason}`).slice(0, LONGEST_TEXT);
+  const text = tlsFaultText({ message: said }).slice(0, LONGEST_TEXT);
   return OWN_FAULT.test(codeOf(error))
     ? { kind: 'failed', why: 'own', text: `no connection can be opened here: ${text}` }
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };

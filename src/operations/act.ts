@@ -29,7 +29,7 @@ export interface Act {
 export interface RunningAct extends Act {
   /** The row of an act that ends with this status; it then counts as written. */
   row(status: number): AuditRow;
-  /** Writes the row where the act has not, or has written another ending. */
+  /** Writes the row where the act has not, or has written another ending; adds to a written row what the act has told since. */
   done(status?: number): Promise<void>;
   /** Writes why it failed, whatever the act has written before. */
   failed(error: unknown): Promise<void>;
@@ -59,7 +59,7 @@ export function beginAct(
   const requestId = newId('req', clock.now());
   let accountId: string | null = null;
   let deed: Deed = {};
-  let written: number | null = null;
+  let written: AuditRow | null = null;
 
   const row = (status: number, problem: Problem | null = null): AuditRow =>
     auditRow({
@@ -81,9 +81,16 @@ export function beginAct(
       ms: clock.monotonic() - startedAt,
     });
 
-  function taken(status: number): AuditRow {
-    written = status;
-    return row(status);
+  const taken = (status: number): AuditRow => (written = row(status));
+
+  /** An act of many commits has its row in the first one, and knows only at its end how much it did. */
+  async function complete({ id, status, before_json, after_json, summary }: AuditRow): Promise<void> {
+    const now = row(status);
+    if (now.before_json === before_json && now.after_json === after_json && now.summary === summary) return;
+    const values = [now.before_json, now.after_json, now.summary, id];
+    await commit.transact((tx) =>
+      tx.run('UPDATE audit SET before_json = ?, after_json = ?, summary = ? WHERE id = ?', values),
+    );
   }
 
   return {
@@ -100,7 +107,8 @@ export function beginAct(
     rows: () => ({ audit: [taken(200)] }),
     rowsOnce: () => (written === null ? { audit: [taken(200)] } : {}),
     async done(status = 200) {
-      if (written !== status) await commit.insert({ audit: [taken(status)] });
+      if (written?.status === status) await complete(written);
+      else await commit.insert({ audit: [taken(status)] });
     },
     async failed(error) {
       const problem = error instanceof Problem ? error : null;

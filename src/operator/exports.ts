@@ -108,6 +108,10 @@ export const exportOperations = {
     args: ref,
     async run(deps, { account, id }) {
       const row = await requireExport(deps, await accountNamed(deps, account), id);
+      if (row.state === 'failed')
+        throw new Problem('invalid_state', `This export has failed: ${row.error ?? 'no reason is given'}.`, {
+          field: 'id',
+        });
       if (row.state !== 'done')
         throw new Problem('invalid_state', 'This export is not finished, so it has no file.', { field: 'id' });
       const day = rfc3339(row.created_at).slice(0, 10);

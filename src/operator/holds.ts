@@ -113,7 +113,9 @@ export const holdOperations = {
     }),
     async run(deps, named, act) {
       const about = await partFor(deps, named, act);
-      return { canceled: await cancelPages(deps, about, act) };
+      const canceled = await cancelPages(deps, about, act);
+      act.on({ after: { ...about, canceled } });
+      return { canceled };
     },
   }),
 };

@@ -10,7 +10,7 @@ const MOST_DOMAINS = 1000;
 /** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
 export async function waitingDomains({ db, clock, mta }: Deps) {
   const rows = await db.reader.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
-    `SELECT domain, COUNT(*) AS waiting, COUNT(*) FILTER (WHERE due_at <= ?) AS due, MIN(due_at) AS oldest, COUNT(held_by) AS held FROM deliveries
+    `SELECT domain, COUNT(*) AS waiting, COUNT(*) FILTER (WHERE due_at <= ? AND held_by IS NULL) AS due, MIN(due_at) AS oldest, COUNT(held_by) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [clock.now(), MOST_DOMAINS],
   );
@@ -21,8 +21,8 @@ export async function waitingDomains({ db, clock, mta }: Deps) {
       /** The lane its mail goes through. */
       lane,
       waiting,
-      /** Of the waiting recipients, how many are due now, and how many are held back: all of them if a route holds. */
-      due,
+      /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route holds. */
+      due: lane === '~hold' ? 0 : due,
       held: lane === '~hold' ? waiting : held,
       /** When the one that has waited longest fell or falls due. */
       oldest_due_at: rfc3339(oldest),

@@ -79,8 +79,15 @@ export interface OperatorDeps extends StoreDeps {
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   laneActs: LaneActs;
-  /** Sends a bounce to ourselves and returns whether it was recognised. */
-  selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /**
+   * Sends a bounce to ourselves and returns whether it was recognised. `through` is another door than our own listener, and the
+   * return-path domain that the bounce is addressed to.
+   */
+  selfTest: (through?: {
+    host: string;
+    port: number;
+    domain: string;
+  }) => Promise<{ ok: boolean; why: string | null; ms: number }>;
   /** The certificate in force; `look` has its files read now. */
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
   /** Compares the settings in force with the written ones. */

@@ -31,10 +31,14 @@ const migrations: readonly Migration[] = [
 ];
 
 /**
- * Builds before 001-schema made the schema in many steps, from the first to the last of these. A database with the last one becomes
- * 001-schema in one step, in this version only.
+ * Builds before 001-schema made the schema in many steps, the first of which is `first`. A database that has taken `needed`, and no others
+ * after it than `further`, becomes 001-schema in one step, in this version only.
  */
-const OLD_STEPS = { first: '001-ground', last: '036-resends' } as const;
+const OLD_STEPS = {
+  first: '001-ground',
+  needed: '036-resends',
+  further: ['037-plain-lists', '038-audit-objects'],
+} as const;
 
 /** The names in order. */
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);
@@ -57,14 +61,17 @@ export class UnsupportedSchema extends Error {}
 export function whyUnsupported(taken: readonly string[]): string | null {
   if (isOld(taken)) return null;
   if (taken.includes(OLD_STEPS.first))
-    return `lacks ${OLD_STEPS.last}, the last step of the schema that this version can take over: start the newest build with that schema once`;
+    return `lacks ${OLD_STEPS.needed}, the oldest step of the schema that this version can take over: start the last build before that change once (docs/install.md, Upgrading)`;
   const unknown = taken.filter((name) => !migrationNames.includes(name));
   return unknown.length === 0
     ? null
     : `was changed by a later version (${unknown.join(', ')}): start that version, or restore the backup that was made before`;
 }
 
-const isOld = (taken: readonly string[]): boolean => taken.at(-1) === OLD_STEPS.last;
+function isOld(taken: readonly string[]): boolean {
+  const at = taken.indexOf(OLD_STEPS.needed);
+  return at >= 0 && taken.slice(at + 1).every((name) => OLD_STEPS.further.some((one) => one === name));
+}
 
 /**
  * Brings the database up to date and returns the names of the steps. `before` runs first if the database has data. Throws
@@ -88,7 +95,7 @@ export async function migrate(
   return await withoutViews(knex, async () => {
     if (!isOld(taken)) return await takeSteps(knex, steps, step);
     step(0, steps.length);
-    await replaceOldSchema(knex);
+    await replaceOldSchema(knex, taken);
     return [migrationNames[0] ?? '', ...(await takeSteps(knex, steps, step))];
   });
 }
@@ -115,9 +122,9 @@ async function takeSteps(knex: Knex, steps: readonly string[], step: MigrationSt
 }
 
 /** One transaction: a program that is killed here leaves the old schema. */
-async function replaceOldSchema(knex: Knex): Promise<void> {
+async function replaceOldSchema(knex: Knex, taken: readonly string[]): Promise<void> {
   await knex.transaction(async (tx) => {
-    await from036(tx);
+    await from036(tx, taken);
     await tx('migrations').delete();
     await tx('migrations').insert({ name: migrationNames[0], batch: 1, migration_time: tx.fn.now() });
   });

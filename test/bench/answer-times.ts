@@ -11,6 +11,7 @@ import { benchKey, startAppliance, type Appliance } from './appliance.ts';
 import { pacedMails, post } from './latency.ts';
 import { httpRequest, paced } from './paced.ts';
 import { startSink, until } from './peers.ts';
+import { tell } from './report/result.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -22,19 +23,23 @@ const { values: options } = parseArgs({
 });
 const html = '<p>Good day, here is what you ordered.</p>\n'.repeat(90);
 const WARM_MAILS = 1000;
-let missed = false;
 
 const at = (times: readonly number[], share: number): number =>
   times.toSorted((a, b) => a - b)[Math.floor(share * (times.length - 1))] ?? NaN;
 
-/** Each limit as `p99 under 25 ms`, held against the times. */
-function tell(what: string, times: readonly number[], limits: Readonly<Record<number, number>>): void {
-  const shown = Object.entries(limits).map(([percent, limit]) => {
-    const value = at(times, Number(percent) / 100);
-    missed ||= !(value < limit);
-    return `p${percent} ${value.toFixed(1)} ms (limit ${String(limit)})`;
-  });
-  console.log(`${what}: ${String(times.length)} times, ${shown.join(', ')}`);
+/** Holds each share of the times against its limit in ms: `{ 99: 25 }`. */
+function hold(what: string, times: readonly number[], limits: Readonly<Record<number, number>>): void {
+  const figures = Object.entries(limits).map(([percent, limit]) => ({
+    name: `${what}: p${percent}`,
+    value: at(times, Number(percent) / 100),
+    unit: 'ms',
+    atMost: limit,
+  }));
+  const shown = figures.map(
+    ({ value, atMost }, place) =>
+      `p${String(Object.keys(limits)[place])} ${value.toFixed(1)} ms (limit ${String(atMost)})`,
+  );
+  tell(`${what}: ${String(times.length)} times, ${shown.join(', ')}`, ...figures);
 }
 
 /** Requests at an even rate, whether or not earlier ones have been answered. */
@@ -74,7 +79,7 @@ try {
   await taken(WARM_MAILS);
 
   const total = Number(options.rate) * Number(options.seconds);
-  tell(`POST at ${options.rate}/s`, await posts(appliance, key, 'post', Number(options.rate), total), {
+  hold(`POST at ${options.rate}/s`, await posts(appliance, key, 'post', Number(options.rate), total), {
     50: 5,
     99: 25,
   });
@@ -88,7 +93,7 @@ try {
     await until(() => Promise.resolve(heardAt > 0), 'MAIL FROM', 10_000);
     cold.push(heardAt - begun);
   }
-  tell('from the POST to MAIL FROM on a lane that nobody has used, its MX looked up', cold, { 95: 20 });
+  hold('from the POST to MAIL FROM on a lane that nobody has used, its MX looked up', cold, { 95: 20 });
 
   const perSecond = Number(options['delivered-rate']);
   const paced = await pacedMails({
@@ -98,9 +103,11 @@ try {
     count: perSecond * Number(options.seconds),
     perSecond,
   });
-  missed ||= paced.p50 >= 10 || paced.p99 >= 50;
-  console.log(
-    `accepted to delivered at ${String(perSecond)}/s: ${String(paced.count)} times, p50 ${String(paced.p50)} ms (limit 10), p99 ${String(paced.p99)} ms (limit 50)`,
+  const what = `accepted to delivered at ${String(perSecond)}/s`;
+  tell(
+    `${what}: ${String(paced.count)} times, p50 ${String(paced.p50)} ms (limit 10), p99 ${String(paced.p99)} ms (limit 50)`,
+    { name: `${what}: p50`, value: paced.p50, unit: 'ms', atMost: 10 },
+    { name: `${what}: p99`, value: paced.p99, unit: 'ms', atMost: 50 },
   );
 } finally {
   await appliance.kill();
@@ -108,4 +115,3 @@ try {
   await server.close();
   sink.stop();
 }
-if (missed) process.exitCode = 1;

@@ -3,12 +3,12 @@
  * CPU moves far less with what else the machine does than a rate; what is left of it is told by the time of one signature.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { generateKeyPairSync, sign } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance } from './appliance.ts';
 import { load, readyLoad, watchDelivered } from './drive.ts';
 import { missing, startSink } from './peers.ts';
+import { rsaSignatureMs } from './report/machine.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -53,17 +53,6 @@ function timesOf(pid: number): Times {
   return { main: threads[0] ?? 0, v8: sum(1, poolFrom), pool: sum(poolFrom, poolTo), workers: sum(poolTo) };
 }
 
-/** CPU time of one RSA-2048 signature here and now. */
-function signatureMs(): number {
-  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
-  const data = Buffer.alloc(500, 'a');
-  for (let n = 0; n < 20; n++) sign('sha256', data, privateKey);
-  const before = process.cpuUsage();
-  for (let n = 0; n < 200; n++) sign('sha256', data, privateKey);
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1000 / 200;
-}
-
 /** Linux's profiler sees the threads of SQLite and of V8 too; `--node=--perf-basic-prof` gives it the names of compiled functions. */
 const startPerf = (pid: number, file: string): ChildProcess =>
   spawn('perf', ['record', '-F', '499', '-p', String(pid), '-o', file], { stdio: 'ignore' });
@@ -91,7 +80,7 @@ async function run(): Promise<void> {
     await delivered(warm);
     const run = await readyLoad({ ...common, count: messages, offset: warm });
     const before = timesOf(appliance.pid);
-    const signature = signatureMs();
+    const signature = rsaSignatureMs();
     const perf = options.perf === undefined ? null : startPerf(appliance.pid, options.perf);
     const started = performance.now();
     const answers = await run();
@@ -102,7 +91,7 @@ async function run(): Promise<void> {
     const each = (kind: keyof Times): number => (after[kind] - before[kind]) / messages;
     const kinds = ['main', 'pool', 'v8', 'workers'] as const;
     const all = kinds.reduce((sum, kind) => sum + each(kind), 0);
-    const signatureNow = (signature + signatureMs()) / 2;
+    const signatureNow = (signature + rsaSignatureMs()) / 2;
     console.log(
       [
         `ms CPU a message: ${all.toFixed(2)} = ${kinds.map((kind) => `${kind} ${each(kind).toFixed(2)}`).join(' + ')}`,

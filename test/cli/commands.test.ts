@@ -554,3 +554,20 @@ describe('the posthorn command without a server', () => {
 async function* inputOf(parts: readonly string[]): AsyncGenerator<Buffer> {
   for (const part of parts) yield Buffer.from(part);
 }
+
+describe('the posthorn command on a machine whose name has no dot', () => {
+  it('says with the DNS records that they cannot work', async () => {
+    const office = await Office.open();
+    const posthorn = (...args: string[]): Promise<Ran> =>
+      ran(args, { POSTHORN_DATA_DIR: office.folder, POSTHORN_SMTP__HOSTNAME: 'vm' });
+    try {
+      const added = await posthorn('domains', 'add', 'wait.test');
+      assert.equal(added.code, 0, added.notes);
+      assert.match(added.out, /MX 10 vm\./);
+      for (const { notes } of [added, await posthorn('domains', 'records', 'wait.test')])
+        assert.match(notes, /name this machine as vm, which is not a full name.*Set smtp\.hostname/);
+    } finally {
+      await office.close();
+    }
+  });
+});

@@ -42,6 +42,19 @@ describe('cli/machine-fault', () => {
     assert.equal(machineFault(new Error('no commit', { cause: error('SQLITE_FULL') }), '/data')?.exitCode, 74);
     assert.ok(isDiskFull(new Error('no commit', { cause: error('ENOSPC') })));
   });
+  it('names the files of the data folder that belong to another user', function () {
+    if (process.getuid?.() !== 0) this.skip('only root may become another user');
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-own-'));
+    try {
+      const file = path.join(folder, 'posthorn.db');
+      writeFileSync(file, '');
+      assert.match(machineFault(error('SQLITE_CANTOPEN'), folder)?.cure ?? '', /as the user of the service/);
+      chownSync(file, 65_534, 65_534);
+      assert.match(machineFault(error('SQLITE_CANTOPEN'), folder)?.cure ?? '', /Run as root: chown 0 \S+posthorn\.db$/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
   it('leaves bugs with their stack', () => {
     for (const bug of [new TypeError('x is undefined'), error('ERR_ASSERTION'), 'text', null])
       assert.equal(machineFault(bug, '/data'), null);

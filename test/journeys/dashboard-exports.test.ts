@@ -115,7 +115,9 @@ describe('dashboard: exports and saved views', () => {
       const { id, format, query } = JSON.parse(made.out) as { id: string; format: string; query: { status: string } };
       assert.deepEqual([format, query.status], ['ndjson', 'bounced']);
       assert.match((await posthorn('save', id)).notes, /not finished/);
+      const waited = posthorn('save', id, '--wait');
       await finished();
+      assert.equal((JSON.parse((await waited).out) as { subject: string }).subject, 'Mail bounced');
       assert.match((await posthorn('list')).out, new RegExp(`${id} +messages +ndjson +done +1 `));
       const whole = await posthorn('save', id);
       assert.equal((JSON.parse(whole.out) as { subject: string }).subject, 'Mail bounced');

@@ -58,6 +58,8 @@ describe('journey: held mail', () => {
     const { data } = await app.operator.call('queue.lanes', {});
     const lane = data.find(({ name }) => name === '~hold');
     assert.deepEqual([lane?.waiting_in_all, lane?.held, lane?.waits[0]?.message], [1, 1, why.message]);
+    const { domains } = await app.operator.call('queue.lanes', {});
+    assert.deepEqual([domains[0]?.waiting, domains[0]?.due, domains[0]?.held], [1, 0, 1]);
     const queued = await app.operator.call('queue.list', {});
     assert.deepEqual(
       queued.data.map(({ held }) => held),

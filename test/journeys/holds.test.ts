@@ -193,6 +193,8 @@ describe('journey: holds', () => {
     for (const { id } of mails) await held(id);
     const scheduled = await app.send({ to: 'bo@other.test', send_at: new Date(app.clock.now() + HOUR).toISOString() });
     assert.deepEqual(await app.operator.call('queue.cancel', { domain: 'dest.test' }), { canceled: 2 });
+    const [entry] = (await app.operator.call('audit.list', { server: true, operation: 'queue.cancel' })).data;
+    assert.deepEqual([entry?.object_id, entry?.after], ['dest.test', { canceled: 2 }]);
     for (const { id } of mails) assert.equal((await app.message(id)).status, 'canceled');
     assert.equal((await app.message(scheduled.id)).status, 'scheduled');
     assert.deepEqual(await app.operator.call('queue.cancel', { stream: 'transactional' }), { canceled: 1 });

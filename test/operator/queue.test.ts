@@ -148,8 +148,8 @@ describe('operator/queue', () => {
     );
     const flushes = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
     assert.deepEqual(
-      flushes.map(({ result }) => result),
-      ['ok'],
+      flushes.map(({ result, after_json: after }) => [result, after]),
+      [['ok', '{"flushed":1}']],
     );
   });
 
@@ -193,6 +193,12 @@ describe('operator/queue', () => {
     assert.equal(rows.find((row) => row.message_id === id && row.status === 'queued')?.due_at, now);
     assert.equal(new Set(office.hints.map(({ domain, class: order }) => `${domain} ${String(order)}`)).size, 14);
     assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 0 });
+    const flushes = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
+    assert.deepEqual(
+      flushes.map(({ after_json: after }) => after),
+      ['{"flushed":1203}', '{"flushed":0}'],
+      'the row of the first page has the number of all pages in the end',
+    );
   });
 
   it('keeps a row for a lane while mail waits for it, though the engine does not know it', async () => {

@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
 import sqlite3 from 'sqlite3';
+import { up as takeOver } from '../../migrations/from-036.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { openStill } from '../../src/storage/copy.ts';
@@ -171,6 +172,20 @@ describe('upgrades', () => {
     assert.deepEqual(again.migrated, []);
     await again.close();
   });
+
+  for (const further of [['037-plain-lists'], ['037-plain-lists', '038-audit-objects']])
+    it(`take over a database that has taken ${further.join(' and ')} as well`, async () => {
+      const old = await openOld(file);
+      const [plainLists, auditObjects] = ['037-plain-lists', '038-audit-objects'].map((name) => further.includes(name));
+      // Those steps made a part each of what the takeover makes.
+      if (plainLists === true) await takeOver(old, ['038-audit-objects']);
+      if (auditObjects === true) await takeOver(old, ['037-plain-lists']);
+      for (const name of further) await old('migrations').insert({ name, batch: 2, migration_time: new Date(0) });
+      await old.destroy();
+      const db = await openDatabase({ url: `sqlite:${file}` });
+      assert.deepEqual(db.migrated, migrationNames);
+      await db.close();
+    });
 
   it('refuse a database that lacks the last of the old steps, and change nothing', async () => {
     const old = await openOld(file);

@@ -170,19 +170,41 @@ describe('systemd/install.sh', function () {
     rmSync(path.join(root, 'srv'), { recursive: true });
   });
 
-  it('refuses a build that is older than its sources', () => {
+  it('refuses a build that broke off or is older than its sources, and packages that are not those of the lockfile', () => {
     const stale = mkdtempSync(path.join(os.tmpdir(), 'ph-stale-'));
     for (const folder of ['systemd', 'dist/src', 'src', 'migrations'])
       mkdirSync(path.join(stale, folder), { recursive: true });
-    copyFileSync(path.join(project, 'systemd/install.sh'), path.join(stale, 'systemd/install.sh'));
+    for (const name of ['install.sh', 'common.sh'])
+      copyFileSync(path.join(project, 'systemd', name), path.join(stale, 'systemd', name));
     for (const file of ['dist/src/main.js', 'dist/.built', 'src/main.ts', 'package.json'])
       writeFileSync(path.join(stale, file), '{}');
     utimesSync(path.join(stale, 'dist/.built'), 1, 1);
-    const { status, stderr } = spawnSync('sh', [path.join(stale, 'systemd/install.sh'), '--root', root], {
-      encoding: 'utf8',
-    });
-    assert.equal(status, 1);
-    assert.match(stderr, /older than its sources/);
+    const refusal = (): string => {
+      const script = path.join(stale, 'systemd/install.sh');
+      const { status, stderr } = spawnSync('sh', [script, '--root', root], { encoding: 'utf8' });
+      assert.equal(status, 1);
+      return stderr;
+    };
+    assert.match(refusal(), /older than its sources/);
+
+    // tsc writes its files although it found errors; the build then ends before it writes this one.
+    rmSync(path.join(stale, 'dist/.built'));
+    assert.match(refusal(), /the build has broken off/);
+    writeFileSync(path.join(stale, 'dist/.built'), '');
+
+    const release = path.join(stale, 'node_modules/sqlite3/build/Release');
+    mkdirSync(release, { recursive: true });
+    writeFileSync(path.join(release, 'node_sqlite3.node'), '');
+    const packages = {
+      'node_modules/koa': { version: '3.3.0' },
+      'node_modules/mocha': { version: '1.0.0', dev: true },
+      'node_modules/fsevents': { version: '1.0.0', optional: true },
+    };
+    writeFileSync(path.join(stale, 'package-lock.json'), JSON.stringify({ packages }));
+    assert.match(refusal(), /packages are not those of package-lock\.json \(koa\)/);
+    mkdirSync(path.join(stale, 'node_modules/koa'));
+    writeFileSync(path.join(stale, 'node_modules/koa/package.json'), '{"version":"2.0.0"}');
+    assert.match(refusal(), /packages are not those of package-lock\.json \(koa\)/);
     rmSync(stale, { recursive: true });
   });
 

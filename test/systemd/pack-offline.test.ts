@@ -115,7 +115,7 @@ describe('systemd/pack-offline.sh', function () {
   it('refuses a checkout that is not built, and unknown options', () => {
     const bare = path.join(folder, 'bare');
     mkdirSync(path.join(bare, 'systemd'), { recursive: true });
-    for (const name of ['pack-offline.sh', 'stage-program.sh'])
+    for (const name of ['pack-offline.sh', 'stage-program.sh', 'common.sh'])
       writeFileSync(path.join(bare, 'systemd', name), readFileSync(path.join(project, 'systemd', name)));
     for (const [args, says] of [
       [[], /not built: in .* run `npm ci && npm run build`/],

@@ -54,7 +54,12 @@ export const checkNames = Object.keys(checks) as CheckName[];
 
 const TIMEOUT_MS = 20_000;
 /** Longer limits of checks whose work grows with the installation. */
-const TIMEOUTS: Partial<Record<CheckName, number>> = { books: 300_000, domains: 120_000, dmarc_reports: 120_000 };
+const TIMEOUTS: Partial<Record<CheckName, number>> = {
+  mx: 60_000,
+  books: 300_000,
+  domains: 120_000,
+  dmarc_reports: 120_000,
+};
 
 /** Runs these checks at the same time and returns the findings in the order of the names. Never rejects. */
 export async function examine(probes: Probes, names: readonly CheckName[]): Promise<Finding[]> {

@@ -5,9 +5,10 @@
 import { isIPv6 } from 'node:net';
 import { isPublicAddress, plainAddress } from '../../net/ip.ts';
 import { warning, type Verdict } from './finding.ts';
+import { isOurs } from './mx.ts';
 import type { Greeting, Probes } from './probes.ts';
 
-type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network'>;
+type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network' | 'server'>;
 
 const SMTP_PORT = 25;
 /** The most addresses that are tried. */
@@ -27,7 +28,8 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
   const isOwn = own.includes(plainAddress(ip) ?? ip);
   const greeting = await network.greet({ ip, port: SMTP_PORT });
   const unnamed = isOwn ? await withoutName(probes, host, ip) : [];
-  if (isAnswer(greeting, host)) return unnamed;
+  // Where our listener has another port, the line of `mx` tells whether the program on port 25 hands bounces over.
+  if (isAnswer(greeting, host, config.smtp.mx.port)) return unnamed;
   const what = `the AAAA record of ${host} leads to ${ip}`;
   // Behind a NAT the address is that of another machine, and may not be reachable from here.
   if (!own.some(isPublicAddress)) return [];
@@ -38,6 +40,10 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
       warning(`${what}, which is no address of this machine`, `Remove the AAAA record: hosts try it first${other}.`),
     ];
   }
+  const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
+  const silent = `${what}, but its port 25 is not answered by us: ${why}`;
+  const down = cureOfListener(probes);
+  if (down !== null) return [warning(silent, down), ...unnamed];
   if (!config.smtp.mx.host.includes(':'))
     return [
       warning(
@@ -46,18 +52,26 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
       ),
       ...unnamed,
     ];
-  const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
   return [
     warning(
-      `${what}, but its port 25 is not answered by us: ${why}`,
+      silent,
       'Open inbound TCP port 25 in the firewall for IPv6 too, or remove the AAAA record. Bounces are delayed meanwhile.',
     ),
     ...unnamed,
   ];
 }
 
-const isAnswer = (greeting: Greeting, host: string): boolean =>
-  greeting.kind === 'greeted' && greeting.line.toLowerCase().startsWith(`220 ${host}`);
+const isAnswer = (greeting: Greeting, host: string, port: number): boolean =>
+  greeting.kind === 'greeted' && (isOurs(greeting.line, host) || port !== SMTP_PORT);
+
+/** Returns the cure where nothing listens on port 25 by any protocol, or null: then neither a firewall nor DNS is the cause. */
+function cureOfListener({ server, config }: Needs): string | null {
+  if (server.kind === 'missing') return `${server.cure} Bounces are delayed meanwhile.`;
+  if (config.smtp.mx.port !== SMTP_PORT)
+    return 'Let the program that has port 25 listen on IPv6 too, or remove the AAAA record; see the line of `mx`.';
+  const isOpen = server.listeners().some(({ name, open }) => name === 'mx' && open !== null);
+  return isOpen ? null : 'The port for bounces is not open at all: see the line of `listeners`.';
+}
 
 /** With `delivery.ipv6: always` the line of `name` says so, as mail then leaves from that address in any case. */
 async function withoutName({ config, resolver }: Needs, host: string, ip: string): Promise<Verdict[]> {

@@ -12,7 +12,12 @@ const WORDS: Readonly<Record<ListenerState['name'], { takes: string; setting: st
 export function listeners({ server }: Pick<Probes, 'server'>): Promise<readonly Verdict[]> {
   if (server.kind === 'missing') return Promise.resolve([warning(`not looked at: ${server.why}`, server.cure)]);
   const all = server.listeners();
-  const open = all.map(({ name, open: port }) => `${WORDS[name].takes} ${String(port)}`).join(', ');
+  const open = all
+    .map(
+      ({ name, host, open: port }) =>
+        `${WORDS[name].takes} ${String(port)}${isLoopback(host) ? ' (this machine only)' : ''}`,
+    )
+    .join(', ');
   return Promise.resolve(orWell(all.flatMap(faultOf), open));
 }
 
@@ -36,3 +41,5 @@ function faultOf({ name, open, port, fault }: ListenerState): Verdict[] {
     ),
   ];
 }
+
+const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || host.startsWith('127.');

@@ -2,7 +2,7 @@
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Greeting, Probes } from './probes.ts';
 
-type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network'>;
+type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network' | 'server' | 'store'>;
 
 const SMTP_PORT = 25;
 
@@ -18,18 +18,24 @@ export async function mx(probes: Needs): Promise<Verdict> {
       `bounces have nowhere to go: ${host} has no address`,
       `Publish an A record for ${host}; see the line of \`name\`.`,
     );
-  return judged(await network.greet({ ip, port: SMTP_PORT }), config, ip, machine.addresses().includes(ip));
+  const greeting = await network.greet({ ip, port: SMTP_PORT });
+  const { port } = config.smtp.mx;
+  if (greeting.kind === 'greeted' && !isOurs(greeting.line, host) && port !== SMTP_PORT)
+    return await handedOver(probes, ip, greeting.line);
+  // Without a server the port of the settings may be another than that of the service, which may have other rights.
+  if (greeting.kind !== 'greeted' && probes.server.kind === 'missing')
+    return warning(`port 25 of ${host} (${ip}) does not answer: ${probes.server.why}`, probes.server.cure);
+  return judged(greeting, config, ip, machine.addresses().includes(ip));
 }
 
 function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere: boolean): Verdict {
   const { hostname, mx: listener } = config.smtp;
   const place = `port 25 of ${hostname} (${ip})`;
   if (greeting.kind === 'greeted') {
-    const [, greeter = ''] = /^220[ -](\S+)/.exec(greeting.line) ?? [];
-    if (greeter.toLowerCase() === hostname) return ok(`${place} is answered by us`);
+    if (isOurs(greeting.line, hostname)) return ok(`${place} is answered by us`);
     return failed(
       `${place} is answered by another program: ${greeting.line}`,
-      'Bounces go astray. Stop that program, or give Posthorn a name and an address of its own (`smtp.hostname`, `smtp.mx.host`).',
+      'Bounces go astray. Stop that program, or see docs/beside-postfix.md: a name and an address of its own for Posthorn (`smtp.hostname`, `smtp.mx.host`), or a port that the program hands bounces over to.',
     );
   }
   const why = `${place} cannot be reached from here: ${greeting.why}`;
@@ -47,4 +53,27 @@ function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere
     why,
     'Some routers let nobody reach their own outside from within: try from elsewhere, and open inbound TCP port 25 if it is closed there too.',
   );
+}
+
+/** Returns whether the greeting is our listener's: another program on this machine often greets with the same name. */
+export const isOurs = (line: string, hostname: string): boolean =>
+  /^220[ -](\S+)/.exec(line)?.[1]?.toLowerCase() === hostname && /\bPosthorn\b/.test(line);
+
+const HAND_OVER =
+  'Let it hand mail to the return-path domains over, as docs/beside-postfix.md says: bounces go astray meanwhile.';
+
+/** Another program has port 25, and our listener another port: a bounce through that program shows whether it hands them over. */
+async function handedOver({ config, server, store }: Needs, ip: string, line: string): Promise<Verdict> {
+  const { hostname, mx: listener } = config.smtp;
+  const what = `port 25 of ${hostname} (${ip}) is answered by another program (${line})`;
+  const ours = `we listen on port ${String(listener.port)}`;
+  if (server.kind === 'missing') return warning(`${what}; ${ours}, and ${server.why}`, server.cure);
+  const [domain] = store.kind === 'store' ? await store.domains(1) : [];
+  if (domain === undefined)
+    return warning(`${what}; ${ours}. Without a sending domain a bounce cannot be sent through it`, HAND_OVER);
+  const { return_path: returnPath } = domain.row;
+  const test = await server.selfTest({ host: ip, port: SMTP_PORT, domain: returnPath });
+  if (test.ok)
+    return ok(`${what}, which hands bounces to ${returnPath} over to us: one took ${String(Math.round(test.ms))} ms`);
+  return failed(`${what}, which does not hand bounces over: ${test.why ?? 'no reason is given'}`, HAND_OVER);
 }

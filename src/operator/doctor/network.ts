@@ -3,6 +3,7 @@ import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { Greeting, SignIn, SmarthostAccess, SmarthostPlace } from './probes.ts';
+import { tlsFaultText } from '../../net/tls-fault.ts';
 import { offerMail } from './relay-probe.ts';
 
 const GREET_MS = 8_000;
@@ -85,7 +86,7 @@ async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<S
     if (!(error instanceof Error)) throw error;
     const { code, response } = error as NodeJS.ErrnoException & { response?: string };
     const kind = code === 'EAUTH' ? 'refused' : 'failed';
-    return { kind, why: printableLine(response ?? error.message) };
+    return { kind, why: printableLine(response ?? tlsFaultText(error)) };
   } finally {
     transport.close();
   }

@@ -5,6 +5,7 @@
 import net from 'node:net';
 import tls from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
+import { tlsFaultText } from '../../net/tls-fault.ts';
 import type { RelayAnswer, SmarthostPlace } from './probes.ts';
 
 const STEP_MS = 8_000;
@@ -87,7 +88,7 @@ class Replies {
       this.wake();
     });
     socket.on('error', (error) => {
-      over(error.message);
+      over(tlsFaultText(error));
     });
     socket.on('close', () => {
       over('it closes the connection');
@@ -140,9 +141,10 @@ function opened<S extends net.Socket>(clock: Clock, socket: S, event: 'connect' 
       socket.destroy();
       reject(new Broken(`no answer within ${String(STEP_MS / 1000)} s`));
     });
-    socket.once('error', ({ code, message }: NodeJS.ErrnoException) => {
+    socket.once('error', (error: NodeJS.ErrnoException) => {
       timer.cancel();
-      reject(new Broken(code ?? message));
+      const said = tlsFaultText(error);
+      reject(new Broken(said === error.message ? (error.code ?? said) : said));
     });
     socket.once(event, () => {
       timer.cancel();

@@ -64,12 +64,7 @@ async function withoutLogin(
       ];
     case 'failed':
       if (isForAll) return [];
-      return [
-        failed(
-          `${place} cannot be used: ${result.why}`,
-          'Is it running, and does its firewall let this machine in? Its mail waits meanwhile.',
-        ),
-      ];
+      return [failed(`${place} cannot be used: ${result.why}`, `${cureOf(result.why)} Its mail waits meanwhile.`)];
   }
 }
 
@@ -95,7 +90,18 @@ async function signIn(
     case 'failed':
       return failed(
         `we cannot sign in at the smarthost ${place}: ${result.why}`,
-        'Is it running, does its firewall let this machine in, and does it speak TLS as the route says?',
+        `${cureOf(result.why)} Its mail waits meanwhile.`,
       );
   }
+}
+
+/** Returns the cure of a connection that could not be used; the words of TLS are those of net/tls-fault.ts. */
+function cureOf(why: string): string {
+  if (why.includes('does not speak TLS'))
+    return 'Set `tls` of the route as the port wants it: `implicit` is for port 465, `required` (STARTTLS) for 587 and 25.';
+  if (/STARTTLS/i.test(why))
+    return 'It offers no STARTTLS here: use its port for it (587), or `tls: implicit` with port 465.';
+  if (why.startsWith('TLS failed') || /certificate/i.test(why))
+    return 'Ask its operator to mend its TLS: a valid certificate for the name in the route, and TLS 1.2 or newer.';
+  return 'Is it running, does its firewall let this machine in, and is its port right in `delivery.routes`?';
 }

@@ -47,6 +47,22 @@ const partOf = (epoch: number, n: number, writer: number): number =>
 export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>): number =>
   partOf(epoch, numbers.floor, 0);
 
+/** Thrown where a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
+class NotReplicated extends StorageUnavailable {
+  constructor(cause: unknown) {
+    super('the transaction is committed, but the database did not confirm that it is replicated', { cause });
+  }
+}
+
+const refusalOf = (error: unknown): { code?: string; constraint?: string } =>
+  error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
+
+/** True where the marker of a group is there already: an earlier run of it was committed. */
+function isMarkerThere(error: unknown): boolean {
+  const { code, constraint } = refusalOf(error);
+  return code === UNIQUE_VIOLATION && constraint === 'commits_pkey';
+}
+
 export interface WriterDeps {
   connection: PostgresConnection;
   clock: Clock;
@@ -100,15 +116,33 @@ export function createWriter(
   }
 
   async function commit(): Promise<void> {
-    let { tag, notices } = await end();
-    // A later commit that is replicated covers everything before it.
-    while (notices.includes(NOT_REPLICATED)) {
-      await begin();
-      ({ tag, notices } = await end());
-    }
+    const { tag, notices } = await end();
     // An aborted transaction is ended by COMMIT as well, and then nothing was written.
     if (tag !== 'COMMIT') throw new StorageUnavailable(`the transaction ended with ${tag}`);
+    if (notices.includes(NOT_REPLICATED)) await awaitReplication();
     lostAt = null;
+  }
+
+  /**
+   * Resolves when everything that was committed before is on the standby as well: commits empty groups until one is acknowledged, which
+   * covers what was written before it. Throws `NotReplicated` when that takes too long.
+   */
+  async function awaitReplication(): Promise<void> {
+    const until = clock.monotonic() + PATIENCE_MS;
+    for (;;) {
+      try {
+        await connection.ready();
+        await begin();
+        const { tag, notices } = await end();
+        if (tag === 'COMMIT' && !notices.includes(NOT_REPLICATED)) return;
+      } catch (error) {
+        if (isMarkerThere(error)) settle();
+        else if (node.isOver || clock.monotonic() >= until) {
+          settle();
+          throw new NotReplicated(error);
+        } else await clock.sleep(PAUSE_MS);
+      }
+    }
   }
 
   /** Sends what is done in turn and the COMMIT together: no other writer waits for this process while it holds the turn. */
@@ -129,12 +163,16 @@ export function createWriter(
   const rollback = (): Promise<void> => connection.run('ROLLBACK').catch(() => undefined);
 
   async function afterError(error: unknown, tries: number): Promise<AfterError> {
-    const { code = '', constraint = '' } =
-      error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
-    if (code === UNIQUE_VIOLATION && constraint === 'commits_pkey') {
+    if (error instanceof NotReplicated) return 'fail';
+    const { code = '', constraint = '' } = refusalOf(error);
+    if (isMarkerThere(error)) {
       settle();
       lostAt = null;
-      return 'committed';
+      // The connection may have been lost while the COMMIT waited for the standby.
+      return await awaitReplication().then(
+        () => 'committed',
+        () => 'fail',
+      );
     }
     if (code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_')) node.end();
     if (node.isOver) return 'fail';

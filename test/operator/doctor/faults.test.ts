@@ -164,6 +164,22 @@ const faults: Fault[] = [
     /firewall for IPv6 too/,
   ],
   [
+    'an AAAA record while another program has port 25',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2a01:4f8::10'];
+      p.zones['2a01:4f8::10 PTR'] = [HOST];
+      p.machine = { ...p.machine, addresses: () => [IP, '2a01:4f8::10'] };
+      p.greetings['2a01:4f8::10:25'] = { kind: 'refused', why: 'ECONNREFUSED' };
+      p.ports = { ...p.ports, mx: null };
+    },
+    'name',
+    'warning',
+    /its port 25 is not answered by us: ECONNREFUSED/,
+    /not open at all: see the line of `listeners`/,
+    'listeners',
+    'bounce',
+  ],
+  [
     'an AAAA record of another machine',
     (p) => {
       p.zones[`${HOST} AAAA`] = ['2a01:4f8::99'];
@@ -188,6 +204,20 @@ const faults: Fault[] = [
     /\(PTR\) to mail\.posthorn\.example; or remove the AAAA/,
   ],
   [
+    'a smarthost speaks no TLS on the port of the route',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 587, tls: 'implicit', user: 'me', password: 'x' } },
+      };
+      const why = 'TLS failed: the other side does not speak TLS on this port (wrong version number)';
+      p.signIns['9.1.1.2'] = { kind: 'failed', why };
+    },
+    'outbound',
+    'failed',
+    /does not speak TLS on this port/,
+    /Set `tls` of the route as the port wants it: `implicit` is for port 465/,
+  ],
+  [
     'a smarthost has no TLS',
     (p) => {
       p.settings['delivery'] = {
@@ -198,7 +228,7 @@ const faults: Fault[] = [
     'outbound',
     'failed',
     /we cannot sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
-    /speak TLS/,
+    /offers no STARTTLS here: use its port/,
   ],
   [
     'a password goes in clear',
@@ -246,7 +276,7 @@ const faults: Fault[] = [
     'the name leads elsewhere',
     (p) => {
       p.zones[`${HOST} A`] = ['5.9.99.99'];
-      p.greetings['5.9.99.99:25'] = { kind: 'greeted', line: `220 ${HOST}`, ms: 1 };
+      p.greetings['5.9.99.99:25'] = { kind: 'greeted', line: `220 ${HOST} ESMTP Posthorn`, ms: 1 };
     },
     'name',
     'failed',
@@ -281,7 +311,7 @@ const faults: Fault[] = [
     (p) => {
       p.settings['smtp'] = { hostname: 'box.localdomain' };
       p.zones['box.localdomain A'] = [IP];
-      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.localdomain', ms: 1 };
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.localdomain ESMTP Posthorn', ms: 1 };
       p.certify('box.localdomain', p.office.clock.now());
     },
     'name',
@@ -309,6 +339,28 @@ const faults: Fault[] = [
     'failed',
     /another program: 220 box\.example ESMTP Postfix/,
     /Stop that program/,
+  ],
+  [
+    'another program with our name has port 25',
+    (p) => {
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: `220 ${HOST} ESMTP Postfix (Debian)`, ms: 1 };
+    },
+    'mx',
+    'failed',
+    /another program: 220 mail\.posthorn\.example ESMTP Postfix/,
+    /docs\/beside-postfix\.md/,
+  ],
+  [
+    'another program has port 25 and does not hand bounces over',
+    (p) => {
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: `220 ${HOST} ESMTP Postfix`, ms: 1 };
+      p.settings['smtp'] = { hostname: HOST, mx: { host: '127.0.0.1', port: 2525 } };
+      p.detour = { ok: false, why: 'port 25 of 5.9.10.11 did not take a bounce: 554 Relay access denied', ms: 9 };
+    },
+    'mx',
+    'failed',
+    /does not hand bounces over: port 25 of 5\.9\.10\.11 did not take a bounce: 554/,
+    /docs\/beside-postfix\.md/,
   ],
   [
     'the MX listener has another port',
@@ -475,7 +527,7 @@ const faults: Fault[] = [
     (p) => {
       p.settings['smtp'] = { hostname: 'box' };
       p.zones['box A'] = [IP];
-      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box', ms: 1 };
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box ESMTP Posthorn', ms: 1 };
       p.certify('box', p.office.clock.now());
       p.selfTest = { ok: false, why: 'the MX listener did not take a bounce: 553 5.1.3 this is not an address', ms: 9 };
     },
@@ -1042,6 +1094,15 @@ describe('the doctor', () => {
     );
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
     assert.equal(new Set(findings.map(({ check }) => check)).size, checkNames.length);
+  });
+
+  it('takes a program on port 25 that hands bounces over for right', async () => {
+    patient.greetings[`${IP}:25`] = { kind: 'greeted', line: `220 ${HOST} ESMTP Postfix`, ms: 1 };
+    patient.settings['smtp'] = { hostname: HOST, mx: { host: '127.0.0.1', port: 2525 } };
+    const [line, ...more] = (await patient.examine()).filter(({ check }) => check === 'mx');
+    assert.equal(line?.status, 'ok');
+    assert.match(line.why, /which hands bounces to rp\.shop\.example over to us/);
+    assert.deepEqual([more, patient.detours], [[], [`${IP}:25 rp.shop.example`]]);
   });
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {

@@ -53,6 +53,9 @@ export class Patient {
   /** The program that has the ports that are null. */
   holder: string | null = null;
   selfTest: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 12 };
+  /** The result of a bounce that goes through another program, and where it was sent. */
+  detour: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 40 };
+  detours: string[] = [];
   secure = ['signed.example'];
   written: SettingsState = { kind: 'in_force' };
   readonly folder: string;
@@ -174,7 +177,11 @@ export class Patient {
       server: {
         kind: 'server',
         listeners: () => this.listeners(),
-        selfTest: () => Promise.resolve(this.selfTest),
+        selfTest: (through) => {
+          if (through === undefined) return Promise.resolve(this.selfTest);
+          this.detours.push(`${through.host}:${String(through.port)} ${through.domain}`);
+          return Promise.resolve(this.detour);
+        },
         settings: () => this.written,
       },
     };

@@ -1,4 +1,7 @@
-/** Whatever statements and answers get lost, a unit that was answered is written once, and one that failed at most once. */
+/**
+ * Whatever statements and answers get lost, a unit that was answered is written once and is on the standby, and one that failed is written
+ * at most once.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createCommitter } from '../../../src/storage/commit.ts';
@@ -9,8 +12,11 @@ import { textFor } from '../../../src/storage/sql.ts';
 import { createWriter } from '../../../src/storage/postgres/writer.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 
-/** The fate of a statement: it is lost before or after the server performs it, or the unit that it writes is refused. */
-type Fate = 'fine' | 'lost' | 'answer lost';
+/**
+ * The fate of a statement: it is lost before or after the server performs it, or, for a COMMIT, the wait for the standby is cancelled. A
+ * COMMIT whose answer is lost has not reached the standby either.
+ */
+type Fate = 'fine' | 'lost' | 'answer lost' | 'wait cancelled';
 
 const lost = (): Error => Object.assign(new Error('Connection terminated'), { code: 'ECONNRESET' });
 const failure = (code: string, constraint: string): Error =>
@@ -20,6 +26,9 @@ const failure = (code: string, constraint: string): Error =>
 function serverWith(fates: readonly Fate[]) {
   const markers = new Set<number>();
   const written: number[] = [];
+  /** How many of them are on the standby. */
+  let replicated = 0;
+  let notices: string[] = [];
   let open: { marker: number | null; rows: number[]; isAborted: boolean } | null = null;
   let statements = 0;
 
@@ -66,6 +75,9 @@ function serverWith(fates: readonly Fate[]) {
       open = null;
       throw lost();
     }
+    const isCancelled = fate === 'wait cancelled' && tag === 'COMMIT';
+    notices = isCancelled ? ['01000'] : [];
+    if (tag === 'COMMIT' && !isCancelled) replicated = written.length;
     return tag;
   }
 
@@ -73,11 +85,11 @@ function serverWith(fates: readonly Fate[]) {
     engine: 'postgres',
     all: async (sql, values = []) => (send(textFor('postgres', sql), values), []),
     run: async (sql, values = []) => void send(textFor('postgres', sql), values),
-    tagOf: async (sql) => ({ tag: send(sql, []), notices: [] }),
+    tagOf: async (sql) => ({ tag: send(sql, []), notices }),
     ready: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };
-  return { connection, written };
+  return { connection, written, isReplicated: (n: number) => written.slice(0, replicated).includes(n) };
 }
 
 function nodeOf(): Node {
@@ -95,13 +107,14 @@ describe('storage/postgres: groups that run again', () => {
     { weight: 6, arbitrary: fc.constant<Fate>('fine') },
     { weight: 1, arbitrary: fc.constant<Fate>('lost') },
     { weight: 1, arbitrary: fc.constant<Fate>('answer lost') },
+    { weight: 1, arbitrary: fc.constant<Fate>('wait cancelled') },
   );
   const units = fc.array(fc.record({ turns: fc.nat(2), isRefused: fc.boolean() }), { minLength: 1, maxLength: 12 });
 
   it('write each answered unit once, and no other', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fate, { maxLength: 60 }), units, fc.nat(400), async (fates, wanted, pause) => {
-        const { connection, written } = serverWith(fates);
+        const { connection, written, isReplicated } = serverWith(fates);
         let now = 0;
         const clock: Pick<Clock, 'monotonic' | 'sleep'> = {
           monotonic: () => now,
@@ -114,13 +127,17 @@ describe('storage/postgres: groups that run again', () => {
           wanted.map(async ({ turns, isRefused }, n) => {
             for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
             await commit.transact((tx) => tx.run(isRefused ? 'refused' : 'INSERT', [n]));
+            return isReplicated(n);
           }),
         );
         await commit.close();
         const times = (n: number): number => written.filter((one) => one === n).length;
-        for (const [n, { status }] of ended.entries()) {
-          if (status === 'fulfilled') assert.equal(times(n), 1, `unit ${String(n)} was answered`);
-          else assert.ok(times(n) <= 1, `unit ${String(n)} failed and was written more than once`);
+        for (const [n, end] of ended.entries()) {
+          const { status } = end;
+          if (status === 'fulfilled') {
+            assert.equal(times(n), 1, `unit ${String(n)} was answered`);
+            assert.ok(end.value, `unit ${String(n)} was answered before the standby had it`);
+          } else assert.ok(times(n) <= 1, `unit ${String(n)} failed and was written more than once`);
           if (wanted[n]?.isRefused === true) assert.equal(status, 'rejected');
         }
       }),

@@ -1,0 +1,106 @@
+/** `/v1/messages/{id}/content`: the stored body of a message. */
+import { z } from 'zod';
+import type { MailViewer } from '../messages/store/mail-viewer.ts';
+import { attachmentsOf, contentOf } from '../messages/store/message-store.ts';
+import type { Database } from '../storage/database.ts';
+import type { MessageRow } from '../storage/tables.ts';
+import { samples } from './record-samples.ts';
+import { messageId } from './records.ts';
+import { jsonResponse, route, type Route } from './route.ts';
+import { requireMessage } from './test-mode.ts';
+
+export interface MessageContentDeps {
+  db: Pick<Database, 'reader'>;
+  mailViewer: MailViewer;
+}
+
+/** The list of attached files in an answer. */
+export const attachedFiles = () =>
+  z
+    .array(
+      z.object({
+        filename: z.string().describe('Name of the file.'),
+        content_type: z.string().describe('Media type.'),
+        content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
+        disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
+        size: z.int().describe('Bytes.'),
+      }),
+    )
+    .describe('The attached files.');
+
+const Content = z
+  .object({
+    object: z.literal('content'),
+    message_id: z.string().describe('Id of the message.'),
+    stored: z
+      .enum(['parts', 'mail', 'nothing'])
+      .describe(
+        '`parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty where it cannot be parsed. `nothing`: the content is not stored any more.',
+      ),
+    html: z.string().nullable().describe('HTML body.'),
+    text: z.string().nullable().describe('Plain text body; one that is derived from the html is not stored.'),
+    attachments: attachedFiles(),
+  })
+  .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
+
+const contentSample: z.output<typeof Content> = {
+  object: 'content',
+  message_id: samples.accepted.id,
+  stored: 'parts',
+  html: '<p>Thank you.</p>',
+  text: 'Thank you.',
+  attachments: [
+    {
+      filename: 'invoice.pdf',
+      content_type: 'application/pdf',
+      content_id: null,
+      disposition: 'attachment',
+      size: 48_213,
+    },
+  ],
+};
+
+export function messageContentRoute(deps: MessageContentDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: '/v1/messages/{id}/content',
+      operationId: 'getMessageContent',
+      description: 'The body as it was accepted or, with a template, rendered.',
+      scope: ['message:content'],
+      params: z.object({ id: messageId() }),
+      responses: {
+        200: jsonResponse('The body.', Content, 'A body with a file', contentSample),
+      },
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await requireMessage(deps.db, caller, id);
+      return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(deps, row)) } };
+    },
+  );
+}
+
+type ContentRecord = Omit<z.output<typeof Content>, 'object' | 'message_id'>;
+
+/** A mail submitted by SMTP is parsed for each answer: only people who look at a message ask for it. */
+async function contentRecord({ db, mailViewer }: MessageContentDeps, row: MessageRow): Promise<ContentRecord> {
+  const content = await contentOf(db.reader, row.content_id);
+  if (content?.raw != null) {
+    const { html = null, text = null, attachments = [] } = (await mailViewer.view(content.raw)) ?? {};
+    return { stored: 'mail', html, text, attachments };
+  }
+  const files = await attachmentsOf(db.reader, row.content_id);
+  const { html = null, text = null } = content ?? {};
+  return {
+    stored: html === null && text === null && files.length === 0 ? 'nothing' : 'parts',
+    html,
+    text,
+    attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({
+      filename,
+      content_type,
+      content_id: cid,
+      disposition,
+      size: bytes.length,
+    })),
+  };
+}

@@ -1,0 +1,96 @@
+/** The contents of a template: what a request changes in them, and the checks before they are stored. */
+import type { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { parseMailbox } from '../mail/address.ts';
+import { templateProblem } from '../messages/request/render-message.ts';
+import { checkVariables } from '../messages/request/template-members.ts';
+import type { Part } from '../templates/mixed/index.ts';
+import type { Renderer } from '../templates/renderer.ts';
+import type { TemplateBody } from '../templates/template-store.ts';
+import type { TemplateChange } from './template-schemas.ts';
+
+/** A template without any contents. */
+export const empty: TemplateBody = {
+  subject: null,
+  from: null,
+  replyTo: [],
+  html: null,
+  text: null,
+  variables: [],
+  locale: 'en',
+  timezone: 'UTC',
+  strict: false,
+  sample: null,
+};
+
+type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
+
+/** Returns the body with the given members replaced; null removes a member. */
+export function applied(body: TemplateBody, given: Contents): TemplateBody {
+  const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
+  return {
+    subject: or(given.subject, body.subject),
+    from: or(given.from, body.from),
+    replyTo:
+      given.reply_to === undefined
+        ? body.replyTo
+        : given.reply_to === null
+          ? []
+          : typeof given.reply_to === 'string'
+            ? [given.reply_to]
+            : given.reply_to,
+    html: or(given.html, body.html),
+    text: or(given.text, body.text),
+    variables:
+      given.variables === undefined
+        ? body.variables
+        : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
+            name,
+            type: type ?? 'string',
+            required: required ?? false,
+            default: fallback ?? null,
+          })),
+    locale: given.locale ?? body.locale,
+    timezone: given.timezone ?? body.timezone,
+    strict: given.strict_variables ?? body.strict,
+    sample: or(given.sample_variables, body.sample),
+  };
+}
+
+/** Checks the syntax of the sources. Throws the first fault. */
+export async function checkSources({ renderer }: { renderer: Renderer }, body: TemplateBody): Promise<void> {
+  const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
+  for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
+}
+
+/** Checks that there is content, and that addresses and sample values are valid. Throws the first fault. */
+export function checkBody(body: TemplateBody): void {
+  if ((body.html ?? '') === '' && (body.text ?? '') === '')
+    throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
+  if (body.sample !== null) checkVariables(body.sample, 'sample_variables');
+  // With variables in it, an address can only be judged when it is filled in.
+  if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
+  body.replyTo.forEach((text, n) => {
+    checkAddress(text, body.replyTo.length === 1 ? 'reply_to' : `reply_to[${String(n)}]`, 'invalid_address');
+  });
+  const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
+  if (double !== undefined)
+    throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });
+}
+
+function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
+  const parsed = parseMailbox(text, { smtputf8: true });
+  if (parsed.kind === 'bad')
+    throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field });
+}
+
+/** Returns the sources of a template that it has, with their names and kinds. */
+export function sourcesOf(body: TemplateBody): [name: string, part: Part, source: string][] {
+  const all: [string, Part, string | null][] = [
+    ['subject', 'subject', body.subject],
+    ['from', 'header', body.from],
+    ['html', 'html', body.html],
+    ['text', 'text', body.text],
+  ];
+  return all.flatMap(([name, part, text]): [string, Part, string][] => (text === null ? [] : [[name, part, text]]));
+}

@@ -1,0 +1,180 @@
+/** `POST /v1/templates/render`: renders a template without sending it. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { checkVariables, templateMembers } from '../messages/request/template-members.ts';
+import type { Database } from '../storage/database.ts';
+import { completeSample, joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
+import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
+import { findTemplate, type Template } from '../templates/template-store.ts';
+import { type Call, jsonResponse, route, type Route } from './route.ts';
+import { empty, sourcesOf } from './template-contents.ts';
+import { contents, nullable } from './template-schemas.ts';
+
+export interface TemplateRenderDeps {
+  db: Pick<Database, 'reader' | 'prepared'>;
+  renderer: Renderer;
+}
+
+const RenderRequest = z
+  .strictObject({
+    ...templateMembers,
+    template_id: templateMembers.template_id.describe('Id or alias; or give `subject`, `html` and `text` themselves.'),
+    subject: contents.subject,
+    html: contents.html,
+    text: contents.text,
+    mark_missing: z
+      .boolean()
+      .optional()
+      .describe('Writes `⟦name⟧` where a text has no value, for a preview that people look at.'),
+  })
+  .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
+
+const PartRecord = z.object({
+  rendered: nullable('What comes out; null where there is a fault.'),
+  errors: z
+    .array(
+      z.object({
+        code: z.string().describe('Code of the error catalogue.'),
+        line: z.int().nullable().describe('Line of the source, from 1.'),
+        column: z.int().nullable().describe('Column of the line, from 1.'),
+        message: z.string().describe('What is wrong, for people.'),
+      }),
+    )
+    .describe('Faults of this part.'),
+});
+
+const RenderRecord = z
+  .object({
+    object: z.literal('render'),
+    valid: z.boolean().describe('Whether no part has a fault.'),
+    subject: PartRecord.nullable().describe('The subject line; null where there is none.'),
+    html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
+    text: PartRecord.nullable().describe('The plain text body; null where there is none.'),
+    variables: z.array(z.string()).describe('Names that the template asks for.'),
+    missing: z
+      .array(z.string())
+      .describe(
+        'Paths of values that the template reads and `variables` lacks; `items[].price`: in an entry of a list.',
+      ),
+    sample_variables: z
+      .record(z.string(), z.unknown())
+      .describe(
+        'Values that fit the template: those of `variables`, and guesses for what they lack, made from what the template does with them.',
+      ),
+  })
+  .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
+
+const renderSample: z.output<typeof RenderRecord> = {
+  object: 'render',
+  valid: true,
+  subject: null,
+  html: { rendered: '<p>Hello Ana</p>', errors: [] },
+  text: null,
+  variables: ['name'],
+  missing: [],
+  sample_variables: { name: 'Ana' },
+};
+
+export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: '/v1/templates/render',
+      operationId: 'renderTemplate',
+      description: 'Renders without sending. Faults of the template are part of a 200 here, each with line and column.',
+      scope: ['template:render'],
+      touches: 'nothing',
+      body: RenderRequest,
+      bodyExamples: {
+        inline: {
+          summary: 'Sources of its own',
+          value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } },
+        },
+      },
+      responses: {
+        200: jsonResponse('The parts.', RenderRecord, 'Without a fault', renderSample),
+      },
+      problems: ['mutually_exclusive_fields', 'missing_content', 'unknown_template'],
+    },
+    async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
+      const { template_id: id, template_version: version } = body;
+      const own = [body.subject, body.html, body.text].some((one) => one != null);
+      if (id != null && own)
+        throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', {
+          field: 'template_id',
+        });
+      if (id == null && !own)
+        throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', {
+          field: 'html',
+        });
+      if (body.variables != null) checkVariables(body.variables, 'variables');
+      const template = id == null ? null : await requireTemplate({ db }, caller.accountId, id, version ?? undefined);
+      const parts = sourcesOf({
+        ...(template?.body ?? {
+          ...empty,
+          subject: body.subject ?? null,
+          html: body.html ?? null,
+          text: body.text ?? null,
+        }),
+        from: null,
+      }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
+      const defaults = Object.fromEntries(
+        (template?.body.variables ?? []).flatMap(({ name, default: fallback }) =>
+          fallback === null ? [] : [[name, fallback]],
+        ),
+      );
+      const given = { ...defaults, ...body.variables };
+      const sample = joinSamples((await renderer.read(parts)).map((one) => one.sample));
+      const results = await renderer.render(parts, {
+        variables: body.mark_missing === true ? markMissing(sample, given) : given,
+        strict: body.strict_variables ?? template?.body.strict ?? false,
+        locale: body.locale ?? template?.body.locale ?? 'en',
+        timezone: body.timezone ?? template?.body.timezone ?? 'UTC',
+        now,
+      });
+      const missing = missingIn(sample, given).map(({ path }) => path);
+      return {
+        status: 200,
+        body: { ...renderRecord(results), missing, sample_variables: completeSample(sample, given) },
+      };
+    },
+  );
+}
+
+async function requireTemplate(
+  deps: Pick<TemplateRenderDeps, 'db'>,
+  accountId: string,
+  id: string,
+  version?: number,
+): Promise<Template> {
+  try {
+    return await findTemplate(deps, { accountId, idOrAlias: id, version });
+  } catch (error) {
+    // The template is named in the body, so that it is not a 404 of the path.
+    if (error instanceof Problem && error.code === 'not_found')
+      throw new Problem('unknown_template', error.message, { field: 'template_id' });
+    throw error;
+  }
+}
+
+function renderRecord(
+  results: readonly PartResult[],
+): Omit<z.output<typeof RenderRecord>, 'missing' | 'sample_variables'> {
+  const part = (wanted: string): z.output<typeof PartRecord> | null => {
+    const result = results.find(({ name }) => name === wanted);
+    if (result === undefined) return null;
+    if (result.ok) return { rendered: result.output, errors: [] };
+    return {
+      rendered: null,
+      errors: result.faults.map(({ code, line, column, message }) => ({ code, line, column, message })),
+    };
+  };
+  return {
+    object: 'render',
+    valid: results.every(({ ok }) => ok),
+    subject: part('subject'),
+    html: part('html'),
+    text: part('text'),
+    variables: [...new Set(results.flatMap(({ variables }) => variables))],
+  };
+}
