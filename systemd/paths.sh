@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lets the sandbox of both units write where the settings put the data and the backups: a drop-in for each unit, made from
-# `dataDir` and `backup.dir`. install.sh runs it; run it again, as root, after you have changed one of these settings.
+# Lets the sandbox of both units write where the settings put the data and the backups, and that of the backup reach the database: a drop-in
+# for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after you have changed one.
 #
 #   /opt/posthorn/systemd/paths.sh [--root FOLDER]
 set -eu
@@ -38,7 +38,7 @@ trap 'rm -rf "$scratch"' EXIT
 node - "$scratch" <<'SCRIPT'
 const fs = require('node:fs');
 const [, , scratch] = process.argv;
-const { dataDir, backup } = JSON.parse(fs.readFileSync(`${scratch}/settings`, 'utf8'));
+const { dataDir, backup, storage } = JSON.parse(fs.readFileSync(`${scratch}/settings`, 'utf8'));
 const usual = ['/var/lib/posthorn', '/var/backups/posthorn'];
 const isUsual = (folder) => usual.some((one) => folder === one || folder.startsWith(`${one}/`));
 const folders = [...new Set([dataDir, backup.dir])].filter((folder) => !isUsual(folder));
@@ -50,19 +50,27 @@ if (wrong !== undefined) {
 const written = (folder) => folder.replaceAll('%', '%%');
 // A folder that is missing must not keep the service from starting: the doctor names it.
 const service = folders.map((folder) => `ReadWritePaths="-${written(folder)}"\n`).join('');
-const head = '# Made by systemd/paths.sh from the settings dataDir and backup.dir; it is replaced by each upgrade.\n';
+const head = '# Made by systemd/paths.sh from the settings dataDir, backup.dir and storage.url; it is replaced by each upgrade.\n';
 const condition =
-  dataDir === usual[0] ? '' : `ConditionPathExists=\nConditionPathExists=${written(dataDir)}/posthorn.db\n`;
+  dataDir === usual[0] ? '' : `ConditionPathExists=\nConditionPathExists=${written(dataDir)}/secret.key\n`;
 const mounts = folders.map((folder) => `RequiresMountsFor="${written(folder)}"\n`).join('');
 fs.writeFileSync(`${scratch}/folders`, folders.map((folder) => `${folder}\n`).join(''));
-fs.writeFileSync(`${scratch}/posthorn.service`, `${head}[Service]\n${service}`);
-fs.writeFileSync(`${scratch}/posthorn-backup.service`, `${head}[Unit]\n${condition}${mounts}\n[Service]\n${service}`);
+// A backup of a file needs no network. PostgreSQL may be on another machine, or behind a socket of this one.
+const network = /^postgres(ql)?:/.test(storage.url)
+  ? 'PrivateNetwork=false\nIPAddressDeny=\nRestrictAddressFamilies=AF_INET AF_INET6\n'
+  : '';
+const unit = (name, text) => fs.writeFileSync(`${scratch}/${name}`, text === '' ? '' : `${head}${text}`);
+unit('posthorn.service', service === '' ? '' : `[Service]\n${service}`);
+unit(
+  'posthorn-backup.service',
+  service + network === '' ? '' : `[Unit]\n${condition}${mounts}\n[Service]\n${service}${network}`,
+);
 SCRIPT
 
 changed=no
 for unit in posthorn.service posthorn-backup.service; do
   place=$units/$unit.d/10-folders.conf
-  if [ ! -s "$scratch/folders" ]; then
+  if [ ! -s "$scratch/$unit" ]; then
     [ ! -e "$place" ] || { rm -f "$place" && changed=yes; }
     rmdir "$units/$unit.d" 2>/dev/null || true
   elif ! cmp -s "$scratch/$unit" "$place"; then

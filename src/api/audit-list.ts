@@ -191,7 +191,9 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
 const recordIn = (json: string | null): Record<string, unknown> | null =>
   json === null ? null : (JSON.parse(json) as Record<string, unknown>);
 
-export function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
+type AuditRecord = z.output<typeof AuditEntry>;
+
+export function auditRecord(row: AuditRow): AuditRecord {
   const { account_id: _, at, idempotency_replayed, before_json: before, after_json: after, ...rest } = row;
   const path = row.path ?? (row.endpoint.startsWith('/') && !row.endpoint.includes('{') ? row.endpoint : null);
   return {
@@ -204,6 +206,30 @@ export function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
     after: recordIn(after),
   };
 }
+
+/** The columns of the audit log in a CSV file. */
+export const auditColumns = [
+  'at',
+  'actor',
+  'key_id',
+  'ip',
+  'method',
+  'endpoint',
+  'path',
+  'status',
+  'result',
+  'error_code',
+  'error_field',
+  'ms',
+  'request_id',
+  'operation',
+  'object_type',
+  'object_id',
+  'summary',
+  'idempotency_replayed',
+  'idempotency_key',
+  'user_agent',
+] as const satisfies readonly (keyof AuditRecord)[];
 
 export const auditDetails = ({
   row,

@@ -8,7 +8,9 @@ import path from 'node:path';
 import type { Clock, Timer } from '../base/clock.ts';
 import { keyIdsOf } from '../base/keyring.ts';
 import { openCopySource, type CopySource } from '../storage/copy.ts';
+import { databaseFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
+import { CopyRefusal } from '../storage/move/sides.ts';
 import { readFacts, type Facts } from './facts.ts';
 import { readSmall, renameSynced, sizeOf, sumOf, sync, writeNew } from './files.ts';
 import { sealKeys } from './key-part.ts';
@@ -33,8 +35,8 @@ export interface BackupDeps {
 }
 
 export interface BackupOptions {
-  /** The file of the database. */
-  database: string;
+  /** The database to copy. */
+  storage: StoreAddress;
   /** The folder with `secret.key`. */
   dataDir: string;
   /** The folder of the backups; it is created if needed. */
@@ -71,22 +73,31 @@ const PARTIAL = '.partial-';
 
 /** Makes a backup. Throws if files cannot be read or written: the disk, or permissions. */
 export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
-  if (!existsSync(options.database)) return refused('no_database', `there is no database at ${options.database}`);
+  const file = databaseFile(options.storage.url);
+  if (file !== null && !existsSync(file)) return refused('no_database', `there is no database at ${file}`);
   const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);
   if (closed !== null) return refused('no_access', closed);
   const lock = await lockFolder(options.dir);
   if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
   try {
     await removePartial(options.dir);
-    const source = await openCopySource(options.database);
+    const source = await openSource(options.storage, file);
     try {
       return await createIfRoom(deps, options, source);
     } finally {
       await source.close();
     }
+  } catch (error) {
+    if (error instanceof CopyRefusal) return refused(error.why === 'schema' ? 'no_database' : 'damaged', error.message);
+    throw error;
   } finally {
     await lock.release();
   }
+}
+
+async function openSource(storage: StoreAddress, file: string | null): Promise<CopySource> {
+  if (file !== null) return openCopySource(file);
+  return (await import('../storage/move/snapshot-copy.ts')).openSnapshotCopy(storage);
 }
 
 const refused = (why: Extract<Made, { kind: 'refused' }>['why'], text: string): Made => ({
@@ -133,7 +144,7 @@ async function fillBackup(
   const reading = await readFacts(copy);
   if (reading.kind === 'damaged') {
     await rm(partial, { recursive: true, force: true });
-    return refused('damaged', `the copy of ${options.database} is damaged: ${reading.faults.join('; ')}`);
+    return refused('damaged', `the copy of ${options.storage.url} is damaged: ${reading.faults.join('; ')}`);
   }
   const manifest = await writeMetadata(deps, options, { partial, facts: reading.facts });
   const checked = await verifyBackup(partial, { passphrase: options.passphrase, knownFacts: reading.facts });
@@ -150,22 +161,23 @@ async function fillBackup(
   };
 }
 
-/** Copies the database and reports progress by the size of the copy. */
+/** Copies the database and reports progress, by the size of the copy unless the source tells it. */
 async function copyWithProgress(
   { clock }: BackupDeps,
   { progress }: BackupOptions,
   { source, copy }: { source: CopySource; copy: string },
 ): Promise<void> {
   let ended = false;
+  let part = null as number | null;
   let timer = null as Timer | null;
   const look = async (): Promise<void> => {
-    const bytes = await sizeOf(copy);
+    const bytes = part === null ? await sizeOf(copy) : Math.round(part * source.bytes);
     if (!ended) progress?.('copying', Math.min(bytes, source.bytes), source.bytes);
     if (!ended) timer = clock.after(PROGRESS_EVERY_MS, () => void look());
   };
   const first = look();
   try {
-    await source.copyTo(copy);
+    await source.copyTo(copy, (done) => (part = done));
   } finally {
     ended = true;
     timer?.cancel();

@@ -1,26 +1,31 @@
 /**
- * Restores a backup into an empty data folder. The server that starts there continues with the queue: mail delivered in the
- * copy is finished, waiting mail is tried, and mail on the wire during the copy is tried by the schedule, as after a crash. The
- * database gets its name last, so that an interrupted restore can be repeated.
+ * Restores a backup into an empty data folder, or its rows into an empty PostgreSQL database. The server that starts there continues with the
+ * queue: mail delivered in the copy is finished, waiting mail is tried, and mail on the wire during the copy is tried by the schedule, as after
+ * a crash. The database gets its name, or loses the mark that it is not complete, last, so that an interrupted restore can be repeated.
  */
 import { copyFile, rm } from 'node:fs/promises';
 import { constants, existsSync } from 'node:fs';
 import path from 'node:path';
 import { keyIdsOf, openKeyring } from '../base/keyring.ts';
 import { makeFolder } from '../base/make-folder.ts';
+import { databaseFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { whyUnsupported } from '../storage/migrate.ts';
+import type { CopyProgress } from '../storage/move/copy-rows.ts';
+import { CopyRefusal } from '../storage/move/sides.ts';
 import { readSmall, renameSynced, sumOf, sync, writeNew } from './files.ts';
 import { DATABASE, type Manifest } from './manifest.ts';
 import { verifyBackup, type Verified, type VerifyProgress } from './verify.ts';
 
 export interface RestoreOptions {
   folder: string;
-  /** The file of the database, which must not exist. */
-  database: string;
+  /** A file that does not exist, or a PostgreSQL database without rows. */
+  storage: StoreAddress;
   dataDir: string;
   passphrase: string | null;
   progress?: VerifyProgress;
+  /** Progress of the copy of rows, which only PostgreSQL needs. */
+  copying?: CopyProgress;
 }
 
 export type Restored =
@@ -43,8 +48,9 @@ const MOST_KEY_FILE_BYTES = 64 * 1024;
 
 /** Restores a backup. Throws if files cannot be read or written. */
 export async function restoreBackup(options: RestoreOptions): Promise<Restored> {
-  const { folder, database, dataDir, passphrase, progress } = options;
-  for (const file of [database, `${database}-wal`])
+  const { folder, storage, dataDir, passphrase, progress } = options;
+  const database = databaseFile(storage.url);
+  for (const file of database === null ? [] : [database, `${database}-wal`])
     if (existsSync(file)) return refused('not_empty', `${file} already exists: restore into an empty data folder`);
   const verified = await verifyBackup(folder, { passphrase, ...(progress === undefined ? {} : { progress }) });
   if (verified.kind !== 'good') return verified;
@@ -54,7 +60,12 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   const lock = await lockFolder(dataDir);
   if (lock === null) return refused('in_use', `a server is running on ${dataDir}`);
   try {
-    return await placeFiles(options, verified);
+    return await place(options, database, verified);
+  } catch (error) {
+    if (!(error instanceof CopyRefusal)) throw error;
+    return error.why === 'not_empty'
+      ? refused('not_empty', error.message)
+      : { kind: 'damaged', faults: [error.message] };
   } finally {
     await lock.release();
   }
@@ -66,28 +77,48 @@ const refused = (why: Extract<Restored, { kind: 'refused' }>['why'], text: strin
   text,
 });
 
-async function placeFiles(
-  { folder, database, dataDir }: RestoreOptions,
+async function place(
+  options: RestoreOptions,
+  database: string | null,
   { manifest, keys, unbalanced }: Extract<Verified, { kind: 'good' }>,
 ): Promise<Restored> {
+  const { folder, storage, dataDir, copying } = options;
   const existing = await readSmall(path.join(dataDir, KEY_FILE), MOST_KEY_FILE_BYTES);
   const from = keysFrom(dataDir, { existing, manifest, keys });
   if ('refusal' in from) return from.refusal;
+  const placeKeys = async (): Promise<void> => {
+    if (from.text !== null) await writeNew(path.join(dataDir, KEY_FILE), from.text);
+    // Reads the file as the server will, with its permissions and format.
+    openKeyring(dataDir);
+  };
+  const copy = path.join(folder, DATABASE);
+  if (database === null)
+    await (await import('./restore-rows.ts')).restoreRows({ copy, storage, dataDir, copying }, placeKeys);
+  else {
+    const wanted = manifest.files.find(({ name }) => name === DATABASE)?.sha256;
+    const fault = await placeFile({ copy, database, wanted }, placeKeys);
+    if (fault !== null) return { kind: 'damaged', faults: [fault] };
+  }
+  return { kind: 'restored', manifest, keys: from.text === null ? 'found' : 'restored', unbalanced };
+}
+
+/** Returns the fault if the copy differs from the backup, else null. */
+async function placeFile(
+  { copy, database, wanted }: { copy: string; database: string; wanted: string | undefined },
+  placeKeys: () => Promise<void>,
+): Promise<string | null> {
   makeFolder(path.dirname(database), 0o750);
   const partial = `${database}.restoring`;
   await rm(partial, { force: true });
-  await copyFile(path.join(folder, DATABASE), partial, constants.COPYFILE_FICLONE);
+  await copyFile(copy, partial, constants.COPYFILE_FICLONE);
   await sync(partial);
-  const wanted = manifest.files.find(({ name }) => name === DATABASE)?.sha256;
   if ((await sumOf(partial)) !== wanted) {
     await rm(partial, { force: true });
-    return { kind: 'damaged', faults: [`${partial} differs from the backup after the copy: check the disk`] };
+    return `${partial} differs from the backup after the copy: check the disk`;
   }
-  if (from.text !== null) await writeNew(path.join(dataDir, KEY_FILE), from.text);
-  // Reads the file as the server will, with its permissions and format.
-  openKeyring(dataDir);
+  await placeKeys();
   await renameSynced(partial, database);
-  return { kind: 'restored', manifest, keys: from.text === null ? 'found' : 'restored', unbalanced };
+  return null;
 }
 
 /** Returns the text of the key file to write, null if it is already there. */

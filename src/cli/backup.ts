@@ -9,12 +9,12 @@ import { backupTimeIn, KEYS, type Manifest } from '../backup/manifest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
-import { Unavailable } from '../operator/unavailable.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { noteAct, orNoteFailure, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
+import { refuseRoot } from './refuse-root.ts';
 
 interface Options {
   json?: true;
@@ -46,7 +46,7 @@ export function addBackup(program: CommandUnknownOpts, context: Context): void {
     .action((folders, options) => verifyAll(context, folders, options));
   backup
     .command('restore <backup...>')
-    .description('put a backup, of several the newest, into the data folder, which must have no database or server')
+    .description('put a backup, of several the newest, into storage.url, where no database and no server may be')
     .option(...passphrase)
     .option('--json', 'as one JSON object')
     .action((folders, options) => restore(context, newestOf(context, folders), options));
@@ -55,8 +55,7 @@ export function addBackup(program: CommandUnknownOpts, context: Context): void {
 async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {
   const { config } = context.load();
   const { createBackup } = await import('../backup/create.ts');
-  const database = await fileToBackUp(config);
-  refuseRoot(database);
+  await refuseRoot(config);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
   const dir = folder === undefined ? config.backup.dir : path.resolve(folder);
@@ -64,7 +63,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   const making = createBackup(
     { clock: systemClock, version },
     {
-      database,
+      storage: config.storage,
       dataDir: config.dataDir,
       dir,
       kind: 'posthorn',
@@ -108,13 +107,6 @@ const codesOfCreate: Readonly<Record<NotMade, number>> = {
   no_access: exitCodes.noPermission,
   damaged: exitCodes.data,
 };
-
-/** Files that root makes would block the service's own backups. */
-function refuseRoot(database: string): void {
-  const owner = statSync(database, { throwIfNoEntry: false })?.uid ?? 0;
-  if (process.getuid?.() === 0 && owner !== 0)
-    throw new Unavailable('no_access', `${database} belongs to user ${String(owner)}: run this as that user`);
-}
 
 /** The exit code is that of the last faulty one. */
 async function verifyAll(context: Context, folders: readonly string[], options: Options): Promise<void> {
@@ -184,30 +176,22 @@ function printRefusal(
   context.end(isPassphrase ? exitCodes.noPermission : FAULTY);
 }
 
-/** Returns the file of the database. Throws `Unavailable` for a database that has none. */
-async function fileToBackUp(config: Config): Promise<string> {
-  const { databaseFile } = await import('../storage/database.ts');
-  const file = databaseFile(config.storage.url);
-  if (file !== null) return file;
-  throw new Unavailable(
-    'no_backup',
-    'the database is PostgreSQL: back it up with its own tools (pg_dump, or continuous archiving), and keep a copy of secret.key',
-  );
-}
-
 async function restore(context: Context, folder: string, options: Options): Promise<void> {
   const { config } = context.load();
   const { restoreBackup } = await import('../backup/restore.ts');
-  const database = await fileToBackUp(config);
   const progress = showProgress(context, 'checking');
+  const copying = showProgress(context, 'copying');
   const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
   const restoring = restoreBackup({
     folder: path.resolve(folder),
-    database,
+    storage: config.storage,
     dataDir: config.dataDir,
     passphrase: passphraseFor(config, options),
     progress: (part) => {
       progress.at(Math.round(part * 1000), 1000);
+    },
+    copying: (step, done, of) => {
+      (step === 'copying' ? copying : progress).at(done, of);
     },
   });
   const restored = await orNoteFailure(context, config, act, restoring);

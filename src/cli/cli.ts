@@ -39,6 +39,7 @@ import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStatus } from './status.ts';
+import { addStorage } from './storage.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
@@ -214,6 +215,7 @@ export async function run(
   addConfig(program, context);
   addMigrate(program, context);
   addBackup(program, context);
+  addStorage(program, context);
   addAdmin(program, context);
   addTeam(program, context);
   addAccounts(program, context);

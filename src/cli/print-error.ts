@@ -17,6 +17,8 @@ const refused: Readonly<Record<RefusalWhy, number>> = {
   unsuitable: exitCodes.config,
   in_use: exitCodes.cannotCreate,
   unreachable: exitCodes.unavailable,
+  moved: exitCodes.config,
+  unfinished: exitCodes.config,
 };
 
 /** Prints an error for people. Returns the exit code. */

@@ -13,6 +13,10 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'backup create': ['posthorn backup create', 'posthorn backup create /mnt/backups --json'],
   'backup verify': ['posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'],
   'backup restore': ['posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'],
+  'storage move': [
+    'posthorn storage move --to postgres://posthorn@db.example.com/posthorn?sslmode=verify-full --password-file /root/password',
+    'posthorn storage move --to sqlite:/var/lib/posthorn/posthorn.db --json',
+  ],
   'admin create': ['posthorn admin create ana@example.net'],
   'admin reset': ['posthorn admin reset ana@example.net', 'posthorn admin reset'],
   status: ['posthorn status', 'posthorn status --json'],

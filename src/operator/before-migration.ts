@@ -2,7 +2,6 @@
 import { systemClock } from '../base/clock.ts';
 import { createBackup } from '../backup/create.ts';
 import type { Config } from '../config/schema.ts';
-import { databaseFile } from '../storage/database.ts';
 import { version } from '../version.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -13,13 +12,10 @@ const KEPT = 3;
 export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
   const { backup, dataDir, storage } = config;
   if (!backup.beforeMigration) return;
-  const database = databaseFile(storage.url);
-  // Backups of PostgreSQL are made with its own tools.
-  if (database === null) return;
   const copy = await createBackup(
     { clock: systemClock, version },
     {
-      database,
+      storage,
       dataDir,
       dir: backup.dir,
       kind: 'before-migration',

@@ -1,5 +1,5 @@
 /**
- * Acts of commands that do their work themselves, beside the server: backups, restores and migrations. `audit.note` writes their
+ * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. `audit.note` writes their
  * rows for the audit; `note-command.ts` finds out who writes them.
  */
 import { z } from 'zod';
@@ -23,10 +23,16 @@ export const commandActs = {
     named: 'backup',
     keeps: ['created_at', 'data_dir', 'keys'],
   },
+  'storage.move': { says: 'moved the database to {to}', type: 'database', named: 'to', keeps: ['from', 'to', 'rows'] },
   'server.migrate': { says: 'brought the database up to date', type: 'database', keeps: ['migrations'] },
 } as const satisfies Readonly<Record<string, ActWords>>;
 
-const names = ['backup.create', 'backup.restore', 'server.migrate'] as const satisfies (keyof typeof commandActs)[];
+const names = [
+  'backup.create',
+  'backup.restore',
+  'storage.move',
+  'server.migrate',
+] as const satisfies (keyof typeof commandActs)[];
 
 const text = z.string().max(4096);
 

@@ -4,6 +4,7 @@
  */
 import { mkdir, open, readdir, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
+import { auditColumns } from '../api/audit-list.ts';
 import type { Inside } from '../api/inside.ts';
 import { csvLine } from '../base/csv.ts';
 import type { Clock } from '../base/clock.ts';
@@ -70,28 +71,7 @@ const columns: Readonly<Record<ExportKind, readonly string[]>> = {
     'detail',
   ],
   stats: ['at', 'key', ...statTypes.map((type) => `counts.${type}`)],
-  audit: [
-    'at',
-    'actor',
-    'key_id',
-    'ip',
-    'method',
-    'endpoint',
-    'path',
-    'status',
-    'result',
-    'error_code',
-    'error_field',
-    'ms',
-    'request_id',
-    'operation',
-    'object_type',
-    'object_id',
-    'summary',
-    'idempotency_replayed',
-    'idempotency_key',
-    'user_agent',
-  ],
+  audit: auditColumns,
 };
 
 /** Returns a rule that writes the export whose last step is the longest ago. */

@@ -1,17 +1,18 @@
 /**
- * Makes a consistent copy of the database while others write to it: `VACUUM INTO` reads one snapshot and writes it without gaps.
- * A writer need not wait, but the WAL is not reset while the copy runs, so it grows by all that is written.
+ * Makes a consistent copy of the database, a SQLite file, while others write to it. From a file, `VACUUM INTO` reads one snapshot and writes it
+ * without gaps; a writer need not wait, but the WAL is not reset while the copy runs, so it grows by all that is written. From PostgreSQL, the
+ * rows of one snapshot are copied (storage/move/).
  */
 import { pathToFileURL } from 'node:url';
 import knexPackage, { type Knex } from 'knex';
 import sqlite from 'sqlite3';
 
-/** The copier opens the file itself, since the server may run in another process. */
+/** The copier opens the database itself, since the server may run in another process. */
 export interface CopySource {
   /** The approximate size of a copy in bytes. */
   readonly bytes: number;
-  /** Writes the copy to a file that does not exist yet. It is not synced. */
-  copyTo(file: string): Promise<void>;
+  /** Writes the copy to a file that does not exist yet. It is not synced. `told` gets the part that is done, from 0 to 1, where it is known. */
+  copyTo(file: string, told?: (part: number) => void): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -11,6 +11,7 @@ import { sqliteTransaction } from './group-transaction.ts';
 import { takeConnection, type Connection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
+import { refuseMarked } from './move/mark.ts';
 import type { Engine } from './sql.ts';
 
 /** Where the database is: the settings of the group `storage`. */
@@ -55,7 +56,7 @@ export interface Database {
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
-/** Opens and migrates the database. Throws if it cannot be opened or written. */
+/** Opens and migrates the database. Throws if it cannot be opened or written, and `DatabaseRefusal` where it must not be used. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   // Its driver is loaded only where it is used.
   if (isPostgresUrl(options.url)) return (await import('./postgres/open.ts')).openPostgres(options);
@@ -67,7 +68,9 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
-  const migrated = await migrate(migrator, beforeMigration, migrating).finally(() => migrator.destroy());
+  const migrated = await refuseMarked(migrator)
+    .then(() => migrate(migrator, beforeMigration, migrating))
+    .finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
   const read = connect(file, READERS, readOnly);
@@ -113,6 +116,7 @@ async function openSqliteReader(url: string) {
   const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
+    await refuseMarked(read);
     const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
     return { reader: read, waiting, close: (): Promise<void> => read.destroy() };
   } catch (error) {
@@ -151,7 +155,7 @@ export async function sqliteVersion(): Promise<string> {
  * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
  * WAL: the next writes wait until all of it has reached the file, where its pages are far apart.
  */
-const durable = [
+export const durable = [
   'PRAGMA busy_timeout = 5000',
   'PRAGMA journal_mode = WAL',
   'PRAGMA synchronous = FULL',
@@ -161,7 +165,7 @@ const durable = [
   'PRAGMA cache_size = -16384',
   'PRAGMA temp_store = MEMORY',
 ];
-const readOnly = [
+export const readOnly = [
   'PRAGMA query_only = ON',
   'PRAGMA cache_size = -4096',
   'PRAGMA temp_store = MEMORY',
@@ -185,7 +189,8 @@ interface Raw {
   exec(sql: string, done: (error: Error | null) => void): void;
 }
 
-function connect(filename: string, size: number, pragmas: readonly string[], flags: string[] = []): Knex {
+/** Opens a file; each connection runs the pragmas first. */
+export function connect(filename: string, size: number, pragmas: readonly string[], flags: string[] = []): Knex {
   return knexPackage({
     client: 'sqlite3',
     connection: { filename, ...(flags.length === 0 ? {} : { flags }) },

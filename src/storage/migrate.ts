@@ -100,9 +100,16 @@ export async function migrate(
   });
 }
 
+/** Makes the schema of an empty database as it is after these steps, which are the first of all. The newest one has the views as well. */
+export async function makeSchema(knex: Knex, steps: readonly string[]): Promise<void> {
+  await takeSteps(knex, steps, () => undefined);
+  if (steps.length === migrationNames.length) await renewViews(knex);
+}
+
 async function takeSteps(knex: Knex, steps: readonly string[], step: MigrationStep): Promise<string[]> {
   const announcing: Knex.MigrationSource<Migration> = {
     ...source,
+    getMigrations: () => Promise.resolve(migrations.slice(0, migrationNames.indexOf(steps.at(-1) ?? '') + 1)),
     getMigration: async (migration) => {
       const { up, down } = await source.getMigration(migration);
       return {

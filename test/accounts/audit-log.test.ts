@@ -39,8 +39,8 @@ describe('accounts/audit-log', () => {
     const rows: AuditRow[] = await temp.db.reader<AuditRow>('audit').orderBy('id');
     return rows.map(({ endpoint }) => endpoint);
   };
-  const turns = async (): Promise<void> => {
-    for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
+  const reported = async (times: number): Promise<void> => {
+    while (reports.length < times) await new Promise((resolve) => setImmediate(resolve));
   };
 
   beforeEach(async () => {
@@ -93,7 +93,7 @@ describe('accounts/audit-log', () => {
     broken = true;
     audit.later(line('a'));
     clock.advance(100);
-    await turns();
+    await reported(1);
     audit.later(line('b'));
     assert.deepEqual(
       reports.map(({ lost }) => lost),
@@ -110,7 +110,7 @@ describe('accounts/audit-log', () => {
     broken = true;
     audit.later(line('first'));
     clock.advance(100);
-    await turns();
+    await reported(1);
     const one = line('x');
     for (let i = 0; i < 50_000; i++) audit.later(one);
     assert.deepEqual(

@@ -36,7 +36,7 @@ describe('backup', () => {
   const clock = new FakeClock();
   const deps = { clock, version: '1.2.3' };
   const wish = (changes: Partial<BackupOptions> = {}): BackupOptions => ({
-    database: path.join(temp.folder, 'posthorn.db'),
+    storage: { url: `sqlite:${path.join(temp.folder, 'posthorn.db')}` },
     dataDir: temp.folder,
     dir: path.join(folder, 'backups'),
     kind: 'posthorn',
@@ -134,7 +134,7 @@ describe('backup', () => {
 
     it('is refused where there is no database, and makes no folder', async () => {
       const dir = path.join(folder, 'nothing');
-      const made = await createBackup(deps, wish({ database: path.join(folder, 'none.db'), dir }));
+      const made = await createBackup(deps, wish({ storage: { url: `sqlite:${path.join(folder, 'none.db')}` }, dir }));
       assert.deepEqual(
         [made.kind, made.kind === 'refused' && made.why, existsSync(dir)],
         ['refused', 'no_database', false],
@@ -161,7 +161,7 @@ describe('backup', () => {
       const dir = path.join(at, 'backups');
       const made = await createBackup(
         deps,
-        wish({ database: path.join(at, 'posthorn.db'), dir, passphrase: null }),
+        wish({ storage: { url: `sqlite:${path.join(at, 'posthorn.db')}` }, dir, passphrase: null }),
       ).catch((error: unknown) => error);
       // SQLite may find it while it copies or when the copy is read.
       assert.ok(made instanceof Error || (made as Made).kind === 'refused', JSON.stringify(made));
@@ -283,7 +283,7 @@ describe('backup', () => {
       const made = await createBackup(
         deps,
         wish({
-          database: path.join(other.folder, 'posthorn.db'),
+          storage: { url: `sqlite:${path.join(other.folder, 'posthorn.db')}` },
           dataDir: other.folder,
           dir: path.join(folder, 'unbalanced'),
         }),
@@ -304,7 +304,7 @@ describe('backup', () => {
       const dataDir = changes.dataDir ?? path.join(folder, `data-${String(places++)}`);
       return restoreBackup({
         folder: changes.backup ?? good,
-        database: path.join(dataDir, 'posthorn.db'),
+        storage: { url: `sqlite:${path.join(dataDir, 'posthorn.db')}` },
         dataDir,
         passphrase: changes.passphrase === undefined ? PASSPHRASE : changes.passphrase,
       });
@@ -368,7 +368,7 @@ describe('backup', () => {
         tx.run("INSERT INTO migrations (name, batch, migration_time) VALUES ('999-later', 9, 0)"),
       );
       const { folder: later } = await make({
-        database: path.join(other.folder, 'posthorn.db'),
+        storage: { url: `sqlite:${path.join(other.folder, 'posthorn.db')}` },
         dir: path.join(folder, 'later'),
       });
       const restored = await into({ backup: later });

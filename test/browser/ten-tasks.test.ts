@@ -81,8 +81,8 @@ describe('browser: ten tasks', function () {
   /** Resolves when mail waits for something else than its turn. */
   async function heldBack(id: string): Promise<void> {
     for (;;) {
-      const [one] = (await app.operator.call('messages.why', { id })).recipients;
-      if (one?.reason === 'held' || one?.reason === 'rate_limited') return;
+      const one = await app.why(id);
+      if (one.reason === 'held' || one.reason === 'rate_limited') return;
       await new Promise((resolve) => setImmediate(resolve));
     }
   }

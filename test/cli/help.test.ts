@@ -79,6 +79,7 @@ const ownWork: readonly string[] = [
   'backup create',
   'backup verify',
   'backup restore',
+  'storage move',
   'tls install',
   'inbound parse',
   'classify',

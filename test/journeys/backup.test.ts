@@ -49,7 +49,7 @@ describe('journey: backup', () => {
     const made = await createBackup(
       { clock, version: '1.0.0' },
       {
-        database: path.join(of.folder, 'posthorn.db'),
+        storage: { url: `sqlite:${path.join(of.folder, 'posthorn.db')}` },
         dataDir: of.folder,
         dir,
         kind: 'posthorn',
@@ -63,7 +63,12 @@ describe('journey: backup', () => {
   async function revive(from: string, name: string): Promise<TestApp> {
     const dataDir = path.join(folder, name);
     const database = path.join(dataDir, 'posthorn.db');
-    const restored = await restoreBackup({ folder: from, database, dataDir, passphrase: PASSPHRASE });
+    const restored = await restoreBackup({
+      folder: from,
+      storage: { url: `sqlite:${database}` },
+      dataDir,
+      passphrase: PASSPHRASE,
+    });
     assert.equal(restored.kind, 'restored', JSON.stringify(restored));
     return start(name);
   }

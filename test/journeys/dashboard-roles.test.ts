@@ -1,10 +1,9 @@
 /** Every operation of the dashboard by every role: what a role may not do is refused, in the page and in the call, and not offered. */
 import assert from 'node:assert/strict';
-import type { DashboardDeps } from '../../src/dashboard/deps.ts';
-import { pagesOf } from '../../src/dashboard/pages.ts';
 import { roleNames, roles, type Role } from '../../src/keys/roles.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
+import { addressOf, allPages, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
 
 /** The lowest role that each page is for; each role has all that those below it have. Pages that only an administrator has say so themselves. */
 const LOWEST: Readonly<Record<string, Role>> = {
@@ -74,16 +73,11 @@ describe('dashboard: roles', () => {
   let app: TestApp;
   let ids: Record<string, string> = {};
   const browsers = new Map<Role, Browser>();
-  const pages = pagesOf({
-    routes: [],
-    config: {},
-    version: '',
-    history: { moments: () => [] },
-  } as unknown as DashboardDeps);
 
   before(async () => {
-    app = await startTestApp({ settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } } });
-    ids = await filled(app);
+    app = await startTestApp({ settings: localWebhooks });
+    ids = await fillAccount(app, 'news');
+    await app.request('POST', '/v1/suppressions', { email: 'gone@example.net' });
     browsers.set('administrator', await signedIn(app.url, app.operator));
     for (const role of roleNames.filter((name) => name !== 'administrator'))
       browsers.set(role, await joined(app, role));
@@ -91,14 +85,10 @@ describe('dashboard: roles', () => {
   after(() => app.stop());
 
   const browserOf = (role: Role): Browser => browsers.get(role) ?? assert.fail(role);
-  const filledIn = (path: string): string =>
-    path.replaceAll(
-      /:([a-z_]+)/g,
-      (_, name: string) => (name === 'id' ? ids[path.split('/')[1] ?? ''] : 'none') ?? 'none',
-    );
-  const lowestOf = ({ method, path, who }: (typeof pages)[number]): Role =>
+  const filledIn = (path: string): string => addressOf(path, ids);
+  const lowestOf = ({ method, path, who }: (typeof allPages)[number]): Role =>
     who === 'admin' ? 'administrator' : (LOWEST[`${method} ${path}`] ?? 'read_only');
-  const asked = pages.filter(({ who, path }) => who !== 'anyone' && path !== '/events/tail' && !ownLogin.test(path));
+  const asked = allPages.filter(({ who, path }) => who !== 'anyone' && path !== '/events/tail' && !ownLogin.test(path));
 
   it('each role has more than the next one', () => {
     for (const [n, { scopes }] of roles.entries())
@@ -106,7 +96,7 @@ describe('dashboard: roles', () => {
   });
 
   it('names only pages that exist, and every form that changes something', () => {
-    const names = new Set(pages.map(({ method, path }) => `${method} ${path}`));
+    const names = new Set(allPages.map(({ method, path }) => `${method} ${path}`));
     for (const name of Object.keys(LOWEST)) assert.ok(names.has(name), name);
     for (const { method, path, who } of asked)
       if (method === 'POST' && who === 'member' && !computing.test(path))
@@ -130,7 +120,7 @@ describe('dashboard: roles', () => {
 
     it(`${role}: is offered only forms that it may send`, async () => {
       const browser = browserOf(role);
-      const forms = pages.filter(({ method }) => method === 'POST');
+      const forms = allPages.filter(({ method }) => method === 'POST');
       let seen = 0;
       for (const page of asked) {
         if (page.method !== 'GET' || !isAtLeast(role, lowestOf(page))) continue;
@@ -155,7 +145,7 @@ describe('dashboard: roles', () => {
         for (const [, href = ''] of html.matchAll(/<a href="(\/[^"?#]*)[^"]*" data-kind="(?:page|act)"/g))
           found.add(href);
       }
-      const gets = pages.filter(({ method, who }) => method === 'GET' && who !== 'anyone');
+      const gets = allPages.filter(({ method, who }) => method === 'GET' && who !== 'anyone');
       for (const href of found) {
         const page = gets.find(({ path }) => path === href);
         if (page !== undefined) assert.ok(isAtLeast(role, lowestOf(page)), `${role} is led to ${href}`);
@@ -248,23 +238,4 @@ async function stateOf(app: TestApp): Promise<string> {
   ];
   const texts = await Promise.all(lists.map(async (name) => (await app.get(`/v1/${name}`)).text));
   return texts.join('\n').replaceAll(/"(?:last_used_at|requests_24h|last_used_endpoint)":[^,]*/g, '');
-}
-
-/** One of everything, and the ids by the first part of the pages' addresses. */
-async function filled(app: TestApp): Promise<Record<string, string>> {
-  const post = async (where: string, body: object): Promise<string> => {
-    const { status, body: made, text } = await app.request<{ id: string }>('POST', where, body);
-    assert.ok(status < 300, text);
-    return made.id;
-  };
-  const { id: messages } = await app.send({ send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
-  await post('/v1/suppressions', { email: 'gone@example.net' });
-  return {
-    messages,
-    templates: await post('/v1/templates', { name: 'T', alias: 't', subject: 'S', html: '<p>x</p>', publish: true }),
-    domains: await post('/v1/domains', { name: 'roles.example' }),
-    streams: await post('/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' }),
-    webhooks: await post('/v1/webhooks', { url: 'http://127.0.0.1:1025/x' }),
-    developer: await post('/v1/keys', { name: 'k', scopes: ['send'] }),
-  };
 }

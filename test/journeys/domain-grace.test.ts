@@ -147,9 +147,9 @@ describe('journey: a domain that loses a record', () => {
     answer = '250 2.1.5 ok';
     app.clock.advance(5 * HOUR);
     await untilHeld(late.id);
-    const why = (await app.operator.call('messages.why', { id: late.id })).recipients[0];
+    const why = await app.why(late.id);
     assert.match(
-      why?.message ?? '',
+      why.message,
       /^It is held: mail from shop\.test is refused since 2026-02-03T\S+, because the SPF record at rp\.shop\.test is missing\.$/,
     );
     const [kept] = (await app.operator.call('queue.holds', {})).others;

@@ -30,10 +30,6 @@ describe('journey: erase', () => {
     );
     return id;
   };
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
   /** Every text of every table, but that of idempotency records, which go by themselves in a day. */
   const everything = async (): Promise<string> => {
     const { reader: read } = app.app.db;
@@ -67,7 +63,7 @@ describe('journey: erase', () => {
     assert.equal((await app.message(id)).status, 'delivered');
     assert.match(String((await app.get(`/v1/messages/${other}/content`)).body['html']), new RegExp(SECRET));
     assert.equal((await erase(`/v1/messages/${id}/content`)).status, 204);
-    await balanced();
+    await app.balanced();
   });
 
   it('keeps a shared body for those who still need it', async () => {
@@ -120,7 +116,7 @@ describe('journey: erase', () => {
     assert.ok(['canceled', 'suppressed'].includes((await app.message(waiting.id)).status));
     assert.equal((await app.get<{ email: string }>('/v1/suppressions/gone%40dest.test')).body.email, 'gone@dest.test');
     assert.equal((await erase('/v1/recipients/gone%40dest.test')).status, 404);
-    await balanced();
+    await app.balanced();
   });
 
   it('erases nothing of another account', async () => {

@@ -62,10 +62,6 @@ describe('journey: failure notices', () => {
     return notices();
   };
   const read = ({ data }: ReceivedMail): Finding => readReport(words, Buffer.from(data, 'latin1'));
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('tells the envelope’s sender, with the null sender, signed, in a report that programs read', async () => {
     await begin();
@@ -98,7 +94,7 @@ describe('journey: failure notices', () => {
         ],
       ],
     );
-    await balanced();
+    await app.balanced();
   });
 
   it('keeps notices out of the account’s messages, events and numbers', async () => {
@@ -146,7 +142,7 @@ describe('journey: failure notices', () => {
       all.map((one) => read(one).recipients[0]?.address),
       ['no@dest.test', 'later@dest.test'],
     );
-    await balanced();
+    await app.balanced();
   });
 
   it('tells of a mail whose time ran out, with what was said last', async () => {
@@ -263,6 +259,6 @@ describe('journey: failure notices', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     assert.equal((await app.app.db.reader('messages').select('id')).length, 2);
-    await balanced();
+    await app.balanced();
   });
 });

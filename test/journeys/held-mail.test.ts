@@ -37,8 +37,8 @@ describe('journey: held mail', () => {
   };
   const waits = async (id: string, reason: string) => {
     for (;;) {
-      const [one] = (await app.operator.call('messages.why', { id })).recipients;
-      if (one?.reason === reason) return one;
+      const one = await app.why(id);
+      if (one.reason === reason) return one;
       await new Promise((resolve) => setImmediate(resolve));
     }
   };
@@ -105,8 +105,8 @@ describe('journey: held mail', () => {
       const { id } = await app.send({ to: `a${String(n)}@dest.test` });
       ids.push(id);
       await until(async () => {
-        const [one] = (await app.operator.call('messages.why', { id })).recipients;
-        return one?.status === 'bounced' || one?.reason === 'receiver_refuses_us';
+        const one = await app.why(id);
+        return one.status === 'bounced' || one.reason === 'receiver_refuses_us';
       });
     }
     const gone = (await Promise.all(ids.map(bounced))).filter(Boolean).length;

@@ -31,20 +31,7 @@ describe('journey: holds', () => {
     assert.ok(row);
     return row;
   };
-  /** Resolves when the mail is marked as held. */
-  const held = async (id: string): Promise<DeliveryRow> => {
-    for (;;) {
-      const row = await rowOf(id);
-      if (row.held_by !== null) return row;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
-  const why = async (id: string) => (await app.operator.call('messages.why', { id })).recipients[0];
   const delivered = (id: string) => app.follow().of(id, 'delivered');
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
   const lastOf = (endpoint: string) =>
     app.app.db.prepared.all<{ actor: string; result: string }>(
       'SELECT actor, result FROM audit WHERE endpoint = ? ORDER BY id DESC LIMIT 1',
@@ -60,10 +47,10 @@ describe('journey: holds', () => {
     it(`pauses ${reason}, catching new mail, and lets it go`, async () => {
       const pause = await hold({ ...part, new: true, note: 'they asked' });
       const { id } = await app.send();
-      const row = await held(id);
+      const row = await app.held(id);
       assert.deepEqual([row.held_by, row.status, row.attempt_count], [pause.id, 'queued', 0]);
-      const told = await why(id);
-      assert.equal(told?.reason, 'held');
+      const told = await app.why(id);
+      assert.equal(told.reason, 'held');
       assert.match(told.message, /the operator holds the \w+ \S+ \(they asked\)/);
       const { body } = await app.get<{ recipients: unknown[] }>(`/v1/messages/${id}/why`);
       assert.deepEqual(body.recipients, [told], 'the API says the same');
@@ -77,10 +64,10 @@ describe('journey: holds', () => {
         [pause.id],
       );
       await delivered(id);
-      assert.deepEqual([(await rowOf(id)).held_by, (await why(id))?.reason], [null, 'finished']);
+      assert.deepEqual([(await rowOf(id)).held_by, (await app.why(id)).reason], [null, 'finished']);
       assert.deepEqual(await lastOf('queue.release'), [{ actor: 'operator', result: 'ok' }]);
       assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
-      await balanced();
+      await app.balanced();
     });
   }
 
@@ -91,7 +78,7 @@ describe('journey: holds', () => {
     await hold({ message_id: one.id });
     answer = '250 2.1.5 ok';
     assert.equal((await app.nextAttempt(other.id)).status, 'delivered');
-    assert.ok(await held(one.id));
+    assert.ok(await app.held(one.id));
     await app.operator.call('queue.release', { message_id: one.id });
     await delivered(one.id);
 
@@ -101,16 +88,16 @@ describe('journey: holds', () => {
     await hold({ domain: 'dest.test' });
     answer = '250 2.1.5 ok';
     app.clock.advance(120_000);
-    await held(old.id);
+    await app.held(old.id);
     const young = await app.send();
     await delivered(young.id);
-    await balanced();
+    await app.balanced();
   });
 
   it('is not rewritten while it is held, however long, and not tried by a flush', async () => {
     await hold({ domain: 'dest.test', new: true });
     const { id } = await app.send();
-    await held(id);
+    await app.held(id);
     const [before] = await app.app.db.prepared.all('SELECT * FROM deliveries');
     const { groups } = app.app.db.commit.stats;
     for (let minute = 0; minute < 10; minute++) app.clock.advance(60_000);
@@ -123,9 +110,9 @@ describe('journey: holds', () => {
   it('ends by itself after its time', async () => {
     await hold({ domain: 'dest.test', new: true, for_ms: 2 * HOUR });
     const { id } = await app.send();
-    const row = await held(id);
+    const row = await app.held(id);
     assert.equal(row.due_at, app.clock.now() + 2 * HOUR);
-    assert.equal((await why(id))?.until, new Date(row.due_at).toISOString());
+    assert.equal((await app.why(id)).until, new Date(row.due_at).toISOString());
     app.clock.advance(2 * HOUR);
     await delivered(id);
     assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
@@ -141,7 +128,7 @@ describe('journey: holds', () => {
     const begun = app.clock.now();
     const limit = (await rowOf(long.id)).give_up_at;
     app.clock.advance(HOUR);
-    for (const { id } of [long, short]) await held(id);
+    for (const { id } of [long, short]) await app.held(id);
     app.clock.advance(4 * DAY);
     await app.settled();
     assert.equal((await app.message(short.id)).status, 'bounced', 'its sender has set that time');
@@ -154,13 +141,13 @@ describe('journey: holds', () => {
       limit + app.clock.now() - begun,
       'all of the hold was given back, once',
     );
-    await balanced();
+    await app.balanced();
   });
 
   it('survives a restart', async () => {
     const pause = await hold({ domain: 'dest.test', new: true });
     const first = await app.send();
-    await held(first.id);
+    await app.held(first.id);
     const folder = newFolder();
     await copyData(app.folder, folder);
     await app.stop();
@@ -170,18 +157,18 @@ describe('journey: holds', () => {
       [pause.id],
     );
     const second = await app.send();
-    await held(second.id);
+    await app.held(second.id);
     assert.deepEqual(server.sessions, []);
     await app.operator.call('queue.release', { id: pause.id });
     for (const { id } of [first, second]) await delivered(id);
-    await balanced();
+    await app.balanced();
   });
 
   it('gives back what a pause of the account held, without a word to the engine', async () => {
     const { id } = await app.send({ send_at: new Date(app.clock.now() + HOUR).toISOString() });
     await app.operator.call('accounts.pause', { account: 'default', paused: true });
     app.clock.advance(HOUR);
-    assert.match((await held(id)).held_by ?? '', /^account:acc_/);
+    assert.match((await app.held(id)).held_by ?? '', /^account:acc_/);
     await app.operator.call('accounts.pause', { account: 'default', paused: false });
     app.clock.advance(31_000);
     await delivered(id);
@@ -190,7 +177,7 @@ describe('journey: holds', () => {
   it('cancels what waits of a domain, held or not, and nothing else', async () => {
     await hold({ domain: 'dest.test', new: true });
     const mails = [await app.send(), await app.send()];
-    for (const { id } of mails) await held(id);
+    for (const { id } of mails) await app.held(id);
     const scheduled = await app.send({ to: 'bo@other.test', send_at: new Date(app.clock.now() + HOUR).toISOString() });
     assert.deepEqual(await app.operator.call('queue.cancel', { domain: 'dest.test' }), { canceled: 2 });
     const [entry] = (await app.operator.call('audit.list', { server: true, operation: 'queue.cancel' })).data;
@@ -198,7 +185,7 @@ describe('journey: holds', () => {
     for (const { id } of mails) assert.equal((await app.message(id)).status, 'canceled');
     assert.equal((await app.message(scheduled.id)).status, 'scheduled');
     assert.deepEqual(await app.operator.call('queue.cancel', { stream: 'transactional' }), { canceled: 1 });
-    await balanced();
+    await app.balanced();
   });
 
   for (const [reason, name, args, code] of [

@@ -41,10 +41,6 @@ describe('journey: message actions', () => {
   const cancel = (id: string) => app.request<Record_>('POST', `/v1/messages/${id}/cancel`);
   const move = (id: string, send_at: unknown) => app.request<Record_>('PATCH', `/v1/messages/${id}`, { send_at });
   const why = async (id: string) => (await app.get<Why>(`/v1/messages/${id}/why`)).body.recipients;
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('cancels what waits, once, and nothing that is finished', async () => {
     const waiting = await app.send({ send_at: later(HOUR), cc: ['bo@dest.test'] });
@@ -59,7 +55,7 @@ describe('journey: message actions', () => {
     const sent = await app.send();
     await app.follow().of(sent.id, 'delivered');
     assert.equal((await cancel(sent.id)).body.error.code, 'invalid_state');
-    await balanced();
+    await app.balanced();
   });
 
   it('moves the time of sending, forwards, backwards and to now', async () => {
@@ -81,7 +77,7 @@ describe('journey: message actions', () => {
     const second = await app.send({ send_at: later(HOUR) });
     assert.equal((await move(second.id, later(-1000))).body.status, 'queued');
     await app.follow().of(second.id, 'delivered');
-    await balanced();
+    await app.balanced();
   });
 
   it('refuses times that cannot be', async () => {
@@ -206,7 +202,7 @@ describe('journey: message actions', () => {
       page.data.map(({ id, counts }) => [id, counts]),
       [[batch.id, null]],
     );
-    await balanced();
+    await app.balanced();
   });
 
   it('shows and changes nothing of another account', async () => {

@@ -44,10 +44,6 @@ describe('journey: pressure', () => {
   };
   const mail = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 'x'.repeat(100_000) };
   const lines = (event: string) => app.logged.filter((line) => line['event'] === event);
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
   const lastEvent = (id: string, type: string) => app.follow().of(id, type);
   /** A pragma of the connection that writes, outside of any transaction. */
   const pragma = (text: string): Promise<unknown> =>
@@ -114,7 +110,7 @@ describe('journey: pressure', () => {
     await passing(id, 1000);
     assert.equal((await app.request('POST', '/v1/messages', mail)).status, 202);
     assert.equal((await app.message(id)).attempts.length, 1, 'it was not sent twice');
-    await balanced();
+    await app.balanced();
   });
 
   it('ends in order on a full disk, with the books as they were', async function () {
@@ -163,7 +159,7 @@ describe('journey: pressure', () => {
     assert.deepEqual(said, [], 'nothing leaves that cannot be written down');
     await pragma('query_only = OFF');
     await passing(later.id, 1000);
-    await balanced();
+    await app.balanced();
   });
 
   it('keeps mail while DNS is dead for an hour, without an attempt, and delivers it afterwards', async () => {
@@ -172,7 +168,7 @@ describe('journey: pressure', () => {
     const saved = { ...app.resolver.zones };
     app.resolver.zones = { 'lost.test MX': 'TIMEOUT' };
     const { id } = await app.send({ to: 'ana@lost.test' });
-    const why = async () => (await app.operator.call('messages.why', { id })).recipients[0]?.reason;
+    const why = async () => (await app.why(id)).reason;
     for (let minutes = 0; minutes <= 60; minutes += 5) {
       while ((await why()) !== 'dns_trouble') await turns(5);
       app.clock.advance(5 * MINUTE);
@@ -181,7 +177,7 @@ describe('journey: pressure', () => {
     assert.deepEqual([message.status, message.attempts.length], ['queued', 0]);
     app.resolver.zones = { ...saved, ...zonesFor('lost.test') };
     await passing(id, MINUTE);
-    await balanced();
+    await app.balanced();
   });
 
   /** Runs while this process has no descriptor left; false where the limit cannot be set. */
@@ -230,7 +226,7 @@ describe('journey: pressure', () => {
       (await app.message(id)).attempts.map(({ outcome }) => outcome),
       ['accepted'],
     );
-    return balanced();
+    return app.balanced();
   });
 
   it('drops what connects while no descriptor is left to accept it with, and takes it again afterwards', async function () {
@@ -264,7 +260,7 @@ describe('journey: pressure', () => {
       client.kill();
       await once(client, 'exit');
     }
-    return balanced();
+    return app.balanced();
   });
 
   describe('a clock that is set', () => {
@@ -283,7 +279,7 @@ describe('journey: pressure', () => {
       await turns();
       assert.equal(server.sessions.flatMap(({ mails }) => mails).length, 1);
       assert.equal(lines('clock_jumped').length, 1);
-      await balanced();
+      await app.balanced();
     });
 
     it('back by a day lets deferred mail go when it would have gone', async () => {
@@ -294,7 +290,7 @@ describe('journey: pressure', () => {
       app.clock.jump(-24 * HOUR);
       app.clock.advance(30_000);
       await lastEvent(id, 'delivered');
-      await balanced();
+      await app.balanced();
     });
 
     it('back by a day while the server was down lets deferred mail go', async () => {
@@ -312,7 +308,7 @@ describe('journey: pressure', () => {
         assert.equal(lines('clock_jumped').length, 1);
         const { body } = await app.get(`/v1/messages/${planned.id}`, { key });
         assert.equal(body['status'], 'scheduled');
-        await balanced();
+        await app.balanced();
       } finally {
         rmSync(folder, { recursive: true });
       }
@@ -332,7 +328,7 @@ describe('journey: pressure', () => {
       const start = app.clock.now();
       for (const { id } of mails) await passing(id, 1000);
       assert.ok(app.clock.now() - start < 5 * MINUTE, String(app.clock.now() - start));
-      await balanced();
+      await app.balanced();
     });
 
     it('back does not send scheduled mail early', async () => {

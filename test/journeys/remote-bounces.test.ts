@@ -160,10 +160,6 @@ describe('journey: reports at awkward moments', () => {
     await handIn(app, '', returnPath(), dsn('ana@dest.test'));
     await follower.of(id, 'bounced');
   };
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('a report before our own note of the delivery: bounced, and the 250 that follows changes nothing', async () => {
     await begin('hang');
@@ -178,7 +174,7 @@ describe('journey: reports at awkward moments', () => {
     const message = await app.message(id);
     assert.deepEqual([message.status, message.attempts.map(({ outcome }) => outcome)], ['bounced', ['accepted']]);
     assert.deepEqual(await eventsOf(app, id), ['sent', 'bounced']);
-    await balanced();
+    await app.balanced();
   });
 
   it('a report after a connection that died behind the final dot: bounced, and not tried again', async () => {
@@ -191,7 +187,7 @@ describe('journey: reports at awkward moments', () => {
     await app.settled();
     assert.equal((await app.message(id)).attempts.length, 1);
     assert.deepEqual(await eventsOf(app, id), ['sent', 'deferred', 'bounced']);
-    await balanced();
+    await app.balanced();
   });
 
   it('forged ones change nothing: a wrong token from anybody, or no report from a sender', async () => {

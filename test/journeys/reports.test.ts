@@ -52,10 +52,6 @@ describe('journey: reports', () => {
       copy: /^X-Posthorn-Delivery: (\w{43})\r$/m.exec(mail?.data ?? '')?.[1] ?? '',
     };
   };
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('turns delivered into bounced by a report, once, and suppresses the address', async () => {
     const { id, returnPath } = await delivered();
@@ -79,7 +75,7 @@ describe('journey: reports', () => {
     const { body } = await app.get<{ data: unknown[] }>(`/v1/events?message_id=${id}&type=bounced`);
     assert.equal(body.data.length, 1);
     assert.equal((await app.get<{ reason: string }>('/v1/suppressions/ana%40dest.test')).body.reason, 'hard_bounce');
-    await balanced();
+    await app.balanced();
   });
 
   it('shows what came back with the message, and as it came, to who may read content', async () => {
@@ -251,7 +247,7 @@ describe('journey: reports', () => {
       assert.deepEqual([detail['feedback_type'], detail['user_agent']], ['abuse', 'SomeGenerator/1.0']);
       assert.equal((await app.get<{ reason: string }>('/v1/suppressions/ana%40dest.test')).body.reason, 'complaint');
       await read(1);
-      await balanced();
+      await app.balanced();
     });
 
   it('does not believe a complaint that only names an address', async () => {
@@ -377,7 +373,7 @@ describe('journey: reports', () => {
       );
       assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/messages')).body.data, []);
       await app.settled();
-      await balanced();
+      await app.balanced();
     });
 
     for (const [what, from, to, mail, kind] of [

@@ -33,10 +33,6 @@ describe('journey: retention', function () {
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('takes bodies first, then messages and events, and leaves what waits', async () => {
     const sent = [];
@@ -66,14 +62,14 @@ describe('journey: retention', function () {
     const again = await app.request<{ error: { code: string } }>('POST', `/v1/messages/${first}/resend`);
     assert.deepEqual([again.status, again.body.error.code], [409, 'invalid_state']);
     assert.equal((await app.message(waiting.id)).status, 'delivered');
-    await balanced();
+    await app.balanced();
 
     app.clock.advance(60 * DAY);
     await keepHouse();
     assert.equal((await app.get(`/v1/messages/${first}`)).status, 404);
     for (const table of ['messages', 'deliveries', 'attempts', 'message_tags', 'message_metadata', 'events'])
       assert.ok((await rowsIn(table)) <= 2, `${table}: ${String(await rowsIn(table))}`);
-    await balanced();
+    await app.balanced();
     assert.ok((await rowsIn('counters')) > 0, 'the books outlive what they count');
   });
 
@@ -93,7 +89,7 @@ describe('journey: retention', function () {
     await keepHouse();
     const { body: content } = await app.get<{ text: string }>(`/v1/messages/${batch.data[0]?.id ?? ''}/content`);
     assert.equal(content.text, 'shared');
-    await balanced();
+    await app.balanced();
   });
 
   it('leaves the tags, metadata and words of mail that waits among what goes', async () => {
@@ -111,7 +107,7 @@ describe('journey: retention', function () {
       const rows = await app.app.db.prepared.all<{ message_id: string }>(`SELECT DISTINCT message_id FROM ${table}`);
       assert.deepEqual(rows, [{ message_id: waiting.id }], table);
     }
-    await balanced();
+    await app.balanced();
   });
 
   it('takes the body that a bulk send shares, and the bulk send, with the last of its messages', async () => {
@@ -127,7 +123,7 @@ describe('journey: retention', function () {
     app.clock.advance(3 * DAY);
     await keepHouse();
     assert.deepEqual([await rowsIn('messages'), await rowsIn('contents'), await rowsIn('batches')], [0, 0, 0]);
-    await balanced();
+    await app.balanced();
   });
 
   for (const [first, second, left] of [
@@ -194,6 +190,6 @@ describe('journey: retention', function () {
     app.clock.advance(20 * DAY);
     await keepHouse();
     assert.deepEqual([await events(), await events(key)], [0, 0]);
-    await balanced();
+    await app.balanced();
   });
 });

@@ -58,18 +58,6 @@ describe('journey: sources', () => {
     assert.ok(row);
     return row;
   };
-  const held = async (id: string): Promise<DeliveryRow> => {
-    for (;;) {
-      const row = await rowOf(id);
-      if (row.held_by !== null) return row;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
-  const why = async (id: string) => (await app.operator.call('messages.why', { id })).recipients[0];
-  const balanced = async (): Promise<void> => {
-    const books = await app.operator.call('books', {});
-    assert.ok(books.balanced, books.faults.join());
-  };
 
   it('takes the sources of the default pool in turn, each under its own name', async () => {
     await start();
@@ -155,7 +143,7 @@ describe('journey: sources', () => {
     app.clock.advance(HOUR);
     const later = await sendAll(4);
     assert.deepEqual([...new Set(await Promise.all(later.map(sourceOf)))].sort(), ['one', 'two']);
-    await balanced();
+    await app.balanced();
   });
 
   it('lets mail wait without an attempt where no source is left, says why, and goes on by itself or when told', async () => {
@@ -165,10 +153,10 @@ describe('journey: sources', () => {
     await ended(first.id, 'bounced');
     answers = {};
     const { id } = await app.send();
-    const row = await held(id);
+    const row = await app.held(id);
     assert.deepEqual([row.held_by, row.attempt_count, row.status], ['pool:default@mx.dest.test', 0, 'queued']);
-    const told = await why(id);
-    assert.equal(told?.reason, 'held');
+    const told = await app.why(id);
+    assert.equal(told.reason, 'held');
     assert.match(told.message, /dest\.test refuses mail from one as listed: .*block list/);
     assert.equal(told.until, new Date(app.clock.now() + HOUR).toISOString());
     app.clock.advance(HOUR);
@@ -178,10 +166,10 @@ describe('journey: sources', () => {
     await ended((await app.send()).id, 'bounced');
     answers = {};
     const waiting = await app.send();
-    await held(waiting.id);
+    await app.held(waiting.id);
     assert.deepEqual(await app.operator.call('queue.unblock', { source: 'one' }), { unblocked: 1 });
     await ended(waiting.id);
-    await balanced();
+    await app.balanced();
   });
 
   it('remembers over a restart who has it on a block list, for the address of the system too', async () => {
@@ -191,9 +179,9 @@ describe('journey: sources', () => {
     answers = {};
     const folder = app.folder;
     const { id } = await app.send();
-    await held(id);
+    await app.held(id);
     const { clock } = app;
-    assert.match(String((await why(id))?.message), /refuses mail from the system's address as listed/);
+    assert.match((await app.why(id)).message, /refuses mail from the system's address as listed/);
     // Read by a second program on a copy of the data.
     const { copyData, newFolder } = await import('../support/harness/app.ts');
     const copy = newFolder();
@@ -216,9 +204,9 @@ describe('journey: sources', () => {
     assert.equal(rows.filter(({ status }) => status === 'delivered').length, 50);
     const [left] = rows.filter(({ status }) => status === 'queued');
     assert.deepEqual([left?.held_by, left?.attempt_count], ['pool:default@mx.dest.test', 0]);
-    const told = await why(left?.message_id ?? '');
-    assert.match(String(told?.message), /the warm-up of one sends mx\.dest\.test 50 mails today/);
-    assert.equal(told?.until, '2026-02-01T00:00:00.000Z');
+    const told = await app.why(left?.message_id ?? '');
+    assert.match(told.message, /the warm-up of one sends mx\.dest\.test 50 mails today/);
+    assert.equal(told.until, '2026-02-01T00:00:00.000Z');
     const { data } = await app.operator.call('queue.sources', {});
     assert.deepEqual(data[0]?.warm_up, [{ site: 'mx.dest.test', sent: 50, cap: 50 }]);
     await sendAll(1, { to: 'bo@other.test' });
@@ -229,7 +217,7 @@ describe('journey: sources', () => {
       sent: 5,
       cap: 100,
     });
-    await balanced();
+    await app.balanced();
   });
 
   it('sends by a warm source what is over the cap of the one that is warmed up', async () => {
@@ -295,13 +283,13 @@ describe('journey: sources', () => {
     assert.deepEqual([...new Set(await Promise.all(ids.map(sourceOf)))], ['two']);
     const hold = await app.operator.call('queue.hold', { source: 'two', note: 'moving' });
     const { id } = await app.send();
-    assert.match(String((await held(id)).held_by), /^paused:default@/);
-    assert.match(String((await why(id))?.message), /the operator holds the source one/);
+    assert.match(String((await app.held(id)).held_by), /^paused:default@/);
+    assert.match((await app.why(id)).message, /the operator holds the source one/);
     await app.operator.call('queue.release', { id: hold.id });
     await ended(id);
     assert.equal(await sourceOf(id), 'two');
     await assert.rejects(app.operator.call('queue.hold', { source: 'three' }), /there is no source "three"/);
-    await balanced();
+    await app.balanced();
   });
 
   it('does not let a source that cannot be dialled from hold up the others', async () => {

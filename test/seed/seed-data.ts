@@ -3,6 +3,7 @@
  * and webhooks leave behind, with books that balance. Nothing is sent; mail that still waits is for domains that do not exist.
  */
 import { newId } from '../../src/base/id.ts';
+import { auditRow } from '../../src/operations/audit-row.ts';
 import type { RowsToWrite } from '../../src/messages/delivery/apply-decision.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
@@ -149,7 +150,7 @@ class Writer {
     for (const [name, value] of Object.entries(letter.metadata))
       this.rows.message_metadata.push({ account_id: letter.accountId, name, value, message_id: message.id });
     this.rows.message_words.push(...wordRows(letter.accountId, message.id, message.subject));
-    if (letter.batchId === null) this.rows.audit.push(auditRow(letter, message.request_id ?? ''));
+    if (letter.batchId === null) this.rows.audit.push(sendRow(letter, message.request_id ?? ''));
     this.remember();
     return this.rows.messages.length >= AT_ONCE;
   }
@@ -322,29 +323,18 @@ const emptyRows = () =>
     ]: NonNullable<Rows[T]>[number][];
   };
 
-const auditRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow => ({
-  id: newId('aud', at),
-  at,
-  account_id: accountId,
-  key_id: keyId,
-  actor: 'key:Shop',
-  ip: '192.0.2.77',
-  method: 'POST',
-  endpoint: '/v1/messages',
-  status: 202,
-  result: 'ok',
-  error_code: null,
-  request_id: requestId,
-  ms: 4.2,
-  idempotency_replayed: 0,
-  user_agent: 'posthorn-client/0.1.0',
-  operation: 'sendMessage',
-  object_type: 'message',
-  object_id: null,
-  before_json: null,
-  after_json: null,
-  summary: null,
-  path: null,
-  error_field: null,
-  idempotency_key: null,
-});
+const sendRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow =>
+  auditRow({
+    at,
+    accountId,
+    keyId,
+    actor: 'key:Shop',
+    ip: '192.0.2.77',
+    method: 'POST',
+    endpoint: '/v1/messages',
+    status: 202,
+    requestId,
+    ms: 4,
+    userAgent: 'posthorn-client/0.1.0',
+    operation: 'sendMessage',
+  });

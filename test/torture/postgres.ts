@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { startAppliance, type Appliance } from '../bench/appliance.ts';
 import { until } from '../bench/peers.ts';
-import { finished, newLoad, sender, type Books } from './load.ts';
+import { sender, type Sent } from './load.ts';
 import { PostgresServer, startProxy, urlOn } from '../support/harness/postgres-server.ts';
 import { startReceiver } from './receiver.ts';
 
@@ -52,10 +52,17 @@ async function underLoad(
     key: string;
   };
   await appliance.command('domains', 'add', 'torture.test', '--trust', '--json');
-  const load = newLoad();
-  const { accepted, unanswered } = load;
+  const sent: Sent = { accepted: new Set(), unanswered: new Map(), hadCommitted: 0, hadNotCommitted: 0 };
+  const { accepted, unanswered } = sent;
   let running = true;
-  const senders = Array.from({ length: SENDERS }, () => sender(appliance, { load, key, wanted: () => running }));
+  const senders = Array.from({ length: SENDERS }, () =>
+    sender(appliance.url, key, sent, {
+      isRunning: () => running,
+      onAsked: () => undefined,
+      onAnswered: () => undefined,
+      size: () => 1,
+    }),
+  );
   const times = await disturb(appliance, () => accepted.size);
   await until(() => Promise.resolve(unanswered.size < SENDERS), 'answers', 60_000);
   running = false;
@@ -83,6 +90,20 @@ async function underLoad(
     `${String(times)} ${name}: ${String(accepted.size)} accepted, ${String(lost)} lost, ${String(doubles)} second copies`,
   );
   rmSync(appliance.dataDir, { recursive: true, force: true });
+}
+
+interface Books {
+  balanced: boolean;
+  lines: { status: string; found: number }[];
+  faults: string[];
+}
+
+/** Returns whether no mail waits any more. Throws if the books do not balance. */
+function finished({ balanced, faults, lines }: Books): boolean {
+  if (!balanced) throw new Error(faults.join('; '));
+  return lines.every(
+    ({ status, found }) => found === 0 || !['queued', 'sent', 'deferred', 'scheduled'].includes(status),
+  );
 }
 
 /** Waits until mail is accepted again, and notes where that takes too long. */

@@ -1,5 +1,6 @@
 /** The request log: every use of a key; the actions of people; for administrators those on the server, and uses of unknown keys. */
 import { Readable } from 'node:stream';
+import { auditColumns } from '../../api/audit-list.ts';
 import { csvLine } from '../../base/csv.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
@@ -13,27 +14,6 @@ import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { rangeOf, type Range } from '../range.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
-const columns = [
-  'at',
-  'actor',
-  'key_id',
-  'ip',
-  'method',
-  'endpoint',
-  'path',
-  'status',
-  'error_code',
-  'error_field',
-  'ms',
-  'request_id',
-  'idempotency_replayed',
-  'idempotency_key',
-  'user_agent',
-  'operation',
-  'object_type',
-  'object_id',
-  'summary',
-] as const;
 const filters = [
   ...['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'],
   ...['operation', 'object_type', 'object_id'],
@@ -210,11 +190,11 @@ async function exported(visit: Visit, by: Kind): Promise<Shown> {
   const isCsv = visit.query.get('format') !== 'ndjson';
   const pageAfter = (after: string | null) => listOf(visit, by, { limit: '100', after });
   const lineOf = (entry: AuditEntry): string =>
-    isCsv ? csvLine(columns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry);
+    isCsv ? csvLine(auditColumns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry);
   // Read before the answer begins: afterwards a refused filter could not be reported.
   let page = await pageAfter(null);
   async function* lines(): AsyncGenerator<string> {
-    if (isCsv) yield `${columns.join(',')}\n`;
+    if (isCsv) yield `${auditColumns.join(',')}\n`;
     for (;;) {
       yield page.data.map((entry) => `${lineOf(entry)}\n`).join('');
       if (page.next_cursor === null) return;

@@ -1,5 +1,4 @@
 /** Checks that there is a recent backup. */
-import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -12,13 +11,7 @@ const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
 const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
-export async function backups({
-  machine,
-  clock,
-  config,
-}: Pick<Probes, 'machine' | 'clock' | 'config'>): Promise<Verdict> {
-  if (isPostgresUrl(config.storage.url))
-    return ok('backups of PostgreSQL are made with its own tools; keep a copy of secret.key with them');
+export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
   const state = await machine.backups();
   const { dir } = state;
   if (state.kind === 'unreadable')

@@ -46,7 +46,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     machine.backups(),
     readListings(db, clock.now()),
     disk({ config, machine }),
-    backups({ machine, clock, config }),
+    backups({ machine, clock }),
   ]);
   const certificate = machine.certificate();
   const named = await withAccountNames(deps, held);

@@ -9,6 +9,7 @@ import { createCommitter } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState } from '../migrate.ts';
+import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
@@ -24,7 +25,7 @@ const READER_TIMEOUT_MS = 30_000;
 const LEAST_VERSION = 15;
 
 /** Indexes are made for each of these statements. Without figures the planner would choose scans while tables are empty, and keep them. */
-const HOT = [
+export const HOT = [
   'SET enable_seqscan = off',
   'SET enable_hashjoin = off',
   'SET enable_mergejoin = off',
@@ -70,7 +71,8 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   }
 }
 
-async function reach(connection: PostgresConnection): Promise<void> {
+/** Connects. Throws `DatabaseRefusal` where that is not possible. */
+export async function reach(connection: PostgresConnection): Promise<void> {
   try {
     await connection.ready();
   } catch (error) {
@@ -85,15 +87,20 @@ const LOCK = BigInt('0x706f7374686f726e').toString();
 const LOCK_TRIES = 40;
 const LOCK_PAUSE_MS = 250;
 
-/** Runs the work while no other server starts. Throws `DatabaseRefusal`. */
-async function whileStarting<Result>(control: PostgresConnection, work: () => Promise<Result>): Promise<Result> {
+/** Keeps other servers from starting until the connection ends. Throws `DatabaseRefusal`. */
+export async function lockStart(control: PostgresConnection): Promise<void> {
   for (let tries = 1; ; tries++) {
     const [row] = await control.all<{ taken: number }>('SELECT pg_try_advisory_lock(?) AS taken', [LOCK]);
-    if (row?.taken === 1) break;
+    if (row?.taken === 1) return;
     if (tries >= LOCK_TRIES)
       throw new DatabaseRefusal('in_use', 'another server or command of Posthorn is starting on the database');
     await systemClock.sleep(LOCK_PAUSE_MS);
   }
+}
+
+/** Runs the work while no other server starts. Throws `DatabaseRefusal`. */
+async function whileStarting<Result>(control: PostgresConnection, work: () => Promise<Result>): Promise<Result> {
+  await lockStart(control);
   try {
     return await work();
   } finally {
@@ -161,6 +168,7 @@ export async function openPostgresReader(
 ): Promise<{ reader: Knex; waiting: string[]; close: () => Promise<void> }> {
   const reader = createPool(addressOf(store), 1, READ_ONLY);
   try {
+    await refuseMarked(reader);
     const waiting = (await migrationState(reader)).filter(({ taken }) => !taken).map(({ name }) => name);
     return { reader, waiting, close: () => reader.destroy() };
   } catch (error) {
@@ -169,7 +177,7 @@ export async function openPostgresReader(
   }
 }
 
-async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
+export async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
   const [row] = await connection.all<{ version: string; encoding: string; durable: string }>(
     `SELECT current_setting('server_version_num') AS version, current_setting('server_encoding') AS encoding,
        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS durable`,
@@ -189,13 +197,15 @@ async function refuseUnsuitable(connection: PostgresConnection): Promise<void> {
     );
 }
 
-async function prepareSchema(
+/** Makes or updates the tables. */
+export async function prepareSchema(
   address: PostgresAddress,
   connection: PostgresConnection,
-  { beforeMigration, migrating }: DatabaseOptions,
+  { beforeMigration, migrating }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'>,
 ): Promise<string[]> {
   const migrator = createPool(address, 1, []);
   try {
+    await refuseMarked(migrator);
     const migrated = await migrate(migrator, beforeMigration, migrating);
     await completeSchema(connection);
     return migrated;
@@ -219,7 +229,7 @@ function withCleanValues(client: pg.Client): pg.Client {
 }
 
 /** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. */
-function createPool(address: PostgresAddress, size: number, setUp: readonly string[]): Knex {
+export function createPool(address: PostgresAddress, size: number, setUp: readonly string[]): Knex {
   /** After a connection was lost another server may be the one that takes writes. */
   let isStale = true;
   return knexPackage({

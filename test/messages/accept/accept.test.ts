@@ -1,3 +1,4 @@
+import { auditRow } from '../../../src/operations/audit-row.ts';
 import { StorageUnavailable } from '../../../src/storage/commit.ts';
 import assert from 'node:assert/strict';
 import { createNotifier } from '../../../src/scheduling/notifier.ts';
@@ -69,31 +70,19 @@ const idempotencyRow = (key: string): IdempotencyRow => ({
   expires_at: NOW + HOUR,
   key_id: null,
 });
-const auditRow = (id: string): AuditRow => ({
+const sendRow = (id: string): AuditRow => ({
+  ...auditRow({
+    at: NOW,
+    accountId: ACCOUNT,
+    keyId: 'key_1',
+    actor: 'key:x',
+    method: 'POST',
+    endpoint: '/v1/messages',
+    status: 202,
+    requestId: 'req_1',
+    operation: 'sendMessage',
+  }),
   id,
-  at: NOW,
-  account_id: ACCOUNT,
-  key_id: 'key_1',
-  actor: 'key:x',
-  ip: null,
-  method: 'POST',
-  endpoint: '/v1/messages',
-  status: 202,
-  result: 'ok',
-  error_code: null,
-  request_id: 'req_1',
-  ms: 1,
-  idempotency_replayed: 0,
-  user_agent: null,
-  operation: 'sendMessage',
-  object_type: 'message',
-  object_id: null,
-  before_json: null,
-  after_json: null,
-  summary: null,
-  path: null,
-  error_field: null,
-  idempotency_key: null,
 });
 
 describe('messages/accept', () => {
@@ -511,7 +500,7 @@ describe('messages/accept', () => {
       const seen: string[] = [];
       const record = await acceptSingle(deps, sender, draftOf(), (answer) => {
         seen.push(answer.id);
-        return { idempotency: [idempotencyRow('k')], audit: [auditRow('aud_1')] };
+        return { idempotency: [idempotencyRow('k')], audit: [sendRow('aud_1')] };
       });
       assert.deepEqual(seen, [record.id]);
       assert.equal((await all('idempotency')).length, 1);
@@ -521,7 +510,7 @@ describe('messages/accept', () => {
 
     it('leaves no trace of the mail where the idempotency key is taken', async () => {
       await temp.db.commit.insert({ idempotency: [idempotencyRow('k')] });
-      const together = (): Rows => ({ idempotency: [idempotencyRow('k')], audit: [auditRow('aud_1')] });
+      const together = (): Rows => ({ idempotency: [idempotencyRow('k')], audit: [sendRow('aud_1')] });
       await assert.rejects(acceptSingle(deps, sender, draftOf({ tags: ['t'] }), together), /unique/i);
       await nothingStored();
       await assert.rejects(

@@ -12,6 +12,8 @@ import type { Timer } from '../../../src/base/clock.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import { reachOperator, type Operator } from '../../../src/operator/operator.ts';
+import type { ResultOf } from '../../../src/operator/operations.ts';
+import type { DeliveryRow } from '../../../src/storage/tables.ts';
 import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { copyDatabase, databaseForFolder, dropDatabaseOf, isOnPostgres, urlOfFolder } from './postgres.ts';
@@ -147,6 +149,12 @@ export interface TestApp {
   follow(options?: CallOptions): EventFollower;
   /** Resolves when no delivery is claimed and none that may be tried is due. */
   settled(): Promise<void>;
+  /** Returns why the message's first recipient waits. */
+  why(id: string): Promise<ResultOf<'messages.why'>['recipients'][number]>;
+  /** Resolves when the message's delivery is marked as held. */
+  held(id: string): Promise<DeliveryRow>;
+  /** Checks that the books balance. */
+  balanced(): Promise<void>;
   /** Lets time pass until the message's next attempt is due, and waits for what comes of it. */
   nextAttempt(id: string): Promise<SeenMessage>;
   stop(): Promise<void>;
@@ -287,6 +295,21 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     },
     follow: (more) => followEvents(request, more),
     settled: () => settled(app, clock),
+    async why(id) {
+      const [first] = (await operator.call('messages.why', { id })).recipients;
+      return first ?? assert.fail(`${id} has no recipient`);
+    },
+    async held(id) {
+      for (;;) {
+        const [row] = await app.db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [id]);
+        if (row?.held_by != null) return row;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    },
+    async balanced() {
+      const books = await operator.call('books', {});
+      assert.ok(books.balanced, books.faults.join());
+    },
     async nextAttempt(id) {
       const { recipients } = await testApp.message(id);
       const next = recipients[0]?.next_attempt_at;

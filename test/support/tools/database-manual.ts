@@ -101,7 +101,7 @@ export function databaseManual(): string {
 Everything is in one SQLite file, \`posthorn.db\` in the data folder, in WAL mode. It may be read at any time while the server runs, as root or as the server's user, best with \`sqlite3 -readonly\`:
 
 \`\`\`sh
-sqlite3 -readonly data/posthorn.db "SELECT status, COUNT(*) FROM v_recipients GROUP BY status"
+sqlite3 -readonly data/posthorn.db "SELECT status, COUNT(*) AS n FROM v_recipients GROUP BY status"
 sqlite3 -readonly data/posthorn.db "SELECT * FROM v_lanes ORDER BY waiting DESC LIMIT 20"
 sqlite3 -readonly -box data/posthorn.db "SELECT at, type, address, status FROM v_events ORDER BY sequence DESC LIMIT 20"
 sqlite3 -readonly -json data/posthorn.db "SELECT started_at, mx, smtp_reply FROM v_attempts WHERE message_id = '$MESSAGE_ID'"
@@ -109,6 +109,21 @@ sqlite3 data/posthorn.db ".schema v_attempts"
 \`\`\`
 
 (Installed as a service, the file is \`/var/lib/posthorn/posthorn.db\`.) Never write to it: the server is the only writer, and keeps books of what it wrote. A reader that stays in one long transaction keeps the WAL from being taken back into the file, which then grows: end queries, do not leave them open.
+
+With [PostgreSQL](postgresql.md) the same tables and views are in the database of \`storage.url\`, and the same queries read them. Give readers a user of their own that may only read:
+
+<!-- not run: needs a PostgreSQL of its own; test/storage/example-queries.test.ts runs the queries on both engines -->
+
+\`\`\`sh
+psql posthorn -c "CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"
+psql -U reader posthorn -c "SELECT status, COUNT(*) AS n FROM v_recipients GROUP BY status"
+psql -U reader posthorn -c "SELECT * FROM v_lanes ORDER BY waiting DESC LIMIT 20"
+psql -U reader posthorn -c "SELECT at, type, address, status FROM v_events ORDER BY sequence DESC LIMIT 20"
+psql -U reader posthorn -c "SELECT started_at, mx, smtp_reply FROM v_attempts WHERE message_id = '$MESSAGE_ID'"
+psql -U reader posthorn -c "\\d+ v_attempts"
+\`\`\`
+
+A view that a new version makes anew loses its grants, so grant again after an upgrade. A long transaction keeps dead rows from being cleared there: end queries as well. Text is compared byte by byte (\`COLLATE "C"\`), integers have 64 bits, \`blob\` is \`bytea\`.
 
 ## Views
 
@@ -120,6 +135,6 @@ ${views.map(viewSection).join('\n')}
 What the views are made of. Tables may change with any version: build on the views, or on the API. Times are milliseconds since 1970, flags are 0 or 1, columns ending in \`_json\` hold JSON. Ids sort by the time of making.
 
 ${documentedTables().map(tableSection).join('\n')}
-Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken.
+Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken. PostgreSQL also has tables of the servers that use the database (\`nodes\`, \`node_beats\`, \`commits\`, \`event_turn\`), and a column \`part\` in tables of sums: the sum is that of all its parts. A database that was [moved](postgresql.md#moving-to-postgresql-and-back) has \`storage_move\`.
 `;
 }
