@@ -137,6 +137,14 @@ describe('operator/needs', () => {
       /Port 25 \(mx\) is not open: postfix has it\. Bounces/,
     ],
     [
+      'a port for bounces that this user may not have',
+      { closedPorts: [{ name: 'mx', port: 1025, holder: null, error: 'EACCES', since: null }] },
+      {},
+      'port_closed',
+      'red',
+      /Port 1025 \(mx\) is not open: this user may not listen on it\. Bounces/,
+    ],
+    [
       'a certificate that ends',
       { certificate: { file: 'a.pem', until: NOW + DAY } },
       {},
