@@ -104,7 +104,7 @@ async function takesWrites(client: pg.Client): Promise<boolean> {
       'a pooler or proxy answers for the database: storage.url must name the server itself',
     );
   }
-  return row?.is_read_only === 'off';
+  return row.is_read_only === 'off';
 }
 
 /** A connection and what the committer needs beyond its statements. */
