@@ -268,6 +268,9 @@ describe('storage/move', function () {
     it('where there is no database', async () => {
       await refused(newFile(), await newBase(), 'no_database', /there is no database/);
       await refused(await newBase(), newFile(), 'schema', /lacks 001-schema/);
+      const elsewhere = await move(await smallFile(), await newBase(), path.join(folder, 'none'));
+      assert.ok(elsewhere.kind === 'refused', JSON.stringify(elsewhere));
+      assert.match(elsewhere.text, /there is no data folder/);
     });
 
     it('into a target that has rows', async () => {
