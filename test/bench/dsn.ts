@@ -12,6 +12,7 @@ import { returnPathFor, returnPathKeys } from '../../src/messages/delivery/retur
 import { smtpClient } from '../support/harness/smtp-client.ts';
 import { benchKey, startAppliance, type Appliance } from './appliance.ts';
 import { post } from './latency.ts';
+import { lagAt, loopLag } from './loop-lag.ts';
 import { freePort, missing, startSink, until } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -138,22 +139,6 @@ async function flow(appliance: Appliance, key: string, goesOn: () => boolean): P
   return count;
 }
 
-/** How often the loop was late by at most so many seconds, by bucket. */
-async function lag({ url }: Appliance): Promise<Map<number, number>> {
-  const answer = await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
-  const text = await answer.text();
-  const lines = text.matchAll(/^posthorn_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\d+)$/gm);
-  return new Map([...lines].map(([, le = '', n]) => [le === '+Inf' ? Infinity : Number(le), Number(n)]));
-}
-
-/** The upper end of the bucket that the share falls in, in ms. */
-function lagAt(before: ReadonlyMap<number, number>, after: ReadonlyMap<number, number>, share: number): number {
-  const grown = [...after].map(([le, n]) => [le, n - (before.get(le) ?? 0)] as const);
-  const all = Math.max(...grown.map(([, n]) => n));
-  const least = Math.min(...grown.filter(([, n]) => n >= all * share).map(([le]) => le));
-  return least * 1000;
-}
-
 async function bouncedEvents({ url }: Appliance, key: string): Promise<number> {
   let seen = 0;
   let after = '';
@@ -195,7 +180,7 @@ try {
     to: `${returnPathFor(returnKey, id)}@rp.bench.test`,
     mail: reportOn(address),
   }));
-  const before = await lag(appliance);
+  const before = await loopLag(appliance, TOKEN);
   const cpu = appliance.cpu();
   let isOn = true;
   const flowing = flow(appliance, key, () => isOn);
@@ -205,7 +190,7 @@ try {
   const taken = performance.now();
   const seen = await bouncedEvents(appliance, key);
   const behind = performance.now() - taken;
-  const p99 = lagAt(before, await lag(appliance), 0.99);
+  const p99 = lagAt(before, await loopLag(appliance, TOKEN), 0.99);
   console.log(
     `${String(total)} reports in ${(ms / 1000).toFixed(1)} s (${((total / ms) * 1000).toFixed(0)}/s), the 250 after p50 ${at(times, 0.5).toFixed(1)} ms, p99 ${at(times, 0.99).toFixed(1)} ms; ${String(accepted)} mails accepted meanwhile`,
   );

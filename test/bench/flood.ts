@@ -1,17 +1,30 @@
 /**
  * Clients that ask for more than there is: requests at an even rate over so many kept connections, whatever the answers. A process
- * of its own; tells in one line what was answered. What finds no free connection is not sent: clients wait, too.
+ * of its own; tells in one line what was answered. What finds no free connection is not sent: clients wait, too. With a seed, mails have
+ * several sizes.
  */
 import http from 'node:http';
+import { randomFrom } from '../torture/random.ts';
 
-const [url = '', key = '', rate = '1000', seconds = '10', connections = '2000'] = process.argv.slice(2);
-const html = '<p>Good day, here is what you ordered.</p>\n'.repeat(90);
+const [url = '', key = '', rate = '1000', seconds = '10', connections = '2000', seed = ''] = process.argv.slice(2);
+const paragraph = '<p>Good day, here is what you ordered.</p>\n';
+/** Paragraphs of a mail: with a seed 1, 4 or 16 KB, otherwise always 4 KB. */
+const SIZES = [24, 24, 24, 24, 90, 90, 90, 380];
+const random = randomFrom(Number(seed));
+const bodies = SIZES.map((count) => paragraph.repeat(count));
+const ordinary = paragraph.repeat(90);
+const htmlOf = (): string => (seed === '' ? ordinary : (bodies[Math.floor(random() * bodies.length)] ?? ordinary));
 const agent = new http.Agent({ keepAlive: true, maxSockets: Number(connections) });
 const told = { taken: 0, refused: 0, unsent: 0, wrong: 0, withoutRetryAfter: 0 };
 let open = 0;
 
 function send(n: number): void {
-  const body = JSON.stringify({ from: 'hi@bench.test', to: `f${String(n)}@sink.test`, subject: 'Flood', html });
+  const body = JSON.stringify({
+    from: 'hi@bench.test',
+    to: `f${String(n)}@sink.test`,
+    subject: 'Flood',
+    html: htmlOf(),
+  });
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': body.length };
   open++;
   const done = (): void => {

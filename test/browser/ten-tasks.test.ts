@@ -152,7 +152,7 @@ describe('browser: ten tasks', function () {
     );
     const { id } = await app.send({ to: 'new@yahoo.com', subject: 'Later' });
     await page.goto(`/messages/${id}`);
-    await says(/the operator holds the domain yahoo\.com/);
+    await says(/there is a hold on the domain yahoo\.com/);
   });
 
   it('4: sends a mail again', async () => {

@@ -14,6 +14,7 @@ import { openReader } from '../../src/storage/database.ts';
 import { balance } from '../../src/messages/store/books.ts';
 import { benchKey, startAppliance, type Appliance } from '../bench/appliance.ts';
 import { Disk } from './disk.ts';
+import { randomFrom } from './random.ts';
 import { startReceiver } from './receiver.ts';
 import { readLine, TRACED, type Step, type Unfinished } from './trace.ts';
 
@@ -35,17 +36,6 @@ const dataDir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-power-'));
 const traceFile = path.join(dataDir, 'trace.txt');
 const receiver = await startReceiver();
 const env = { POSTHORN_DELIVERY__ROUTES: JSON.stringify({ '*': `127.0.0.1:${String(receiver.port)}` }) };
-
-/** Numbers in [0, 1) that depend on nothing but the seed (xorshift). */
-function randomFrom(seed: number): () => number {
-  let state = seed >>> 0 || 1;
-  return () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
-}
 
 async function send({ url }: Appliance, key: string, count: number): Promise<void> {
   for (let n = 0; n < count; n++) {

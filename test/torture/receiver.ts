@@ -1,63 +1,144 @@
 /** A receiver that takes everything and remembers which message came how often. Plain sockets, no code of the product. */
 import net from 'node:net';
 
+/** A moment of a session, seen from the receiver, which has not yet answered except at `claim` (after EHLO) and `after 250`. */
+export type Moment = 'dial' | 'claim' | 'MAIL' | 'RCPT' | 'DATA' | 'mid-body' | 'after the dot' | 'after 250';
+
+/** A mail that the receiver took. */
+export interface Taken {
+  /** X-Message-Id. */
+  id: string;
+  /** The address of MAIL FROM, to which a bounce goes. */
+  returnPath: string;
+  recipient: string;
+}
+
 export interface Receiver {
   port: number;
   /** Copies received, by X-Message-Id. */
   copies: Map<string, number>;
+  /** Whether sessions offer PIPELINING; without it each command comes alone. */
+  isPipelining: boolean;
+  /** Called at each moment; where it returns true the connection is cut instead of answered. */
+  onMoment: (moment: Moment) => boolean;
+  /** Called with a mail when its connection goes on with the next one, before which its outcome was written. */
+  onSettled: (mail: Taken) => void;
+  /** Connections that are open. */
+  open(): number;
+  /**
+   * Returns the last mail of each connection that was open at the time (of `performance.now()`) or later and that did not go on with
+   * another mail: the sender may not have written their outcome. Forgets the connections.
+   */
+  unsettledSince(time: number): string[];
   stop(): void;
 }
 
+interface Session {
+  last: Taken | null;
+  closedAt: number;
+}
+
 export async function startReceiver(): Promise<Receiver> {
-  const copies = new Map<string, number>();
   const sockets = new Set<net.Socket>();
+  let sessions: Session[] = [];
   const server = net.createServer((socket) => {
+    const session: Session = { last: null, closedAt: Infinity };
+    sessions.push(session);
     sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket)).on('error', () => socket.destroy());
-    serve(socket, copies);
+    socket
+      .on('close', () => {
+        sockets.delete(socket);
+        session.closedAt = performance.now();
+      })
+      .on('error', () => socket.destroy());
+    serve(socket, session, receiver);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return {
+  const receiver: Receiver = {
     port: address.port,
-    copies,
+    copies: new Map(),
+    isPipelining: true,
+    onMoment: () => false,
+    onSettled: () => undefined,
+    open: () => sockets.size,
+    unsettledSince(time) {
+      const found = sessions.flatMap(({ last, closedAt }) => (last !== null && closedAt >= time ? [last.id] : []));
+      sessions = [];
+      return found;
+    },
     stop() {
       for (const socket of sockets) socket.destroy();
       server.close();
     },
   };
+  return receiver;
 }
 
-function serve(socket: net.Socket, copies: Map<string, number>): void {
+function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
   let text = '';
   let inData = false;
+  let returnPath = '';
+  let recipient = '';
+  /** Says whether the session ends here. */
+  const ends = (moment: Moment): boolean => {
+    if (!receiver.onMoment(moment)) return false;
+    socket.destroy();
+    return true;
+  };
+  /** Reads a whole body, if it is there; returns whether there may be more to read. */
+  const takeBody = (): boolean => {
+    const end = text.indexOf('\r\n.\r\n');
+    if (end < 0) {
+      if (text !== '') ends('mid-body');
+      return false;
+    }
+    const id = /^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?';
+    // Counted before the answer is sent: a sender that never hears it may send a second copy, and that must show.
+    receiver.copies.set(id, (receiver.copies.get(id) ?? 0) + 1);
+    session.last = { id, returnPath, recipient };
+    text = text.slice(end + 5);
+    inData = false;
+    if (ends('after the dot')) return false;
+    socket.write('250 2.0.0 taken\r\n');
+    return !ends('after 250');
+  };
+  const takeCommand = (command: string): boolean => {
+    const verb = command.slice(0, 4).toUpperCase();
+    if (verb === 'EHLO') {
+      socket.write(`250-receiver.torture.test\r\n${receiver.isPipelining ? '250-PIPELINING\r\n' : ''}250 8BITMIME\r\n`);
+      return !ends('claim');
+    }
+    if (verb === 'QUIT') {
+      socket.end('221 bye\r\n');
+      return true;
+    }
+    if (verb === 'MAIL') {
+      if (session.last !== null) receiver.onSettled(session.last);
+      session.last = null;
+      returnPath = /<([^>]*)>/.exec(command)?.[1] ?? '';
+    }
+    if (verb === 'RCPT') recipient = /<([^>]*)>/.exec(command)?.[1] ?? '';
+    if ((verb === 'MAIL' || verb === 'RCPT' || verb === 'DATA') && ends(verb)) return false;
+    inData = verb === 'DATA';
+    socket.write(inData ? '354 go\r\n' : '250 2.1.0 ok\r\n');
+    return true;
+  };
+  if (ends('dial')) return;
   socket.write('220 receiver.torture.test ESMTP\r\n');
   socket.on('data', (chunk) => {
     text += chunk.toString('latin1');
     for (;;) {
       if (inData) {
-        const end = text.indexOf('\r\n.\r\n');
-        if (end < 0) return;
-        const id = /^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?';
-        // Counted before the answer is sent: whoever never hears it may send a second copy, and that must show.
-        copies.set(id, (copies.get(id) ?? 0) + 1);
-        text = text.slice(end + 5);
-        inData = false;
-        socket.write('250 2.0.0 taken\r\n');
-        continue;
+        if (takeBody()) continue;
+        return;
       }
       const line = text.indexOf('\r\n');
       if (line < 0) return;
       const command = text.slice(0, line);
       text = text.slice(line + 2);
-      const verb = command.slice(0, 4).toUpperCase();
-      if (verb === 'EHLO') socket.write('250-receiver.torture.test\r\n250-PIPELINING\r\n250 8BITMIME\r\n');
-      else if (verb === 'DATA') {
-        inData = true;
-        socket.write('354 go\r\n');
-      } else if (verb === 'QUIT') socket.end('221 bye\r\n');
-      else socket.write('250 2.1.0 ok\r\n');
+      if (!takeCommand(command)) return;
     }
   });
 }

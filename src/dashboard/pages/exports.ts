@@ -39,6 +39,8 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     rows: data.map((one) => ({
       ...one,
       filters: Object.entries(one.query).map(([name, value]) => ({ name, value })),
+      by: one.created_by.replace(/^member:/, ''),
+      canRemove: visit.isAdmin || one.created_by === visit.actor,
       isDone: one.state === 'done',
       isActive: one.state === 'waiting' || one.state === 'running',
     })),
