@@ -131,6 +131,27 @@ const routes: Rule<ServerFacts> = ({ routes: all }) =>
       }),
     );
 
+/** From this number of domains on, our own resolver is the likely cause. */
+const OUR_DNS = 3;
+
+/** Mail whose way is not known. DNS of a single domain is usually the fault of its owner. */
+const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
+  const [first] = all;
+  if (first === undefined) return [];
+  const mails = all.reduce((sum, { waiting }) => sum + waiting, 0);
+  const among = all.length === 1 ? '' : `DNS does not answer for ${counted(all.length, 'recipient domain')}. `;
+  return [
+    need({
+      kind: 'dns_trouble',
+      level: all.length >= OUR_DNS ? 'red' : 'amber',
+      message: `${among}${first.message}${waits(mails)}`,
+      mails,
+      since: first.since,
+      action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only resolver' },
+    }),
+  ];
+};
+
 /** Returns why a port is not open, from the program that has it, or the error of the system. */
 function whyClosed({ holder, error }: ServerFacts['closedPorts'][number]): string {
   if (holder !== null) return `${holder} has it`;
@@ -191,6 +212,7 @@ export const serverRules: readonly Rule<ServerFacts>[] = [
   blocks,
   setByPeople,
   routes,
+  dns,
   ports,
   certificate,
   findings,
