@@ -14,10 +14,10 @@ import type { Database } from '../storage/database.ts';
 import { deliveryStatuses, type MessageRow } from '../storage/tables.ts';
 import { answerChange } from './answer-change.ts';
 import { messageContentRoute, type MessageContentDeps } from './message-content.ts';
-import { senderOf } from './messages.ts';
 import { samples } from './record-samples.ts';
 import { Attempt, Message, messageId } from './records.ts';
 import { exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { senderOf } from './send.ts';
 import { noMessage, requireMessage } from './test-mode.ts';
 
 export interface MessageActionsDeps extends MessageContentDeps {

@@ -1,22 +1,12 @@
-/** `/v1/messages`: send one mail or many, read one, list them. */
+/** `/v1/messages`: lists messages, and shows one. send.ts sends them. */
 import { z } from 'zod';
 import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { yieldToEventLoop } from '../base/slices.ts';
 import type { Database } from '../storage/database.ts';
-import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
-import type { Sender } from '../messages/accept/may-send.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
-import { listMessages } from '../messages/list/message-list.ts';
+import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
-import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
-import type { SendDraft } from '../messages/request/send-draft.ts';
-import { isTemplated } from '../messages/request/template-members.ts';
-import { expandSend } from '../messages/request/templated-send.ts';
-import type { Renderer } from '../templates/renderer.ts';
-import type { SendLimits } from '../messages/request/send-limits.ts';
-import { sendSchemas } from '../messages/request/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -24,173 +14,25 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
-import { roundedProblem } from './json-numbers.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { samples } from './record-samples.ts';
-import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
-import { answerChange } from './answer-change.ts';
-import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
-import { draftFrom } from './send-check.ts';
+import { batchId, Message, MessageDetails, messageId } from './records.ts';
+import { jsonResponse, route, type Route } from './route.ts';
 import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 
-export interface MessagesDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  renderer: Renderer;
-  accept: AcceptDeps;
-  limits: SendLimits;
-  smtputf8: boolean;
-}
-
 const PATH = '/v1/messages';
-
-export const sendRoutes = (deps: MessagesDeps): Route[] => [sendRoute(deps)];
 
 export interface MessageReadDeps {
   db: Pick<Database, 'reader'>;
   cursors: Cursors;
 }
 
-export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
-
-const minimal = {
-  from: 'Acme <hi@acme.example>',
-  to: 'ana@example.net',
-  subject: 'Welcome',
-  html: '<p>Good to see you.</p>',
-};
-
-function sendRoute(deps: MessagesDeps): Route {
-  const { SingleMessage, BulkMessage } = sendSchemas(deps.limits);
-  return route(
-    {
-      method: 'POST',
-      path: PATH,
-      operationId: 'sendMessage',
-      description:
-        'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
-      scope: ['send', 'campaign'],
-      act: { says: 'sent {object}', type: 'message' },
-      touches: 'mail',
-      scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
-      body: z.union([
-        SingleMessage.partial({ from: true, subject: true }).meta({
-          id: 'SingleMessage',
-          description: 'One message to one recipient. `from` and `subject` are required unless the template has them.',
-        }),
-        BulkMessage.meta({ id: 'BulkMessage' }),
-      ]),
-      bodyByHandler: true,
-      sendRules: (now) => rulesOf(deps, now),
-      bodyExamples: {
-        minimal: { summary: 'The least there is', value: minimal },
-        attachment: {
-          summary: 'With an attachment',
-          value: { ...minimal, attachments: [{ filename: 'hello.txt', content: 'aGVsbG8=' }] },
-        },
-        template: {
-          summary: 'With a template',
-          value: { from: minimal.from, to: minimal.to, template_id: 'welcome', variables: { name: 'Ana' } },
-        },
-        bulk: {
-          summary: 'The same to several people',
-          value: {
-            from: minimal.from,
-            subject: 'News',
-            html: '<p>It is here.</p>',
-            recipients: [{ to: 'ana@example.net' }, { to: 'bo@example.net' }],
-          },
-        },
-      },
-      responses: {
-        202: {
-          description: 'Accepted: the message, or for the bulk form the batch.',
-          schema: z.union([Message, Batch]),
-          headers: { Location: 'Path of the message; absent for the bulk form.' },
-          examples: {
-            message: { summary: 'One message', value: samples.accepted },
-            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
-          },
-        },
-      },
-      problems: [
-        'mutually_exclusive_fields',
-        'invalid_recipient',
-        'too_many_recipients',
-        'duplicate_recipient',
-        'no_valid_recipients',
-        'invalid_sender',
-        'invalid_address',
-        'missing_content',
-        'unknown_template',
-        'template_syntax_error',
-        'template_render_failed',
-        'missing_variable',
-        'invalid_header',
-        'header_not_allowed',
-        'invalid_attachment',
-        'attachment_type_not_allowed',
-        'unknown_stream',
-        'invalid_send_at',
-        'domain_not_verified',
-        'domain_not_allowed',
-        'recipient_suppressed',
-        'message_too_large',
-        'sending_paused',
-        'quota_exceeded',
-      ],
-    },
-    (call) => send(deps, call),
-  );
-}
-
-const rulesOf = ({ smtputf8, limits }: MessagesDeps, now: number): SendRules => ({ now, smtputf8, limits });
-
-async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<Reply> {
-  const draft = await draftOf(deps, call);
-  const sender = senderOf(call);
-  const replyOf = (body: { id: string; object: string }): Reply => {
-    const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
-    return { status: 202, body, ...(headers === undefined ? {} : { headers }) };
-  };
-  return answerChange(call, replyOf, (rowsFor) =>
-    draft.kind === 'bulk'
-      ? acceptBulk(deps.accept, sender, draft, rowsFor)
-      : acceptSingle(deps.accept, sender, draft.draft, rowsFor),
-  );
-}
-
-async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
-  const rules = rulesOf(deps, call.now);
-  const { checked } = call;
-  if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
-  const json = checked === null ? call.json : checked.body;
-  if (!isTemplated(json)) return checkSendGently(json, rules, yieldToEventLoop);
-  const { accountId } = call.caller;
-  const monotonic = (): number => deps.accept.clock.monotonic();
-  const mostEntries = deps.limits.bulkRecipients;
-  const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
-  const options = { accountId, now: call.now, mostEntries, dataFaults: faulty, monotonic, yieldToEventLoop };
-  const { body, refused, templates } = await expandSend(deps, json, options);
-  const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
-  const name = (index: number, one: MessageDraft): void => {
-    const template = templates.get(index);
-    if (template !== undefined) one.template = template;
-  };
-  if (draft.kind === 'single') name(-1, draft.draft);
-  else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);
-  return draft;
-}
-
-export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
-  accountId: caller.accountId,
-  keyId: caller.isOperator === true ? null : caller.keyId,
-  mode: caller.mode,
-  // The operator sends whatever the plan says.
-  ...(caller.isOperator === true ? {} : { plan: caller.plan, paused: caller.paused }),
-  domains: caller.domains,
-  requestId,
-});
+export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [
+  listRoute(deps),
+  countRoute(deps),
+  readRoute(deps),
+];
 
 const listQuery = z.strictObject({
   ...pageParameters(),
@@ -254,6 +96,17 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
+const MessageCount = z
+  .object({
+    object: z.literal('message_count'),
+    count: z.int().describe('The messages that fit, 10,000 at most.'),
+    by_status: z
+      .partialRecord(z.enum(deliveryStatuses), z.int())
+      .describe('The same by status; a status without a message is left out.'),
+    has_more: z.boolean().describe('Whether there may be more: the count is then the least number.'),
+  })
+  .meta({ id: 'MessageCount' });
+
 /** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
@@ -278,6 +131,40 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
   );
 }
 
+const countQuery = listQuery.omit({ limit: true, after: true, before: true, sort: true });
+
+function countRoute({ db }: MessageReadDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/count`,
+      operationId: 'getMessageCount',
+      description:
+        'How many messages the list has with these filters, in all and by status. It looks at 10,000 messages at most, the newest: `has_more` says whether there are more, which may fit as well.',
+      scope: ['message:read'],
+      query: countQuery,
+      responses: {
+        200: jsonResponse('The count.', MessageCount, 'All were counted', {
+          object: 'message_count',
+          count: 217,
+          by_status: { delivered: 210, bounced: 7 },
+          has_more: false,
+        }),
+      },
+    },
+    async (call) => {
+      const { byStatus, isMore } = await countMessages(db.reader, filterOf(call.now, call.caller, call.query));
+      const body = {
+        object: 'message_count' as const,
+        count: byStatus.reduce((sum, one) => sum + one.count, 0),
+        by_status: Object.fromEntries(byStatus.map(({ status, count }) => [status, count])),
+        has_more: isMore,
+      };
+      return { status: 200, body };
+    },
+  );
+}
+
 /** Letters of an id after its prefix. */
 const ID_LETTERS = 26;
 
@@ -289,7 +176,7 @@ function requestTimes(start: string | undefined): { from: number; until: number 
   return { from: timeOf('0') - MOST_AHEAD_MS, until: timeOf('z') + LONGEST_REQUEST_MS };
 }
 
-function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>): MessageFilter {
+function filterOf(now: number, caller: Caller, query: z.output<typeof countQuery>): MessageFilter {
   const { created_after, subject, q: text } = query;
   const requested = requestTimes(query.request_id ?? query.request_id_start);
   const came = requested?.from ?? null;

@@ -32,6 +32,14 @@ export class Messages extends Resource {
     return this.transport.call('GET', '/v1/messages', { query, options });
   }
 
+  /** Counts what `list` has with these filters, up to 10,000; `has_more` where there may be more. */
+  count(
+    query?: Operations['getMessageCount']['query'],
+    options?: RequestOptions,
+  ): Call<Operations['getMessageCount']['answer']> {
+    return this.transport.call('GET', '/v1/messages/count', { query, options });
+  }
+
   /** Returns all messages, page after page. */
   each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Message, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);

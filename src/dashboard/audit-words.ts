@@ -1,6 +1,7 @@
 /** Writes entries of the audit log for people: who, what changed, where the object is, how to undo it, how to ask again. Pure. */
 import type { AuditEntry, AuditEntryDetails } from '../client/types.ts';
 import { linkTo } from './links.ts';
+import type { Visit } from './page.ts';
 import { wordsOf } from './words.ts';
 
 /** Returns the one who acted, without the prefixes of the log. */
@@ -89,8 +90,8 @@ const textIn = (record: AuditEntry['before'], name: string): string => {
 
 /** Returns the form that does the inverse of an act, or null where there is no inverse operation. */
 export function undoOf(
-  { operation, status, object_id: object, before, after }: Omit<AuditEntry, 'object'>,
-  isAdmin: boolean,
+  { operation, status, object_id: object, path, before, after }: Omit<AuditEntry, 'object'>,
+  { isAdmin, may }: Pick<Visit, 'isAdmin' | 'may'>,
 ): Undo | null {
   if (status >= 300 || object === null) return null;
   const form = (label: string, action: string, fields: Readonly<Record<string, string>>): Undo => ({
@@ -99,10 +100,20 @@ export function undoOf(
     fields: Object.entries(fields).map(([name, value]) => ({ name, value })),
   });
   const isAddress = object.includes('@');
-  if (operation === 'deleteSuppression' && isAddress)
+  if (operation === 'deleteSuppression' && isAddress && may('suppression'))
     return form('Suppress it again', '/suppressions', { email: object });
-  if (operation === 'createSuppression' && isAddress && textIn(after, 'email') !== '')
+  if (operation === 'createSuppression' && isAddress && may('suppression:delete') && textIn(after, 'email') !== '')
     return form('Remove it again', '/suppressions/remove', { email: object, scope: textIn(after, 'scope') });
+  const [, stream] = /^\/v1\/streams\/(str_\w+)$/.exec(path ?? '') ?? [];
+  if (
+    operation === 'updateStream' &&
+    stream !== undefined &&
+    may('stream') &&
+    before?.['paused'] !== after?.['paused']
+  ) {
+    const isPaused = after?.['paused'] === true;
+    return form(isPaused ? 'Resume it' : 'Pause it again', `/streams/${stream}/${isPaused ? 'resume' : 'pause'}`, {});
+  }
   const hold = textIn(after, 'id');
   if (operation === 'queue.hold' && isAdmin && hold !== '') return form('Release it', '/queue/release', { id: hold });
   if (operation === 'queue.limit' && isAdmin && hold !== '')

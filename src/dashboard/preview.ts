@@ -37,7 +37,8 @@ iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d
 .faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
 .out{color:#0b5cad;font-weight:600}.tag{color:#6a2c91;font-weight:600}.note{color:#586474;font-style:italic}.html{color:#146c43}
 .missing{background:#fff3d6;border-radius:6px;padding:8px 10px;margin:0 0 8px}mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
-body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}body:has(#dark:checked) .parts iframe{color-scheme:dark;background:#1b1f24}
+body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
+body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
 .good{color:#146c43}.chip{display:inline-block;background:#e9ecf0;border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
 
 const page = (title: string, body: string): string =>
@@ -69,7 +70,7 @@ export function previewPage({ variables, missing, sample, parts }: Preview): str
   const frame =
     html?.rendered == null
       ? ''
-      : `<div>${looks}<iframe sandbox title="HTML" srcdoc="${escapeHtml(html.rendered)}"></iframe></div>`;
+      : `<div>${looks}${lookedAt(html.rendered, 'light', 'HTML')}${lookedAt(html.rendered, 'dark', 'HTML, dark')}</div>`;
   return page(
     'Preview',
     `${faultList(parts)}${missingNote(missing, sample)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
@@ -90,6 +91,25 @@ const looks =
     )
     .join(' ') +
   '</p>';
+
+type Theme = 'light' | 'dark';
+
+const lookedAt = (html: string, theme: Theme, title: string): string =>
+  `<iframe sandbox class="${theme}" title="${title}" srcdoc="${escapeHtml(inTheme(html, theme))}"></iframe>`;
+
+/**
+ * Returns a mail's HTML as it looks in one theme. A frame of an opaque origin has the theme of the viewer's system whatever its
+ * style sheet says, so the conditions about the theme are replaced with some that are always or never true.
+ */
+export const inTheme = (html: string, theme: Theme): string =>
+  html
+    .replaceAll(/\(\s{0,9}prefers-color-scheme\s{0,9}:\s{0,9}(light|dark)\s{0,9}\)/gi, (_, wanted: string) =>
+      wanted.toLowerCase() === theme ? '(min-width:0)' : '(max-width:0)',
+    )
+    .replaceAll(
+      /(color-scheme["']?\s{0,9}(?::|content=["'])\s{0,9})(?:light\s{1,9}dark|dark\s{1,9}light)\b/gi,
+      `$1${theme}`,
+    );
 
 /** Escapes a rendered text, and colours what stands for a missing value. */
 const markedHtml = (text: string): string =>

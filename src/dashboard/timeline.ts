@@ -34,7 +34,7 @@ export interface Moment {
   /** Further facts, one a line. */
   facts: string[];
   links: { href: string; text: string }[];
-  /** The steps of the SMTP dialogue, shown on request. */
+  /** The times of the steps of the SMTP dialogue, shown on request. */
   dialogue?: { id: string; steps: readonly Step[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];

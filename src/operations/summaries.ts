@@ -7,6 +7,7 @@
 export const apiSummaries = {
   sendMessage: 'Send one mail, or many',
   listMessages: 'List messages, newest first',
+  getMessageCount: 'Count messages, up to 10,000',
   getMessage: 'Show a message with its recipients, attempts and events',
   listMessageAttempts: 'List the SMTP attempts of a message',
   explainMessage: 'Explain what a message waits for, since when, set by whom, and until when',

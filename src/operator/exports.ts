@@ -16,6 +16,7 @@ import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
+import { ofOthersArgument, ownOnly, refuseOthers } from './owners.ts';
 
 /** The kinds of exports: the operation of the API that reads each, and the parameter that ends its range. */
 export const exportKinds = {
@@ -123,11 +124,13 @@ export const exportOperations = {
   'exports.remove': onStore({
     act: { says: 'removed the export {object}', type: 'export', keeps: ['kind'] },
     scope: 'message:read',
-    args: ref,
-    async run(deps, { account, id }, act) {
+    forMembers: ownOnly,
+    args: ref.extend({ of_others: ofOthersArgument }),
+    async run(deps, { account, id, of_others: ofOthers }, act) {
       const owner = await accountNamed(deps, account);
       act.concerns(owner.id);
       const row = await requireExport(deps, owner, id);
+      refuseOthers('this export', row, act, ofOthers);
       act.on({ before: exportRecord(row) });
       await removeExports(deps, [row]);
       return exportRecord(row);
@@ -147,9 +150,9 @@ async function requireExport({ db }: Pick<StoreDeps, 'db'>, owner: AccountRow, i
 async function addRow({ db }: Pick<StoreDeps, 'db'>, row: ExportRow): Promise<void> {
   await db.commit.transact(async (tx) => {
     const [count] = await tx.all<{ own: number; active: number; all_active: number }>(
-      `SELECT COALESCE(SUM(account_id = ?), 0) AS own,
-         COALESCE(SUM(account_id = ? AND state IN ('waiting', 'running')), 0) AS active,
-         COALESCE(SUM(state IN ('waiting', 'running')), 0) AS all_active FROM export_files`,
+      `SELECT COUNT(CASE WHEN account_id = ? THEN 1 END) AS own,
+         COUNT(CASE WHEN account_id = ? AND state IN ('waiting', 'running') THEN 1 END) AS active,
+         COUNT(CASE WHEN state IN ('waiting', 'running') THEN 1 END) AS all_active FROM export_files`,
       [row.account_id, row.account_id],
     );
     const { own = 0, active = 0, all_active: allActive = 0 } = count ?? {};

@@ -122,7 +122,7 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
       };
     }
     default:
-      return { ...given, by: 'operator', set_by: 'operator', message: 'The operator holds it.' };
+      return { ...given, by: 'operator', set_by: 'operator', message: 'There is a hold on it.' };
   }
 }
 

@@ -1,4 +1,7 @@
-/** Saved views: named filters of the dashboard's pages, for all who see the account. */
+/**
+ * Saved views: named filters of the dashboard's pages, for all who see the account. Members whose role only reads use them, and
+ * do not save any: `send` is the right that they lack and the other roles have. A view is its maker's to change.
+ */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -7,6 +10,7 @@ import { insertRows } from '../storage/rows.ts';
 import type { SavedViewRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
+import { ofOthersArgument, ownOnly, refuseOthers } from './owners.ts';
 
 /** Views of an account. */
 const MOST = 20;
@@ -29,17 +33,19 @@ export const savedViewOperations = {
       return { data: rows.map(viewRecord) };
     },
   }),
-  /** Saves a view; one of the same page and name is replaced. */
+  /** Saves a view; one of the same page and name that its maker saved before is replaced. */
   'views.save': onStore({
     act: { says: 'saved the view {name}', type: 'view', named: 'name', keeps: ['page', 'name', 'query'] },
-    scope: 'message:read',
+    scope: 'send',
+    forMembers: ownOnly,
     args: z.strictObject({
       account: accountArgument,
       page,
       name: z.string().trim().min(1).max(60),
       query: z.string().max(2000),
+      of_others: ofOthersArgument,
     }),
-    async run({ db, clock }, { account, page: of, name, query }, act) {
+    async run({ db, clock }, { account, page: of, name, query, of_others: ofOthers }, act) {
       const { id: accountId } = await accountNamed({ db }, account);
       act.concerns(accountId);
       const now = clock.now();
@@ -53,7 +59,11 @@ export const savedViewOperations = {
         created_by: act.actor,
       };
       await db.commit.transact(async (tx) => {
-        await tx.run('DELETE FROM saved_views WHERE account_id = ? AND page = ? AND name = ?', [accountId, of, name]);
+        const replaced = await tx.all<SavedViewRow>(
+          'DELETE FROM saved_views WHERE account_id = ? AND page = ? AND name = ? RETURNING *',
+          [accountId, of, name],
+        );
+        for (const one of replaced) refuseOthers(`the view “${name}”`, one, act, ofOthers);
         const others = await tx.all<{ id: string }>('SELECT id FROM saved_views WHERE account_id = ?', [accountId]);
         if (others.length >= MOST)
           throw new Problem(
@@ -68,15 +78,21 @@ export const savedViewOperations = {
   }),
   'views.remove': onStore({
     act: { says: 'removed the view {name}', type: 'view', named: 'name', keeps: ['page', 'name', 'query'] },
-    scope: 'message:read',
-    args: z.strictObject({ account: accountArgument, id: z.string().max(64) }),
-    async run({ db }, { account, id }, act) {
+    scope: 'send',
+    forMembers: ownOnly,
+    args: z.strictObject({ account: accountArgument, id: z.string().max(64), of_others: ofOthersArgument }),
+    async run({ db }, { account, id, of_others: ofOthers }, act) {
       const { id: accountId } = await accountNamed({ db }, account);
       act.concerns(accountId);
-      const [row] = await db.commit.transact((tx) =>
-        tx.all<SavedViewRow>('DELETE FROM saved_views WHERE account_id = ? AND id = ? RETURNING *', [accountId, id]),
-      );
-      if (row === undefined) throw new Problem('not_found', 'There is no such view.', { field: 'id' });
+      const row = await db.commit.transact(async (tx) => {
+        const [gone] = await tx.all<SavedViewRow>(
+          'DELETE FROM saved_views WHERE account_id = ? AND id = ? RETURNING *',
+          [accountId, id],
+        );
+        if (gone === undefined) throw new Problem('not_found', 'There is no such view.', { field: 'id' });
+        refuseOthers(`the view “${gone.name}”`, gone, act, ofOthers);
+        return gone;
+      });
       act.on({ before: viewRecord(row) });
       return viewRecord(row);
     },

@@ -11,6 +11,7 @@ const rows: readonly Row[] = [
   ['sendMessage', '/v1/messages', (m) => m.messages.sendBulk({ recipients: [{ to: 'a@b.test' }] })],
   ['listMessages', '/v1/messages', (m) => m.messages.list()],
   ['listMessages', '/v1/messages', (m) => m.messages.each().next()],
+  ['getMessageCount', '/v1/messages/count', (m) => m.messages.count()],
   ['getMessage', '/v1/messages/{id}', (m) => m.messages.get('{id}')],
   ['updateMessage', '/v1/messages/{id}', (m) => m.messages.update('{id}', { send_at: '2026-02-01T08:00:00Z' })],
   ['listMessageAttempts', '/v1/messages/{id}/attempts', (m) => m.messages.attempts('{id}')],

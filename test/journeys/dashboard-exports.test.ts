@@ -161,7 +161,10 @@ describe('dashboard: exports and saved views', () => {
     await browser.open('/messages?status=bounced');
     const saved = await browser.submit('/views', { page: '/messages', query: 'status=bounced', name: 'Bounces <b>' });
     assert.equal(saved.at, '/messages?status=bounced');
-    assert.match(saved.html, /href="\/messages\?status(?:=|&#x3D;)bounced" aria-current="true">Bounces &lt;b&gt;</);
+    assert.match(
+      saved.html,
+      /href="\/messages\?status(?:=|&#x3D;)bounced" aria-current="true" title="Saved by ana@example\.net">Bounces &lt;b&gt;</,
+    );
     const [, remove = ''] = /action="(\/views\/viw_\w+\/remove)"/.exec(saved.html) ?? [];
     assert.doesNotMatch((await browser.submit(remove)).html, /Bounces &lt;b&gt;<\/a>/);
     for (const fields of [

@@ -292,9 +292,26 @@ describe('dashboard: pages', () => {
       assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
       assert.match(back.html, /rel="prev"/);
       for (const path of ['/messages', '/events']) {
-        assert.match((await browser.open(path)).html, /Last 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
+        assert.match((await browser.open(path)).html, /[Ll]ast 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
         assert.doesNotMatch((await browser.open(`${path}?range=all`)).html, /All time/);
       }
+    });
+
+    it('says how many messages a search found, and how many are in each state', async () => {
+      const { by_status: states, count } = (
+        await app.get<{ count: number; by_status: Record<string, number> }>('/v1/messages/count')
+      ).body;
+      const all = await browser.open('/messages?range=all');
+      assert.match(all.html, new RegExp(`<p class="dim">${String(count)} messages\\.</p>`));
+      for (const [state, number] of Object.entries(states))
+        assert.match(all.html, new RegExp(`>${state} <small>${String(number)}</small>`));
+      assert.match(all.html, />queued<\/a>/);
+      const delivered = await browser.open('/messages?range=all&status=delivered,bounced');
+      const both = (states['delivered'] ?? 0) + (states['bounced'] ?? 0);
+      assert.match(delivered.html, new RegExp(`>${String(both)} messages\\.<`));
+      assert.match((await browser.open('/messages?q=nobody%40nowhere.test')).html, />0 messages, last 30 days\./);
+      const refused = await app.get('/v1/messages/count?limit=5');
+      assert.equal(refused.status, 400, 'a count has no pages');
     });
 
     it('counts it on the overview and in the numbers', async () => {

@@ -51,7 +51,7 @@ describe('journey: holds', () => {
       assert.deepEqual([row.held_by, row.status, row.attempt_count], [pause.id, 'queued', 0]);
       const told = await app.why(id);
       assert.equal(told.reason, 'held');
-      assert.match(told.message, /the operator holds the \w+ \S+ \(they asked\)/);
+      assert.match(told.message, /there is a hold on the \w+ \S+ \(they asked\)/);
       const { body } = await app.get<{ recipients: unknown[] }>(`/v1/messages/${id}/why`);
       assert.deepEqual(body.recipients, [told], 'the API says the same');
       assert.equal((await app.message(id)).recipients[0]?.next_attempt_at, null);

@@ -257,6 +257,9 @@ describe('journey: retries', () => {
     };
     await asked(1);
     assert.match((await why()).message, /DNS does not tell where mail for dest\.test goes/);
+    const [need] = (await app.operator.call('needs', {})).data.filter(({ kind }) => kind === 'dns_trouble');
+    assert.deepEqual([need?.level, need?.mails], ['amber', 1]);
+    assert.match(need?.message ?? '', /dest\.test/);
     for (let times = 2; times < 8; times++) {
       app.clock.advance(5 * 60_000);
       await asked(times);

@@ -284,7 +284,7 @@ describe('journey: sources', () => {
     const hold = await app.operator.call('queue.hold', { source: 'two', note: 'moving' });
     const { id } = await app.send();
     assert.match(String((await app.held(id)).held_by), /^paused:default@/);
-    assert.match((await app.why(id)).message, /the operator holds the source one/);
+    assert.match((await app.why(id)).message, /there is a hold on the source one/);
     await app.operator.call('queue.release', { id: hold.id });
     await ended(id);
     assert.equal(await sourceOf(id), 'two');

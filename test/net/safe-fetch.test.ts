@@ -286,7 +286,7 @@ describe('base/safe-fetch', () => {
     const answer = await post(fetcher({ ca: testCa }), `https://127.0.0.1:${String(port)}/`);
     assert.match(
       answer.kind === 'failed' ? answer.text : '',
-      /^no answer: TLS failed: (?:wrong version number|packet length too long)$/,
+      /^no answer: TLS failed: the other side does not speak TLS on this port \((?:wrong version number|packet length too long)\)$/,
     );
   });
 

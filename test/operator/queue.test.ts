@@ -206,7 +206,7 @@ describe('operator/queue', () => {
     office.waits = [
       { reason: 'receiver_refuses_us', message: 'It refuses us.', since: 0, until: null, by: 'receiver', stops: true },
     ];
-    office.held = { by: 'hld_1', why: 'the operator holds the lane mx.dest.test', since: 0, until: null };
+    office.held = { by: 'hld_1', why: 'there is a hold on the lane mx.dest.test', since: 0, until: null };
     const { data } = await office.run('queue.lanes', {});
     assert.deepEqual(
       data.map(({ name, waiting, waiting_in_all: all, cause }) => [name, waiting, all, cause]),
@@ -214,7 +214,7 @@ describe('operator/queue', () => {
     );
     assert.deepEqual(
       data[0]?.waits.map(({ reason, message, by }) => [reason, message, by]),
-      [['held', 'It is held: the operator holds the lane mx.dest.test.', 'operator']],
+      [['held', 'It is held: there is a hold on the lane mx.dest.test.', 'operator']],
     );
     assert.equal((await office.run('queue.lane', { lane: 'mx.dest.test' })).lane.waiting_in_all, 1);
   });

@@ -160,6 +160,23 @@ inside systemctl restart posthorn
 check 'after paths.sh it is made' inside systemctl start posthorn-backup
 check 'on the other disk' bash -c "nsenter --target $init --all -- ls /srv/other/bk | grep -q '^posthorn-'"
 
+# Settings that were edited and not taken over.
+inside sed -i '$a log: { level: debug }' /etc/posthorn/posthorn.yaml
+edited() { posthorn doctor --only settings | grep -q "$1"; }
+check 'the doctor names a setting that is not in force, and the command for it' eventually 10 edited 'systemctl reload posthorn'
+inside systemctl reload posthorn
+check 'after that it is in force' eventually 10 edited '^ok '
+
+# A file of the database that root has made.
+inside systemctl stop posthorn
+inside chown root:root /var/lib/posthorn/posthorn.db
+fails_to_start() { ! inside systemctl start posthorn 2>/dev/null; }
+check 'a database of another user keeps it from starting' fails_to_start
+check 'and the journal has the command that gives it back' grep -q 'Run as root: chown .*/var/lib/posthorn/posthorn.db' \
+  <<<"$(inside journalctl -u posthorn -p err --no-pager -o cat -n 20)"
+inside chown posthorn:posthorn /var/lib/posthorn/posthorn.db
+inside systemctl start posthorn
+
 # Another mail server has port 25.
 inside systemctl stop posthorn
 inside systemd-run --unit=other-mail --quiet /usr/bin/node -e 'require("net").createServer().listen(25, "127.0.0.1")'

@@ -11,8 +11,17 @@ import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type V
 import { isForIds, readSearch } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
+import { numberText } from '../words.ts';
 import { MINUTE_MS } from '../../base/time.ts';
-import type { AuditEntry, Content, MessageDetails, ReportContent, Suppression, Why } from '../../client/types.ts';
+import type {
+  AuditEntry,
+  Content,
+  MessageDetails,
+  Operations,
+  ReportContent,
+  Suppression,
+  Why,
+} from '../../client/types.ts';
 
 const WHERE = '/messages';
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
@@ -70,8 +79,14 @@ async function list(visit: Visit): Promise<Shown> {
   const sort = order.descending ? null : 'created_at';
   const since = isForIds(found) ? null : range.since;
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  const asked = { ...search, ...given, ...pageOf(query), created_after: since, created_before: range.until, sort };
-  const [messages, streams] = await Promise.all([visit.ask('listMessages', { query: asked }), streamChoices(visit)]);
+  const times = { created_after: since, created_before: range.until };
+  const asked = { ...search, ...given, ...pageOf(query), ...times, sort };
+  const [messages, streams, totals] = await Promise.all([
+    visit.ask('listMessages', { query: asked }),
+    streamChoices(visit),
+    // Of all states, for the numbers of the chips.
+    visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
+  ]);
   const [first] = messages.data;
   if ('event_id' in search && first !== undefined) return move(`${WHERE}/${first.id}`);
   return view('messages', 'Messages', {
@@ -82,7 +97,8 @@ async function list(visit: Visit): Promise<Shown> {
       query,
       'status',
       deliveryStatuses.map((status) => [status, status] as const),
-    ),
+    ).map((chip) => ({ ...chip, howMany: chipCount(totals, chip.label) })),
+    howMany: totalText(totals, query.get('status')),
     query: Object.fromEntries(query),
     range,
     streams,
@@ -97,6 +113,22 @@ async function list(visit: Visit): Promise<Shown> {
     export: exportOf('messages', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
+}
+
+type Totals = Operations['getMessageCount']['answer'];
+
+const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: string): string => {
+  const count = counts[status] ?? 0;
+  return count === 0 ? '' : `${numberText(count)}${isMore ? '+' : ''}`;
+};
+
+/** Returns how many messages the list has; '' where none was found among those that were counted, and there are more. */
+function totalText({ count, by_status: counts, has_more: isMore }: Totals, wanted: string | null): string {
+  const states = (wanted ?? '').split(',').filter((state) => state !== '');
+  const total = states.length === 0 ? count : states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+  const text = `${numberText(total)} ${total === 1 ? 'message' : 'messages'}`;
+  if (!isMore) return text;
+  return total === 0 ? '' : `at least ${text}`;
 }
 
 /** Returns the next try of a recipient: not before the end of what delays it. */

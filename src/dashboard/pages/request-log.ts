@@ -134,7 +134,7 @@ function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
     link: objectLink(entry, visit.isAdmin),
-    undo: undoOf(entry, visit.isAdmin),
+    undo: undoOf(entry, visit),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };

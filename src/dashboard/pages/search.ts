@@ -25,7 +25,8 @@ export function searchPages(): Page[] {
 
 async function show(visit: Visit): Promise<Shown> {
   const q = (visit.query.get('q') ?? '').trim().slice(0, LONGEST);
-  return view('search', 'Search', { q, found: q === '' ? [] : await findAll(visit, q) });
+  const found = q === '' ? [] : await findAll(visit, q);
+  return view('search', 'Search', { q, found, hasNone: found.every(({ kind }) => kind === 'search') });
 }
 
 async function findAll(visit: Visit, q: string): Promise<Found[]> {
@@ -49,7 +50,11 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
       .slice(0, MOST_OTHERS)
       .map(({ id, name }) => ({ kind: 'template', text: name, href: `/templates/${id}` })),
   ];
-  const all = { kind: 'all messages found', text: q, href: linkTo('/messages', new URLSearchParams({ q })) };
+  const all = {
+    kind: 'search',
+    text: `Search all messages for “${q}”`,
+    href: linkTo('/messages', new URLSearchParams({ q })),
+  };
   return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, ...pausing, all];
 }
 

@@ -10,6 +10,12 @@ import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/settings';
 
+/** Names of the server's limits that are not their words. */
+const retentionWords: Readonly<Record<string, string>> = {
+  audit: 'request log and actions',
+  requestDetails: 'details of requests',
+};
+
 type Deps = Pick<DashboardDeps, 'version' | 'config'>;
 
 export function settingsPages(deps: Deps): Page[] {
@@ -67,7 +73,10 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
       port: smtp.submission.port,
       tlsPort: smtp.submission.tlsPort,
     },
-    server: Object.entries(retention).map(([what, ms]) => ({ what, days: Math.floor(ms / DAY_MS) })),
+    server: Object.entries(retention).map(([what, ms]) => ({
+      what: retentionWords[what] ?? what,
+      days: Math.floor(ms / DAY_MS),
+    })),
   };
   return view('settings', 'Settings', data);
 }

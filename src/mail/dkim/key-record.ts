@@ -16,17 +16,32 @@ export type ParsedKeyRecord = { kind: 'ok'; record: KeyRecord } | { kind: 'bad';
 const LONGEST_RECORD = 4096;
 /** SubjectPublicKeyInfo of Ed25519 up to the 32 octets of the key (RFC 8410 section 4). */
 const ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+/** The AlgorithmIdentifier of RSA in a SubjectPublicKeyInfo (RFC 3279 section 2.3.1), and the octets in which it begins. */
+const RSA_ALGORITHM = Buffer.from('300d06092a864886f70d0101010500', 'hex');
+const RSA_ALGORITHM_WITHIN = 5 + RSA_ALGORITHM.length;
 
 /**
  * The TXT value for a public key, RSA or Ed25519 (PEM or key object), as one string: the writer of the zone cuts it
  * into strings of 255. Throws for any other kind of key.
  */
 export function dkimRecord(publicKey: KeyObject | string): string {
-  const key = typeof publicKey === 'string' ? createPublicKey(publicKey) : publicKey;
-  const der = key.export({ type: 'spki', format: 'der' });
-  if (key.asymmetricKeyType === 'rsa') return `v=DKIM1; k=rsa; p=${der.toString('base64')}`;
-  if (key.asymmetricKeyType !== 'ed25519') throw new Error(`no DKIM key type: ${String(key.asymmetricKeyType)}`);
-  return `v=DKIM1; k=ed25519; p=${der.subarray(ED25519_PREFIX.length).toString('base64')}`;
+  const der = typeof publicKey === 'string' ? spkiOf(publicKey) : publicKey.export({ type: 'spki', format: 'der' });
+  if (der.length === ED25519_PREFIX.length + 32 && der.subarray(0, ED25519_PREFIX.length).equals(ED25519_PREFIX))
+    return `v=DKIM1; k=ed25519; p=${der.subarray(ED25519_PREFIX.length).toString('base64')}`;
+  if (der.subarray(0, RSA_ALGORITHM_WITHIN).includes(RSA_ALGORITHM))
+    return `v=DKIM1; k=rsa; p=${der.toString('base64')}`;
+  throw new Error('this is no DKIM key type');
+}
+
+/**
+ * The SubjectPublicKeyInfo in a PEM text, without a look into it: node:crypto takes half a millisecond for each key, and a list of
+ * domains has the records of many. PEM of another kind goes that way.
+ */
+function spkiOf(pem: string): Buffer {
+  const [, base64] =
+    /^-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*$/.exec(pem) ?? [];
+  if (base64 !== undefined) return Buffer.from(base64, 'base64');
+  return createPublicKey(pem).export({ type: 'spki', format: 'der' });
 }
 
 /** Reads a TXT value whose strings were joined. */

@@ -95,7 +95,7 @@ const split = (text: string, at: string): string[] => {
 
 const operatorsHold = ({ id, scope, target, note, until, created_at: since }: HoldRow): Hold => ({
   by: id,
-  why: `the operator holds the ${scope} ${target}${note === null ? '' : ` (${note})`}`,
+  why: `there is a hold on the ${scope} ${target}${note === null ? '' : ` (${note})`}`,
   since,
   until,
 });

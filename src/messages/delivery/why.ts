@@ -88,9 +88,12 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContex
 }
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
-  const also = wait?.stops === true ? ` Also: ${wait.message}` : '';
+  // A further reason that keeps the lane back then, such as the pace that this mail's own answer has set.
+  const also = wait === undefined || !(wait.stops || wait.reason === 'rate_limited') ? '' : ` Also: ${wait.message}`;
   const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.`;
-  const given = { until: timeOf(dueAt), by: 'receiver', answer: lastAnswer(delivery), also } as const;
+  // Without an answer, such as after a timeout, only our schedule says when the next attempt is.
+  const by = delivery.smtp_code === null ? 'us' : 'receiver';
+  const given = { until: timeOf(dueAt), by, answer: lastAnswer(delivery), also } as const;
   return makeReason('waiting_for_retry', message, given);
 }
 
@@ -117,7 +120,8 @@ function makeReason(
   text: string,
   { since = null, until = null, by = null, answer = '', also = '' }: Details = {},
 ): Reason {
-  const message = `${text}${answer}${also}`;
+  const stop = answer === '' || also === '' || /[.!?]$/.test(answer) ? '' : '.';
+  const message = `${text}${answer}${stop}${also}`;
   return { reason, message, summary: `${text}${also}`, since: rfc3339(since), until: rfc3339(until), set_by: by };
 }
 

@@ -6,7 +6,7 @@
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
 import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
-import type { MessageRow } from '../../storage/tables.ts';
+import type { DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import {
   allMessages,
@@ -56,6 +56,30 @@ export async function listMessages(
     first: backwards ? (found.reached ?? first) : first,
     last: backwards ? last : (found.reached ?? last),
   };
+}
+
+export interface StatusCount {
+  status: DeliveryStatus;
+  count: number;
+}
+
+/** Messages that a count looks at. */
+const MOST_COUNTED = 10_000;
+
+/**
+ * Counts the messages that fit, by status. `isMore` is true where the smallest index is longer than what was looked at: then there are
+ * at least so many. It costs what the pages of a list cost.
+ */
+export async function countMessages(
+  read: Knex,
+  filter: MessageFilter,
+  most = MOST_COUNTED,
+): Promise<{ byStatus: StatusCount[]; isMore: boolean }> {
+  const { index, criteria } = await bestIndex(read, filter, most);
+  const list = messagesOf(read, filter, { index, criteria, descending: true });
+  const end = await list.endOfSlice(null, most);
+  const [byStatus, next] = await Promise.all([list.countFitting(end), end === null ? null : list.endOfSlice(end, 1)]);
+  return { byStatus, isMore: next !== null };
 }
 
 interface Chosen {
@@ -125,7 +149,7 @@ function messagesOf(
   read: Knex,
   filter: MessageFilter,
   { index, criteria, descending }: Pick<Chosen, 'index' | 'criteria'> & { descending: boolean },
-): SlicedList<string, MessageRow> {
+): SlicedList<string, MessageRow> & { countFitting(to: string | null): Promise<StatusCount[]> } {
   const {
     table: [tableOf, ...given],
     id,
@@ -141,6 +165,12 @@ function messagesOf(
       ...(to === null ? [] : [[upTo, to] as const]),
     ]),
   ];
+  const fitting = (from: string | null, to: string | null): { text: string; values: (string | number)[] } => {
+    const tested = criteria.map(({ condition }) => condition(id));
+    const { text, values } = joined([...range(from, to), ['m.account_id = ?', filter.accountId], ...tested]);
+    const messages = id === 'm.id' ? '' : ` ${dialect.thenJoin} messages AS m ON m.id = ${id}`;
+    return { text: `${table}${messages} WHERE ${text}`, values: [...given, ...values] };
+  };
   return {
     async endOfSlice(from, count) {
       const { text, values } = joined(range(from, null));
@@ -151,12 +181,14 @@ function messagesOf(
       return row?.id ?? null;
     },
     async readFitting(from, to, limit) {
-      const tested = criteria.map(({ condition }) => condition(id));
-      const { text, values } = joined([...range(from, to), ['m.account_id = ?', filter.accountId], ...tested]);
-      const messages = id === 'm.id' ? '' : ` ${dialect.thenJoin} messages AS m ON m.id = ${id}`;
-      return read.raw<MessageRow[]>(
-        `SELECT m.* FROM ${table}${messages} WHERE ${text} ORDER BY ${id} ${order} LIMIT ?`,
-        [...given, ...values, limit],
+      const { text, values } = fitting(from, to);
+      return read.raw<MessageRow[]>(`SELECT m.* FROM ${text} ORDER BY ${id} ${order} LIMIT ?`, [...values, limit]);
+    },
+    async countFitting(to) {
+      const { text, values } = fitting(null, to);
+      return await read.raw<StatusCount[]>(
+        `SELECT m.status, COUNT(*) AS count FROM ${text} GROUP BY m.status ORDER BY m.status`,
+        values,
       );
     },
   };

@@ -95,7 +95,7 @@ export function waitsOf(
   const { ruleRest } = state;
   if (ruleRest !== null && ruleRest.until > now) {
     const { since, until, cause } = ruleRest;
-    const message = `Mail to ${name} rests by a shaping rule of yours (${cause}).`;
+    const message = `Mail to ${name} rests by a shaping rule of this server (${cause}).`;
     waits.push({ reason: 'receiver_resting', message, since, until, by: 'operator', stops: true });
   }
   const own = site ?? state.site;
@@ -201,7 +201,7 @@ function paceWait(state: LaneState, given: LaneLimits | null, name: string, now:
   if (perMinute !== null && perMinute <= (pace.perMinute ?? Infinity))
     return {
       reason: 'rate_limited',
-      message: `You have limited mail to ${name} to ${mails(perMinute)} a minute.`,
+      message: `Mail to ${name} is limited to ${mails(perMinute)} a minute on this server${noteOf(given)}.`,
       since: null,
       until,
       by: 'operator',
@@ -253,5 +253,7 @@ function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections,
 }
 
 const operatorCause = ({ note }: LaneLimits): string => `set by the operator${note === null ? '' : `: ${note}`}`;
+
+const noteOf = (given: LaneLimits | null): string => (given?.note == null ? '' : ` (${given.note})`);
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);

@@ -235,7 +235,7 @@ export class Sources {
         by,
         since,
         until,
-        why: `the operator holds the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
+        why: `there is a hold on the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
       };
     }
     const block = this.blockOf(name, site);

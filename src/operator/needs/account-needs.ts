@@ -103,7 +103,7 @@ const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
     need({
       kind: 'deferred',
       level: 'amber',
-      message: `${lane.startsWith('~') ? domain : lane}: ${counted(waiting, 'recipient')} deferred, ${code}. They are tried again by their schedule. The last answer: ${reply}`,
+      message: `${lane.startsWith('~') ? domain : lane}: ${counted(waiting, 'recipient')} deferred, ${code}, and tried again by schedule. The last answer: ${reply}`,
       mails: waiting,
       try_domain: server === null ? null : domain,
       action: {

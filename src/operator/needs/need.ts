@@ -52,6 +52,8 @@ export interface ServerFacts {
   /** The lane of each recipient domain that mail waits for. */
   domains: readonly { domain: string; lane: string; waiting: number }[];
   blocks: readonly { source: string | null; site: string; since: string; until: string; reply: string }[];
+  /** Recipient domains for which DNS does not answer, with how many recipients wait for it. */
+  dnsTrouble: readonly { domain: string; waiting: number; message: string; since: string | null }[];
   /** Routes of the settings by domain. */
   routes: Readonly<Record<string, { kind: string }>>;
   /** Ports for mail that could not be had. */

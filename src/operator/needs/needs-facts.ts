@@ -70,6 +70,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
         reply,
       })),
     ),
+    dnsTrouble: dnsTrouble(deps, domains),
     routes: config.delivery.routes,
     closedPorts: deps
       .listeners()
@@ -101,6 +102,22 @@ async function withAccountNames(deps: OperatorDeps, held: readonly HeldMail[]): 
         : `The stream ${one.target.slice(one.target.indexOf('/') + 1)} of ${account} is paused.`;
     return { ...one, message };
   });
+}
+
+/** The most recipient domains whose DNS is looked at, those with the most mail first. */
+const MOST_UNRESOLVED = 100;
+
+function dnsTrouble(
+  { mta }: Pick<OperatorDeps, 'mta'>,
+  domains: Awaited<ReturnType<typeof waitingDomains>>,
+): ServerFacts['dnsTrouble'] {
+  return domains
+    .filter(({ lane }) => lane === '~unresolved')
+    .slice(0, MOST_UNRESOLVED)
+    .flatMap(({ domain, waiting }) => {
+      const wait = mta.laneFacts({ domain, account: '' }).waits.find(({ reason }) => reason === 'dns_trouble');
+      return wait === undefined ? [] : [{ domain, waiting, message: wait.message, since: rfc3339(wait.since) }];
+    });
 }
 
 const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({

@@ -131,16 +131,46 @@ const routes: Rule<ServerFacts> = ({ routes: all }) =>
       }),
     );
 
-const ports: Rule<ServerFacts> = ({ closedPorts }) =>
-  closedPorts.map(({ name, port, holder, error, since }) =>
+/** From this number of domains on, our own resolver is the likely cause. */
+const OUR_DNS = 3;
+
+/** Mail whose way is not known. DNS of a single domain is usually the fault of its owner. */
+const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
+  const [first] = all;
+  if (first === undefined) return [];
+  const mails = all.reduce((sum, { waiting }) => sum + waiting, 0);
+  const among = all.length === 1 ? '' : `DNS does not answer for ${counted(all.length, 'recipient domain')}. `;
+  return [
     need({
+      kind: 'dns_trouble',
+      level: all.length >= OUR_DNS ? 'red' : 'amber',
+      message: `${among}${first.message}${waits(mails)}`,
+      mails,
+      since: first.since,
+      action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only resolver' },
+    }),
+  ];
+};
+
+/** Returns why a port is not open, from the program that has it, or the error of the system. */
+function whyClosed({ holder, error }: ServerFacts['closedPorts'][number]): string {
+  if (holder !== null) return `${holder} has it`;
+  if (error === 'EACCES') return 'this user may not listen on it';
+  return error === 'EADDRINUSE' ? 'another program has it' : (error ?? 'the cause is unknown');
+}
+
+const ports: Rule<ServerFacts> = ({ closedPorts }) =>
+  closedPorts.map((one) => {
+    const effect =
+      one.name === 'mx' ? 'Bounces and complaints that come by mail are not received.' : 'Programs cannot send by it.';
+    return need({
       kind: 'port_closed',
       level: 'red',
-      message: `Port ${String(port)} (${name}) is not open: ${holder === null ? (error ?? 'unknown cause') : `${holder} has it`}. ${port === 25 ? 'Bounces and complaints that come by mail are not received.' : 'Programs cannot send by it.'}`,
-      since,
+      message: `Port ${String(one.port)} (${one.name}) is not open: ${whyClosed(one)}. ${effect}`,
+      since: one.since,
       action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only listeners' },
-    }),
-  );
+    });
+  });
 
 const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
   own === null || own.until - now > SOON_MS
@@ -182,6 +212,7 @@ export const serverRules: readonly Rule<ServerFacts>[] = [
   blocks,
   setByPeople,
   routes,
+  dns,
   ports,
   certificate,
   findings,

@@ -21,7 +21,15 @@ describe('mail/dkim/key-record', () => {
   }
 
   it('writes no record for another key', () => {
-    assert.throws(() => dkimRecord(generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey), /ec/);
+    const other = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey;
+    for (const key of [other, other.export({ type: 'spki', format: 'pem' }).toString()])
+      assert.throws(() => dkimRecord(key), /no DKIM key type/);
+    for (const text of ['', 'key', '-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----'])
+      assert.throws(() => dkimRecord(text));
+  });
+
+  it('writes the same record for an RSA key in the PEM of PKCS #1', () => {
+    assert.equal(dkimRecord(rsa.export({ type: 'pkcs1', format: 'pem' }).toString()), dkimRecord(rsa));
   });
 
   /** [record, reason] */

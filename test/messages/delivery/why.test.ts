@@ -16,7 +16,7 @@ const wait = (changes: Partial<LaneWait> = {}): LaneWait => ({
   stops: true,
   ...changes,
 });
-const hold: Hold = { by: 'hold_1', since: NOW - HOUR, until: null, why: 'the operator holds the domain dest.test' };
+const hold: Hold = { by: 'hold_1', since: NOW - HOUR, until: null, why: 'there is a hold on the domain dest.test' };
 
 function why(row: Partial<DeliveryRow>, waits: LaneWait[] = [], held: Hold | null = null): Reason {
   return reasonOf(deliveryRow(row), { held, now: NOW, waits });
@@ -38,8 +38,8 @@ describe('messages/why', () => {
     const told = why({ due_at: NOW }, [wait()], hold);
     assert.deepEqual(told, {
       reason: 'held',
-      message: 'It is held: the operator holds the domain dest.test.',
-      summary: 'It is held: the operator holds the domain dest.test.',
+      message: 'It is held: there is a hold on the domain dest.test.',
+      summary: 'It is held: there is a hold on the domain dest.test.',
       since: rfc(hold.since),
       until: null,
       set_by: 'operator',
@@ -73,11 +73,34 @@ describe('messages/why', () => {
     } as const;
     const told = why(row, [wait({ until: NOW + MINUTE })]);
     assert.deepEqual([told.reason, told.until], ['waiting_for_retry', rfc(NOW + HOUR)]);
-    assert.match(told.message, /attempt 3\. The last answer was: 450 4\.2\.0 later Also: It cannot take mail now\./);
+    assert.match(told.message, /attempt 3\. The last answer was: 450 4\.2\.0 later\. Also: It cannot take mail now\./);
     assert.equal(told.summary, 'It waits for attempt 3. Also: It cannot take mail now.', 'without the last answer');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: null })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR, stops: false })]).reason, 'waiting_for_retry');
+  });
+
+  it('a mail that waits for its retry names the pace that its own answer has set', () => {
+    const row = {
+      due_at: NOW + HOUR,
+      status: 'deferred',
+      attempt_count: 1,
+      smtp_code: 421,
+      smtp_reply: '4.7.28 slow',
+    } as const;
+    const pace = wait({
+      reason: 'rate_limited',
+      message: 'Google takes about 1 mail a minute.',
+      until: null,
+      stops: false,
+    });
+    assert.equal(why(row, [pace]).summary, 'It waits for attempt 2. Also: Google takes about 1 mail a minute.');
+  });
+
+  it('a retry after no answer at all is set by this server', () => {
+    const row = { due_at: NOW + HOUR, status: 'deferred', attempt_count: 1 } as const;
+    assert.equal(why({ ...row, smtp_code: null, smtp_reply: 'connection timed out' }).set_by, 'us');
+    assert.equal(why({ ...row, smtp_code: 450, smtp_reply: '4.2.0 later' }).set_by, 'receiver');
   });
 
   it('gives the last answer beside the reason of the lane, with its code once', () => {

@@ -13,6 +13,7 @@ const noServer: ServerFacts = {
   set: [],
   domains: [],
   blocks: [],
+  dnsTrouble: [],
   routes: {},
   closedPorts: [],
   certificate: null,
@@ -137,6 +138,14 @@ describe('operator/needs', () => {
       /Port 25 \(mx\) is not open: postfix has it\. Bounces/,
     ],
     [
+      'a port for bounces that this user may not have',
+      { closedPorts: [{ name: 'mx', port: 1025, holder: null, error: 'EACCES', since: null }] },
+      {},
+      'port_closed',
+      'red',
+      /Port 1025 \(mx\) is not open: this user may not listen on it\. Bounces/,
+    ],
+    [
       'a certificate that ends',
       { certificate: { file: 'a.pem', until: NOW + DAY } },
       {},
@@ -204,6 +213,28 @@ describe('operator/needs', () => {
       assert.match(one?.action.href ?? '', /^\//);
       assert.match(one?.action.command ?? '', /^posthorn /);
     });
+
+  it('has one line for all mail whose DNS does not answer, red where it is probably our own resolver', () => {
+    const trouble = (...domains: string[]): ServerFacts['dnsTrouble'] =>
+      domains.map((domain) => ({
+        domain,
+        waiting: 2,
+        message: `DNS does not tell where mail for ${domain} goes.`,
+        since: null,
+      }));
+    const [one, ...more] = needs({ dnsTrouble: trouble('a.test') });
+    assert.deepEqual(
+      [one?.kind, one?.level, one?.message, more],
+      ['dns_trouble', 'amber', 'DNS does not tell where mail for a.test goes. 2 recipients wait for it.', []],
+    );
+    const [all] = needs({ dnsTrouble: trouble('a.test', 'b.test', 'c.test') });
+    assert.deepEqual([all?.level, all?.mails], ['red', 6]);
+    assert.match(
+      all?.message ?? '',
+      /^DNS does not answer for 3 recipient domains\. .* a\.test goes\. 6 recipients wait/,
+    );
+    assert.equal(all?.action.command, 'posthorn doctor --only resolver');
+  });
 
   it('lists no test key, and a key for a short time only in the last quarter of it', () => {
     const ends = { ...key, expires_at: rfc(NOW + DAY) };

@@ -26,12 +26,12 @@ export function htmlFaults(html: string): string[] {
   }
   for (const { name, text } of open) if (!OPTIONAL.has(name)) faults.push(`${text} is never closed`);
   if (
-    /\{\{|\[object Object\]|>undefined<|>NaN/.test(
+    /\{\{|\[object Object\]|>[^<]{0,40}undefineds?<|>NaN/.test(
       html.replace(/\{\{7\*7\}\}|\{\{ \}\}|\{\{ ?name ?\}\}|\{\{#each items\}\}/g, ''),
     )
   )
     faults.push(
-      `a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>undefined<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`,
+      `a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>[^<]{0,40}undefineds?<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`,
     );
   faults.push(...unlabelled(body));
   return faults;

@@ -1,0 +1,171 @@
+/** `POST /v1/messages`: sends one mail, or many. */
+import { z } from 'zod';
+import { yieldToEventLoop } from '../base/slices.ts';
+import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
+import type { Sender } from '../messages/accept/may-send.ts';
+import type { SendDraft } from '../messages/request/send-draft.ts';
+import type { SendLimits } from '../messages/request/send-limits.ts';
+import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
+import { sendSchemas } from '../messages/request/send-schema.ts';
+import { isTemplated } from '../messages/request/template-members.ts';
+import { expandSend } from '../messages/request/templated-send.ts';
+import type { Database } from '../storage/database.ts';
+import type { Renderer } from '../templates/renderer.ts';
+import { answerChange } from './answer-change.ts';
+import { roundedProblem } from './json-numbers.ts';
+import { samples } from './record-samples.ts';
+import { Batch, Message } from './records.ts';
+import { type Call, type Reply, route, type Route } from './route.ts';
+import { draftFrom } from './send-check.ts';
+
+export interface SendDeps {
+  db: Pick<Database, 'reader' | 'prepared'>;
+  renderer: Renderer;
+  accept: AcceptDeps;
+  limits: SendLimits;
+  smtputf8: boolean;
+}
+
+const PATH = '/v1/messages';
+
+export const sendRoutes = (deps: SendDeps): Route[] => [sendRoute(deps)];
+
+const minimal = {
+  from: 'Acme <hi@acme.example>',
+  to: 'ana@example.net',
+  subject: 'Welcome',
+  html: '<p>Good to see you.</p>',
+};
+
+function sendRoute(deps: SendDeps): Route {
+  const { SingleMessage, BulkMessage } = sendSchemas(deps.limits);
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'sendMessage',
+      description:
+        'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
+      scope: ['send', 'campaign'],
+      act: { says: 'sent {object}', type: 'message' },
+      touches: 'mail',
+      scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
+      body: z.union([
+        SingleMessage.partial({ from: true, subject: true }).meta({
+          id: 'SingleMessage',
+          description: 'One message to one recipient. `from` and `subject` are required unless the template has them.',
+        }),
+        BulkMessage.meta({ id: 'BulkMessage' }),
+      ]),
+      bodyByHandler: true,
+      sendRules: (now) => rulesOf(deps, now),
+      bodyExamples: {
+        minimal: { summary: 'The least there is', value: minimal },
+        attachment: {
+          summary: 'With an attachment',
+          value: { ...minimal, attachments: [{ filename: 'hello.txt', content: 'aGVsbG8=' }] },
+        },
+        template: {
+          summary: 'With a template',
+          value: { from: minimal.from, to: minimal.to, template_id: 'welcome', variables: { name: 'Ana' } },
+        },
+        bulk: {
+          summary: 'The same to several people',
+          value: {
+            from: minimal.from,
+            subject: 'News',
+            html: '<p>It is here.</p>',
+            recipients: [{ to: 'ana@example.net' }, { to: 'bo@example.net' }],
+          },
+        },
+      },
+      responses: {
+        202: {
+          description: 'Accepted: the message, or for the bulk form the batch.',
+          schema: z.union([Message, Batch]),
+          headers: { Location: 'Path of the message; absent for the bulk form.' },
+          examples: {
+            message: { summary: 'One message', value: samples.accepted },
+            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
+          },
+        },
+      },
+      problems: [
+        'mutually_exclusive_fields',
+        'invalid_recipient',
+        'too_many_recipients',
+        'duplicate_recipient',
+        'no_valid_recipients',
+        'invalid_sender',
+        'invalid_address',
+        'missing_content',
+        'unknown_template',
+        'template_syntax_error',
+        'template_render_failed',
+        'missing_variable',
+        'invalid_header',
+        'header_not_allowed',
+        'invalid_attachment',
+        'attachment_type_not_allowed',
+        'unknown_stream',
+        'invalid_send_at',
+        'domain_not_verified',
+        'domain_not_allowed',
+        'recipient_suppressed',
+        'message_too_large',
+        'sending_paused',
+        'quota_exceeded',
+      ],
+    },
+    (call) => send(deps, call),
+  );
+}
+
+const rulesOf = ({ smtputf8, limits }: SendDeps, now: number): SendRules => ({ now, smtputf8, limits });
+
+async function send(deps: SendDeps, call: Call<object, object, unknown>): Promise<Reply> {
+  const draft = await draftOf(deps, call);
+  const sender = senderOf(call);
+  const replyOf = (body: { id: string; object: string }): Reply => {
+    const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
+    return { status: 202, body, ...(headers === undefined ? {} : { headers }) };
+  };
+  return answerChange(call, replyOf, (rowsFor) =>
+    draft.kind === 'bulk'
+      ? acceptBulk(deps.accept, sender, draft, rowsFor)
+      : acceptSingle(deps.accept, sender, draft.draft, rowsFor),
+  );
+}
+
+async function draftOf(deps: SendDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
+  const rules = rulesOf(deps, call.now);
+  const { checked } = call;
+  if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
+  const json = checked === null ? call.json : checked.body;
+  if (!isTemplated(json)) return checkSendGently(json, rules, yieldToEventLoop);
+  const { accountId } = call.caller;
+  const monotonic = (): number => deps.accept.clock.monotonic();
+  const mostEntries = deps.limits.bulkRecipients;
+  const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
+  const options = { accountId, now: call.now, mostEntries, dataFaults: faulty, monotonic, yieldToEventLoop };
+  const { body, refused, templates } = await expandSend(deps, json, options);
+  const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
+  const name = (index: number, one: MessageDraft): void => {
+    const template = templates.get(index);
+    if (template !== undefined) one.template = template;
+  };
+  if (draft.kind === 'single') name(-1, draft.draft);
+  else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);
+  return draft;
+}
+
+/** Returns the sender of a mail that a caller sends. */
+export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
+  accountId: caller.accountId,
+  keyId: caller.isOperator === true ? null : caller.keyId,
+  mode: caller.mode,
+  // The operator sends whatever the plan says.
+  ...(caller.isOperator === true ? {} : { plan: caller.plan, paused: caller.paused }),
+  domains: caller.domains,
+  requestId,
+});
