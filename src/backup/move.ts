@@ -7,6 +7,7 @@
  * 3. The mark of the target is taken away. If the program ends before that, the same command does only this.
  */
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -52,6 +53,12 @@ export async function moveStorage(deps: { clock: Clock }, options: MoveOptions):
       kind: 'refused',
       why: 'same_engine',
       text: 'both databases are of the same kind: use a backup for SQLite, and the tools of PostgreSQL for that',
+    };
+  if (!existsSync(dataDir))
+    return {
+      kind: 'refused',
+      why: 'no_database',
+      text: `there is no data folder ${dataDir}: run this with the settings of the server`,
     };
   const lock = await lockFolder(dataDir);
   if (lock === null)

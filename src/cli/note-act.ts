@@ -1,6 +1,7 @@
 /** Writes the acts of commands that work without the server to the audit. */
 import type { Config } from '../config/schema.ts';
 import type { CommandNote } from '../operator/command-acts.ts';
+import { DatabaseRefusal } from '../storage/database-refusal.ts';
 import type { Context } from './cli.ts';
 
 /** Writes the row. The act is over, so a row that cannot be written is a line on standard error, and the exit code stays. */
@@ -13,7 +14,7 @@ export async function noteAct(context: Pick<Context, 'note'>, config: Config, no
   }
 }
 
-/** Runs the work. If it throws, the audit gets a row with the error, which is thrown again. */
+/** Runs the work. If it throws, the audit gets a row with the error, which is thrown again. A database that cannot be used takes no row. */
 export async function orNoteFailure<Result>(
   context: Pick<Context, 'note'>,
   config: Config,
@@ -23,7 +24,8 @@ export async function orNoteFailure<Result>(
   try {
     return await work;
   } catch (error) {
-    await noteAct(context, config, { ...act, fault: { code: 'internal_error', message: messageOf(error) } });
+    if (!(error instanceof DatabaseRefusal))
+      await noteAct(context, config, { ...act, fault: { code: 'internal_error', message: messageOf(error) } });
     throw error;
   }
 }

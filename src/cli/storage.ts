@@ -64,7 +64,7 @@ async function move(context: Context, options: Options): Promise<void> {
   print(context, { moved, from: from.url, to: to.url, seconds: (context.now() - begun) / 1000 }, options);
 }
 
-/** The row of the audit moves along; that of a refusal stays in the old database, unless it is marked. */
+/** The row of the audit moves along; that of a refusal stays in the old database, where there is one that takes it. */
 async function note(
   context: Context,
   config: Config,
@@ -72,7 +72,8 @@ async function note(
 ): Promise<void> {
   const act = { operation: 'storage.move', object: to.url } as const;
   if (moved.kind === 'refused') {
-    if (moved.why !== 'marked') await noteAct(context, config, { ...act, fault: refused(moved.text) });
+    if (moved.why !== 'marked' && moved.why !== 'no_database')
+      await noteAct(context, config, { ...act, fault: refused(moved.text) });
     return;
   }
   const rows = moved.kind === 'completed' ? {} : { rows: countOf(moved) };

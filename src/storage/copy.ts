@@ -6,6 +6,7 @@
 import { pathToFileURL } from 'node:url';
 import knexPackage, { type Knex } from 'knex';
 import sqlite from 'sqlite3';
+import { MARK_TABLE, refusalOf, type Mark } from './move/mark.ts';
 
 /** The copier opens the database itself, since the server may run in another process. */
 export interface CopySource {
@@ -18,10 +19,11 @@ export interface CopySource {
 
 const WAIT_FOR_LOCK_MS = 5000;
 
-/** Throws if the file is not a database or may not be opened. */
+/** Throws if the file is not a database or may not be opened, and `DatabaseRefusal` if its rows were moved to another database. */
 export async function openCopySource(file: string): Promise<CopySource> {
   const db = await open(file, sqlite.OPEN_READWRITE);
   try {
+    await refuseMoved(db);
     await exec(db, `PRAGMA busy_timeout = ${String(WAIT_FOR_LOCK_MS)}; PRAGMA temp_store = MEMORY`);
     const pages = await pragma(db, 'page_count');
     const bytes = (pages - (await pragma(db, 'freelist_count'))) * (await pragma(db, 'page_size'));
@@ -34,6 +36,13 @@ export async function openCopySource(file: string): Promise<CopySource> {
     await close(db);
     throw error;
   }
+}
+
+/** A backup of rows that are no longer changed would only look like a new one. */
+async function refuseMoved(db: sqlite.Database): Promise<void> {
+  const there = await one(db, `SELECT name FROM sqlite_master WHERE name = '${MARK_TABLE}'`);
+  const mark = there === undefined ? undefined : await one<Mark>(db, `SELECT role, url, id, at FROM ${MARK_TABLE}`);
+  if (mark !== undefined) throw refusalOf(mark);
 }
 
 /**
@@ -80,10 +89,13 @@ function run(db: sqlite.Database, sql: string, values: readonly string[]): Promi
   });
 }
 
-function pragma(db: sqlite.Database, name: string): Promise<number> {
+const pragma = async (db: sqlite.Database, name: string): Promise<number> =>
+  (await one<Record<string, number>>(db, `PRAGMA ${name}`))?.[name] ?? 0;
+
+function one<Row>(db: sqlite.Database, sql: string): Promise<Row | undefined> {
   return new Promise((resolve, reject) => {
-    db.get(`PRAGMA ${name}`, (error, row: Record<string, number> | undefined) => {
-      if (error === null) resolve(row?.[name] ?? 0);
+    db.get(sql, (error, row: Row | undefined) => {
+      if (error === null) resolve(row);
       else reject(error);
     });
   });

@@ -76,7 +76,7 @@ async function lastNumber(db: Connection, table: CopiedTable): Promise<number> {
 }
 
 /** The name of a file that is being filled; it gets its own name at the end. */
-export const partialOf = (file: string): string => `${file}.moving`;
+const partialOf = (file: string): string => `${file}.moving`;
 
 /** While it is filled nothing of it needs to survive a crash: then it is begun again. */
 const loose = ['PRAGMA journal_mode = OFF', 'PRAGMA synchronous = OFF', 'PRAGMA cache_size = -65536'];

@@ -7,10 +7,11 @@ import { moveStorage, type Moved } from '../../../src/backup/move.ts';
 import { openKeyring } from '../../../src/base/keyring.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { takeConnection } from '../../../src/storage/connection.ts';
+import { openCopySource } from '../../../src/storage/copy.ts';
 import { connect, durable, openDatabase, openReader } from '../../../src/storage/database.ts';
 import { lockFolder } from '../../../src/storage/folder-lock.ts';
 import { fillFrom } from '../../../src/storage/move/fill.ts';
-import { openPostgresSource, openPostgresTarget } from '../../../src/storage/move/postgres.ts';
+import { openPostgresSource, openPostgresTarget, openSnapshot } from '../../../src/storage/move/postgres.ts';
 import { createSqliteTarget, openSqliteSource } from '../../../src/storage/move/sqlite.ts';
 import { tablesIn } from '../../../src/storage/move/tables.ts';
 import { isParted, OWN_TABLES, PART } from '../../../src/storage/postgres/own-tables.ts';
@@ -198,9 +199,11 @@ describe('storage/move', function () {
       return true;
     });
     await assert.rejects(openReader({ url: first }), /was moved to postgres/);
+    await assert.rejects(openCopySource(fileOf(first)), /was moved to postgres/);
     await moved(base, second);
     await assert.rejects(openDatabase({ url: base }), /was moved to sqlite:/);
     await assert.rejects(openReader({ url: base }), /was moved to sqlite:/);
+    await assert.rejects(openSnapshot({ url: base }), /was moved to sqlite:/);
     // A second move from there would make a second copy that goes on.
     await refused(first, await newBase(), 'marked', /was moved to postgres/);
     await (await openDatabase({ url: second })).close();
@@ -265,6 +268,9 @@ describe('storage/move', function () {
     it('where there is no database', async () => {
       await refused(newFile(), await newBase(), 'no_database', /there is no database/);
       await refused(await newBase(), newFile(), 'schema', /lacks 001-schema/);
+      const elsewhere = await move(await smallFile(), await newBase(), path.join(folder, 'none'));
+      assert.ok(elsewhere.kind === 'refused', JSON.stringify(elsewhere));
+      assert.match(elsewhere.text, /there is no data folder/);
     });
 
     it('into a target that has rows', async () => {

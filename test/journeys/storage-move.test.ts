@@ -1,0 +1,90 @@
+/** A server's database moves to PostgreSQL and back: the queue goes on, keys and event numbers stay, nothing is sent twice. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import path from 'node:path';
+import { moveStorage } from '../../src/backup/move.ts';
+import { newFolder, startTestApp, TestClock, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { isOnPostgres, makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+
+const HOUR = 3_600_000;
+
+describe('journey: storage move', function () {
+  this.timeout(120_000);
+  let server: FakeMailServer;
+  let folder: string;
+  const clock = new TestClock();
+
+  before(async function () {
+    if (isOnPostgres) return this.skip('this begins with a file by itself');
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    server = await startMailServer();
+    folder = newFolder();
+  });
+  after(async () => {
+    await server.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  const start = (url: string): Promise<TestApp> =>
+    startTestApp({
+      folder,
+      clock,
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { storage: { url } },
+    });
+  const move = async (from: string, to: string): Promise<void> => {
+    const moved = await moveStorage(
+      { clock },
+      { from: { url: from }, to: { url: to }, dataDir: folder, progress: () => undefined },
+    );
+    assert.equal(moved.kind, 'moved', JSON.stringify(moved));
+  };
+
+  it('there and back, with mail that waits', async () => {
+    const file = `sqlite:${path.join(folder, 'posthorn.db')}`;
+    const base = urlOf((await startedCluster()).folder, await makeDatabase());
+    const again = `sqlite:${path.join(folder, 'again.db')}`;
+    const sendAt = (hours: number) => ({ send_at: new Date(clock.now() + hours * HOUR).toISOString() });
+
+    const first = await start(file);
+    const sent: string[] = [];
+    for (const more of [{}, sendAt(1), sendAt(3)]) sent.push((await first.send({ to: 'bo@dest.test', ...more })).id);
+    await first.follow().of(sent[0] ?? '', 'delivered');
+    await first.stop();
+
+    await move(file, base);
+    await assert.rejects(start(file), /was moved to postgres/);
+    const second = await start(base);
+    clock.advance(HOUR);
+    await second.follow().of(sent[1] ?? '', 'delivered');
+    assert.equal((await second.message(sent[0] ?? '')).status, 'delivered');
+    sent.push((await second.send({ to: 'new@dest.test' })).id);
+    await second.follow().of(sent[3] ?? '', 'delivered');
+    assert.deepEqual((await second.operator.call('books', {})).faults, []);
+    await second.stop();
+
+    await move(base, again);
+    const third = await start(again);
+    clock.advance(3 * HOUR);
+    const events = await third
+      .follow()
+      .until((all) => all.some(({ type, data }) => type === 'delivered' && data.message_id === sent[2]));
+    const numbers = events.map(({ sequence }) => sequence);
+    assert.deepEqual(
+      numbers,
+      [...new Set(numbers)].sort((a, b) => a - b),
+    );
+    assert.deepEqual(
+      events
+        .filter(({ type }) => type === 'delivered')
+        .map(({ data }) => data.message_id)
+        .sort(),
+      [...sent].sort(),
+    );
+    assert.deepEqual((await third.operator.call('books', {})).faults, []);
+    await third.stop();
+    assert.equal(server.sessions.flatMap(({ mails }) => mails).length, 4, 'each mail arrived once');
+  });
+});
