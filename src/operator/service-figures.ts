@@ -76,7 +76,7 @@ export async function hindranceFigures({ db }: Pick<Deps, 'db'>): Promise<Family
   const { reader: read } = db;
   const [holds]: { endless: number | null; ending: number | null }[] = await read('holds')
     .where({ kind: 'hold' })
-    .select(read.raw('SUM(until IS NULL) AS endless, SUM(until IS NOT NULL) AS ending'));
+    .select(read.raw('COUNT(*) FILTER (WHERE until IS NULL) AS endless, COUNT(until) AS ending'));
   const [listed]: { n: number }[] = await read('listings').whereNull('until').count({ n: '*' });
   return [
     gauge('posthorn_holds', 'Holds that operators set, by whether they end by themselves.', [

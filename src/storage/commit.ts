@@ -43,11 +43,16 @@ const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
 const POSTGRES_TROUBLE =
   /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
 
+/** Errors of PostgreSQL's driver that have no code: the connection is lost, or could not be made in time. */
+export const LOST_CONNECTION =
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout expired/;
+
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {
   if (error instanceof StorageUnavailable) return true;
   // Knex throws this when no reader became free in time.
   if (error instanceof Error && error.name === 'KnexTimeoutError') return true;
+  if (error instanceof Error && LOST_CONNECTION.test(error.message)) return true;
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import net from 'node:net';
+import type { Work } from '../../src/storage/commit.ts';
 import { catalogue, type ProblemCode } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
 import {
@@ -90,7 +91,8 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 function holdWrites(app: TestApp): () => void {
   let release = (): void => undefined;
   const gate = new Promise<void>((resolve) => (release = resolve));
-  void app.app.db.commit.transact(() => gate);
+  const hold: Work<null, null> = { name: 'hold', isIntake: true, run: (_tx, inputs) => gate.then(() => inputs) };
+  void app.app.db.commit.submit(hold, null);
   return release;
 }
 
@@ -452,7 +454,7 @@ async function assertAudited(app: TestApp, code: ProblemCode, requestId: string)
   if (catalogue[code].status === 503) {
     app.clock.advance(100);
     // The next commit has the lines with it.
-    await app.app.db.commit.transact(() => Promise.resolve());
+    await app.app.db.commit.insert({});
   }
   const lines = await app.app.db.prepared.all<{ error_code: string }>(
     'SELECT error_code FROM audit WHERE request_id = ?',

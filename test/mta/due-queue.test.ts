@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Job, DueQueue } from '../../src/mta/due-queue.ts';
+import { insertRows } from '../../src/storage/rows.ts';
 import { statement, textFor } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
@@ -362,6 +363,7 @@ describe('mta/due-queue', () => {
     const fill = (rows: number, domains: number): Promise<void> =>
       temp.db.commit.transact(async (tx) => {
         const sample = deliveryRow();
+        await insertRows(tx, [{ deliveries: [sample] }]);
         const columns = Object.keys(sample);
         const made: Record<string, string> = {
           id: "'dlv_' || substr(CAST(100000000000 + n AS TEXT), 2)",
@@ -369,13 +371,13 @@ describe('mta/due-queue', () => {
           due_at: `${NOW} - 1000 + n % 1000`,
           class: '(n / 7) % 2',
         };
-        const picks = columns.map((column) => made[column] ?? `json_extract(?, '$.${column}')`);
-        const given = columns.filter((column) => made[column] === undefined).map(() => JSON.stringify(sample));
+        const picks = columns.map((column) => made[column] ?? `d.${column}`);
         await tx.run(
           `WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ${rows})
-           INSERT INTO deliveries (${columns.join(', ')}) SELECT ${picks.join(', ')} FROM s`,
-          given,
+           INSERT INTO deliveries (${columns.join(', ')}) SELECT ${picks.join(', ')} FROM s JOIN deliveries d ON d.id = ?`,
+          [sample.id],
         );
+        await tx.run('DELETE FROM deliveries WHERE id = ?', [sample.id]);
       });
 
     it('is drained completely, each once, with a bounded number in memory', async () => {

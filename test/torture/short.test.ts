@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { postgresPrograms } from '../support/harness/postgres.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 
@@ -14,6 +15,16 @@ describe('torture (short)', () => {
       cwd: root,
     });
     assert.match(stdout, /^6 kills: [1-9]\d* accepted, 0 lost, \d+ second copies \(0 beyond promise 3\), seed 1$/m);
+  });
+
+  it('loses nothing over four crashes of PostgreSQL and the failover to a standby', async function () {
+    if (postgresPrograms() === null) this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    this.timeout(240_000);
+    const script = path.join(root, 'test/torture/postgres.ts');
+    const args = ['--import', 'tsx', script, '--crashes', '4', '--failovers', '1'];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root });
+    assert.match(stdout, /^4 crashes: [1-9]\d* accepted, 0 lost, \d+ second copies/m);
+    assert.match(stdout, /^1 failovers: [1-9]\d* accepted, 0 lost, \d+ second copies/m);
   });
 
   it('loses nothing over 150 losses of power', async function () {

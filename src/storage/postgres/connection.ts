@@ -1,6 +1,7 @@
 /** One connection to PostgreSQL that keeps its prepared statements and sends statements without waiting for the answers of earlier ones. */
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import pg from 'pg';
+import { LOST_CONNECTION, StorageUnavailable } from '../commit.ts';
 import type { Connection, Value } from '../connection.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import { textFor, type Statement } from '../sql.ts';
@@ -19,7 +20,7 @@ const CONNECT_MS = 5000;
 const MOST_STATEMENTS = 300;
 
 /** Thrown when no server of the address takes writes. */
-export class NoWritableServer extends Error {}
+export class NoWritableServer extends StorageUnavailable {}
 
 /** Connects to the first of the hosts that takes writes. */
 export async function connectTo(
@@ -37,7 +38,7 @@ export async function connectTo(
       await client.end();
       refusals.push(`${host} takes no writes`);
     } catch (error) {
-      if (address.hosts.length === 1) throw error;
+      if (address.hosts.length === 1 || error instanceof DatabaseRefusal) throw error;
       refusals.push(`${host}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
@@ -85,9 +86,25 @@ async function connectToHost(
   throw new Error('there is no way to connect');
 }
 
+/**
+ * Throws `DatabaseRefusal` where another program answers for the server: a pooler gives this session's settings and prepared statements to
+ * others, and a proxy that sends reads to standbys has them miss what was just written. Both hand out a process number that is not the one
+ * that runs the query.
+ */
 async function takesWrites(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ transaction_read_only: string }>('SHOW transaction_read_only');
-  return rows[0]?.transaction_read_only === 'off';
+  const { rows } = await client.query<{ pid: number; is_read_only: string }>(
+    "SELECT pg_backend_pid() AS pid, current_setting('transaction_read_only') AS is_read_only",
+  );
+  const [row] = rows;
+  const { processID } = client as pg.Client & { processID: number | null };
+  if (row?.pid !== processID) {
+    await client.end();
+    throw new DatabaseRefusal(
+      'unsuitable',
+      'a pooler or proxy answers for the database: storage.url must name the server itself',
+    );
+  }
+  return row.is_read_only === 'off';
 }
 
 /** A connection and what the committer needs beyond its statements. */
@@ -191,14 +208,11 @@ export function createPostgresConnection(
 }
 
 /** Thrown by statements of a transaction whose connection was lost. */
-export class ConnectionLost extends Error {
+export class ConnectionLost extends StorageUnavailable {
   constructor() {
     super('the connection to the database was lost');
   }
 }
-
-/** Errors of the driver that have no code. */
-const LOST = /Connection terminated|connection error and is not queryable|Client was closed|timeout expired/;
 
 /** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
 export function isConnectionLoss(error: unknown): boolean {
@@ -209,6 +223,6 @@ export function isConnectionLoss(error: unknown): boolean {
   // 25006: the server has become a standby.
   return (
     /^(?:08...|57P0[123]|25006|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(code) ||
-    LOST.test(error.message)
+    LOST_CONNECTION.test(error.message)
   );
 }

@@ -48,7 +48,7 @@ export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>):
   partOf(epoch, numbers.floor, 0);
 
 /** Thrown where a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
-class NotReplicated extends Error {
+class NotReplicated extends StorageUnavailable {
   constructor(cause: unknown) {
     super('the transaction is committed, but the database did not confirm that it is replicated', { cause });
   }

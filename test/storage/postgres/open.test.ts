@@ -1,5 +1,9 @@
 /** A whole database on PostgreSQL: its tables are those of the declarations, and it takes what SQLite takes. */
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
@@ -95,6 +99,30 @@ describe('storage/postgres/open', function () {
     await made.commit.transact((tx) => tx.run(`ALTER DATABASE ${name} SET synchronous_commit = off`));
     await made.close();
     await assert.rejects(openDatabase({ url: urlOf(folder, name) }), /synchronous_commit is off/);
+  });
+
+  it('is not opened through a pooler, which answers with process numbers of its own', async () => {
+    const { folder } = await startedCluster();
+    const own = mkdtempSync(path.join(tmpdir(), 'ph-pooler-'));
+    const pooler = net.createServer((client) => {
+      const upstream = net.connect(path.join(folder, '.s.PGSQL.5432'));
+      client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy());
+      upstream.on('error', () => client.destroy()).on('close', () => client.destroy());
+      client.pipe(upstream);
+      upstream.on('data', (data) => {
+        // BackendKeyData: its length, the process number, and the key to cancel by.
+        const at = data.indexOf(Buffer.from([75, 0, 0, 0, 12]));
+        if (at !== -1) data.writeInt32BE(7, at + 5);
+        client.write(data);
+      });
+    });
+    await new Promise<void>((resolve) => pooler.listen(path.join(own, '.s.PGSQL.5432'), resolve));
+    await assert.rejects(openDatabase({ url: urlOf(own, 'postgres') }), {
+      why: 'unsuitable',
+      message: /a pooler or proxy answers for the database/,
+    });
+    await new Promise((resolve) => pooler.close(resolve));
+    rmSync(own, { recursive: true });
   });
 
   it('says that it cannot be reached', async () => {

@@ -26,7 +26,7 @@ export function postgresPrograms(): string | null {
 
 /** PostgreSQL refuses to run as root. It ends with this process, however that ends. */
 const isRoot = process.getuid?.() === 0;
-const asUser = (program: string, args: readonly string[]): [string, string[]] => {
+export const asPostgres = (program: string, args: readonly string[]): [string, string[]] => {
   const user = isRoot ? ['--reuid=postgres', '--regid=postgres', '--clear-groups'] : [];
   return ['setpriv', [...user, '--pdeathsig=QUIT', program, ...args]];
 };
@@ -62,13 +62,13 @@ async function startCluster(): Promise<Cluster> {
   mkdirSync(data);
   chmodSync(folder, 0o755);
   if (isRoot) execFileSync('chown', ['-R', 'postgres:postgres', folder]);
-  const [program, args] = asUser(path.join(bin, 'initdb'), [
+  const [program, args] = asPostgres(path.join(bin, 'initdb'), [
     ...['-D', data, '-U', USER, '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync'],
   ]);
   execFileSync(program, args, { stdio: 'pipe', cwd: folder });
   let server: ChildProcess;
   const start = async (): Promise<void> => {
-    const [command, given] = asUser(path.join(bin, 'postgres'), [
+    const [command, given] = asPostgres(path.join(bin, 'postgres'), [
       ...['-D', data, '-k', folder, ...SETTINGS.flatMap((setting) => ['-c', setting])],
     ]);
     server = spawn(command, given, { stdio: 'ignore', cwd: folder });
@@ -159,6 +159,8 @@ export async function copyDatabase(from: string, to: string): Promise<void> {
     ofFolders.get(to)?.name ?? '',
   ]);
   rmSync(file);
+  // The server of the first database does not live in the copy.
+  await run(path.join(bin, 'psql'), [...reach, '-qc', 'DELETE FROM nodes', ofFolders.get(to)?.name ?? '']);
 }
 
 const run = promisify(execFile);
