@@ -139,8 +139,9 @@ export async function run(
   args: readonly string[],
   env = environment(),
   output = terminal(env),
-  { startApp, openReportParser, input = process.stdin, now = () => systemClock.now() }: Program = {},
+  given: Program = {},
 ): Promise<number> {
+  const { input = process.stdin, now = () => systemClock.now() } = given;
   const program = new Command('posthorn')
     .description('Self-hosted transactional e-mail.')
     .exitOverride()
@@ -211,6 +212,19 @@ export async function run(
     env,
     isTerminal: output.isTerminal ?? false,
   };
+  addCommands(program, context, given);
+  refuseTwice(program);
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    const { dataDir = null } = (loaded as Loaded | null)?.config ?? {};
+    return printError(error, output.fail ?? output.note, dataDir);
+  }
+}
+
+/** Adds all commands, in the order of the help. */
+function addCommands(program: Command, context: Context, { startApp, openReportParser }: Program): void {
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
@@ -241,14 +255,6 @@ export async function run(
   addBench(program, context, startApp);
   addCompletion(program, context);
   addSamples(program);
-  refuseTwice(program);
-  try {
-    await program.parseAsync(args, { from: 'user' });
-    return exitCode;
-  } catch (error) {
-    const { dataDir = null } = (loaded as Loaded | null)?.config ?? {};
-    return printError(error, output.fail ?? output.note, dataDir);
-  }
 }
 
 async function readAll(input: AsyncIterable<Buffer>, most: number): Promise<string> {

@@ -73,6 +73,30 @@ const providerNames: Readonly<Record<string, string>> = {
 export const providerText = (name: string): string =>
   providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
 
+const programs = [
+  ['Edg', 'Edge'],
+  ['OPR', 'Opera'],
+  ['Firefox', 'Firefox'],
+  ['Chrome', 'Chrome'],
+  ['Safari', 'Safari'],
+] as const;
+const systems = [
+  ['Windows NT', 'Windows'],
+  ['Android', 'Android'],
+  ['iPhone', 'iPhone'],
+  ['iPad', 'iPad'],
+  ['Mac OS X', 'macOS'],
+  ['CrOS', 'ChromeOS'],
+  ['Linux', 'Linux'],
+] as const;
+
+/** Returns a browser as people name it, such as `Firefox on Windows`; the text itself where it is none of the known ones. */
+export function browserText(userAgent: string): string {
+  const program = programs.find(([mark]) => userAgent.includes(`${mark}/`))?.[1];
+  const system = systems.find(([mark]) => userAgent.includes(mark))?.[1];
+  return program === undefined || system === undefined ? userAgent : `${program} on ${system}`;
+}
+
 const millis = (value: unknown): number | null => {
   if (typeof value === 'number') return value;
   const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
@@ -163,6 +187,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
       typeof value === 'number' ? value : null,
       typeof hash['digits'] === 'number' ? hash['digits'] : undefined,
     ),
+  browser: (value: unknown) => browserText(typeof value === 'string' ? value : ''),
   address: (value: unknown) => addressText(String(value)),
   bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
   words: (value: unknown) => wordsOf(String(value)),

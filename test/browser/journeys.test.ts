@@ -99,7 +99,10 @@ describe('browser: journeys', function () {
     await app.settled();
     await page.goto('/messages');
     await page.evaluate('window.same = true');
-    await page.locator('.chips').getByText('bounced', { exact: true }).click();
+    await page
+      .locator('.chips')
+      .getByRole('link', { name: /^bounced/ })
+      .click();
     await page.waitForURL('**/messages?status=bounced*');
     await page.locator('td', { hasText: 'Refused' }).first().waitFor();
     assert.equal(await page.locator('td', { hasText: 'Seen live' }).count(), 0);
@@ -130,7 +133,7 @@ describe('browser: journeys', function () {
     await page.locator('.code .c-out', { hasText: '{{ name }}' }).waitFor();
     const frame = page.frameLocator('iframe[name=preview]');
     await frame.getByText('Hello Ana').waitFor();
-    await frame.frameLocator('iframe').getByText('Dear Ana').waitFor();
+    await frame.frameLocator('iframe.light').getByText('Dear Ana').waitFor();
     await page.getByRole('button', { name: 'Check the source by line' }).click();
     await frame.getByText('No faults').waitFor();
     await page.getByLabel('Text').fill('{{#if paid}}');

@@ -269,7 +269,7 @@ describe('browser: ten tasks', function () {
     await page.getByLabel('Mails a minute').fill('2');
     await page.getByLabel('Note').first().fill('ticket 99');
     await click(button('Limit it'));
-    await says('The lane is limited.', /limited mail to google to 2 mails a minute/);
+    await says('The lane is limited.', /Mail to google is limited to 2 mails a minute/);
     assert.deepEqual((await shown()).slice(1), [
       theirs,
       ['mails per minute', '2', 'ana@example.net', 'set by the operator: ticket 99'],

@@ -108,7 +108,7 @@ describe('browser: without scripts', function () {
     await button('Preview').click();
     const frame = page.frameLocator('iframe[name=preview]');
     await frame.getByText('Hello Ana').waitFor();
-    await frame.frameLocator('iframe').getByText('Dear Ana').waitFor();
+    await frame.frameLocator('iframe.light').getByText('Dear Ana').waitFor();
     await button('Save as a draft').click();
     await said('This version is a draft');
     await button('Publish it').click();

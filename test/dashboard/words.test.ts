@@ -8,12 +8,13 @@ import { compareLines } from '../../src/dashboard/compare-lines.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
 import {
   agoText,
+  browserText,
   bytesText,
+  faultText,
   helpers,
   numberText,
   percentText,
   spanText,
-  faultText,
 } from '../../src/dashboard/words.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
@@ -272,5 +273,32 @@ describe('dashboard/tokens', () => {
   for (const bad of ['', 'x', 'A'.repeat(86), 'A'.repeat(100_000), '\u0000', '%', tokens.for('a').slice(1)])
     it(`refuses ${JSON.stringify(bad.slice(0, 20))} of ${String(bad.length)} characters`, () => {
       assert.equal(tokens.isRight('a', bad), false);
+    });
+});
+
+describe('dashboard/words: browsers', () => {
+  for (const [userAgent, text] of [
+    [
+      'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/156.0.0.0 Safari/537.36',
+      'Chrome on Linux',
+    ],
+    [
+      'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0 Safari/537.36 Edg/156.0',
+      'Edge on Windows',
+    ],
+    [
+      'Mozilla/5.0 (Macintosh; Intel Mac OS X 14_6) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15',
+      'Safari on macOS',
+    ],
+    [
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 Version/26.0 Mobile Safari/604.1',
+      'Safari on iPhone',
+    ],
+    ['Mozilla/5.0 (Android 16; Mobile; rv:150.0) Gecko/150.0 Firefox/150.0', 'Firefox on Android'],
+    ['curl/8.10.1', 'curl/8.10.1'],
+    ['', ''],
+  ] as const)
+    it(`names ${text === '' ? 'nothing' : text}`, () => {
+      assert.equal(browserText(userAgent), text);
     });
 });

@@ -108,7 +108,12 @@ const withMuch: Scene[] = [
   at('key-new-custom', '/developer/keys/new?preset=custom'),
   via('key', '/developer/keys', 'td a[href^="/developer/keys/"]'),
   at('log', '/developer/log?range=30d'),
+  via('request', '/developer/log?range=30d', 'td a[href^="/developer/log/"]'),
+  at('request-none', '/developer/log?range=30d&result=refused'),
   at('actions', '/developer/actions'),
+  at('exports-none', '/exports'),
+  at('search', '/search?q=acme'),
+  at('search-none', '/search?q=qqqqqq'),
   at('api', '/developer/api'),
   at('operation', '/developer/api/sendMessage'),
   at('settings', '/settings'),
@@ -118,7 +123,6 @@ const withMuch: Scene[] = [
   at('second-factor', '/profile/second-factor'),
   at('queue', '/queue'),
   via('queue-domain', '/queue', 'a[href^="/queue?domain="]'),
-
   at('watch', '/queue/watch?lane=mx.example'),
   at('doctor', '/doctor?run'),
   at('accounts', '/accounts'),
@@ -190,6 +194,10 @@ const withActs: Scene[] = [
     fill(page, { email: `bo.${String(Math.random()).slice(2, 8)}@acme.test`, password_now: PASSWORD }),
   ),
   acted('suppression-remove', '/suppressions?reason=complaint', click(code('td summary'))),
+  acted('exports', '/messages?status=bounced&range=30d', async (page) => {
+    await click(code('button:has-text("Export CSV")'))(page);
+    await page.waitForURL('**/exports');
+  }),
   acted('stream-pause', '/streams', click(code('td summary'))),
   acted('account-pause', '/accounts', click(code('td summary'))),
   acted('message-erase', '/messages?status=delivered&range=30d', async (page) => {

@@ -84,7 +84,9 @@ async function lookAtFresh(page: Page): Promise<void> {
   const name = 'fresh-ltd';
   const fresh = data.find((one) => one.name === name) ?? (await operator.call('accounts.add', { name }));
   await page.goto('/accounts');
+  const moved = page.waitForEvent('framenavigated');
   await page.locator(`main form[action="/account"] button[value="${fresh.id}"]`).click();
+  await moved;
 }
 
 /** A member of the seeded account, made by the administrator. */

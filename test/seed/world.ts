@@ -73,11 +73,11 @@ export async function seedWorld(
   });
   for (const list of ['bl.spamcop.net', 'psbl.surriel.com', 'zen.spamhaus.org'])
     rows.list_checks.push({ ip: OURS, list, state: list.startsWith('zen') ? 'refused' : 'clear', at: now - HOUR_MS });
-  for (const [ago, method, endpoint, operation] of [
-    [23, 'POST', '/v1/domains', 'createDomain'],
-    [18.6, 'CLI', 'queue.limit', 'queue.limit'],
-    [9, 'POST', '/v1/domains/{id}/dkim/rotate', 'rotateDomainDkim'],
-    [4, 'PATCH', '/v1/streams/{id}', 'updateStream'],
+  for (const [ago, method, endpoint, operation, summary] of [
+    [23, 'POST', '/v1/domains', 'createDomain', 'added the domain shop.acme.test'],
+    [18.6, 'CLI', 'queue.limit', 'queue.limit', 'set the limit of the lane google'],
+    [9, 'POST', '/v1/domains/{id}/dkim/rotate', 'rotateDomainDkim', 'made new DKIM keys for acme.test'],
+    [4, 'PATCH', '/v1/streams/{id}', 'updateStream', 'changed the stream broadcast'],
   ] as const) {
     const at = now - ago * DAY_MS;
     rows.audit.push({
@@ -98,6 +98,7 @@ export async function seedWorld(
       user_agent: null,
       ...noAct,
       operation,
+      summary,
     });
   }
   await db.commit.insert(rows);

@@ -38,7 +38,11 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     fault,
     rows: data.map((one) => ({
       ...one,
-      filters: Object.entries(one.query).map(([name, value]) => ({ name, value })),
+      filters: Object.entries(one.query).map(([name, value]) => ({
+        name,
+        value,
+        at: /^\d{4}-\d\d-\d\dT/.test(value) ? value : null,
+      })),
       by: one.created_by.replace(/^member:/, ''),
       canRemove: visit.isAdmin || one.created_by === visit.actor,
       isDone: one.state === 'done',

@@ -80,7 +80,10 @@ async function show(visit: Visit): Promise<Shown> {
       .slice(-MOST_REPORTED)
       .reverse()
       .map((line) => ({ ...line, isWell: line.result === 'success' })),
-    moments: moments.data.filter(({ at }) => range.until === null || at < range.until).reverse(),
+    moments: moments.data
+      .filter(({ at }) => range.until === null || at < range.until)
+      .map((one) => ({ ...one, by: one.by?.replace(/^member:/, '') }))
+      .reverse(),
     checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(
