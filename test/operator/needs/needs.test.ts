@@ -261,7 +261,7 @@ describe('operator/needs', () => {
     assert.deepEqual(
       found.map(({ kind, mails, message }) => [kind, mails, message.split('.')[0]]),
       [
-        ['deferred', 19, 'yahoo: 19 recipients deferred, TSS04'],
+        ['deferred', 19, 'yahoo: 19 recipients deferred, TSS04, and tried again by schedule'],
         ['rest', 3, 'google keeps mail back'],
         ['deferred', 1, 'yahoo: 1 recipient deferred, 4'],
       ],
