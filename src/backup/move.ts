@@ -81,13 +81,17 @@ export async function moveStorage(deps: { clock: Clock }, options: MoveOptions):
 /** Says what a lost connection means here. */
 async function explained(error: unknown): Promise<unknown> {
   const { isConnectionLoss } = await import('../storage/postgres/connection.ts');
-  if (error instanceof DatabaseRefusal || !isConnectionLoss(error)) return error;
+  if (error instanceof DatabaseRefusal || isOfFile(error) || !isConnectionLoss(error)) return error;
   return new DatabaseRefusal(
     'unreachable',
     'the connection to the database was lost: repeat the command, which begins again',
     error,
   );
 }
+
+/** A socket that is gone has the codes of files that are not there. */
+const isOfFile = (error: unknown): boolean =>
+  error instanceof Error && 'syscall' in error && !['connect', 'read', 'write'].includes(String(error.syscall));
 
 async function openSource(from: StoreAddress): Promise<ExclusiveSource> {
   if (!isPostgresUrl(from.url)) return openSqliteSource(sqliteFile(from.url));

@@ -14,13 +14,13 @@ import {
   fstatSync,
   fsyncSync,
   linkSync,
-  mkdirSync,
   openSync,
   readFileSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
+import { makeFolder } from './make-folder.ts';
 
 export type Keyring = ReturnType<typeof keyringOf>;
 
@@ -176,7 +176,7 @@ function readKeyFile(file: string): string | null {
 function makeKeyFile(file: string): string {
   const text = `# Master keys: back this file up apart from the database.\n${randomBytes(4).toString('hex')} ${randomBytes(KEY_BYTES).toString('base64url')}\n`;
   const draft = `${file}.${randomBytes(4).toString('hex')}`;
-  mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
+  makeFolder(path.dirname(file), 0o750);
   writeSynced(draft, text);
   try {
     linkSync(draft, file);

@@ -1,4 +1,5 @@
 /** `posthorn storage move`: moves all rows from a SQLite file into PostgreSQL, or back. */
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
@@ -87,9 +88,11 @@ const countOf = ({ copied }: Extract<Moved, { kind: 'moved' }>): number =>
 const passwordOf = ({ passwordFile }: Options): Partial<StoreAddress> =>
   passwordFile === undefined ? {} : { password: null, passwordFile: path.resolve(passwordFile) };
 
-/** Throws `Problem` for a URL that is none of a database. */
+/** Throws `Problem` for a URL that is none of a database, and for a file with a password that is not there. */
 function addressFrom({ storage }: Config, options: Options): StoreAddress {
-  const { to } = options;
+  const { to, passwordFile } = options;
+  if (passwordFile !== undefined && !existsSync(passwordFile))
+    throw new Problem('not_found', `there is no file ${passwordFile}`);
   const file = /^sqlite:(?<file>[^:].*)$/.exec(to)?.groups?.['file'];
   if (file !== undefined) return { url: `sqlite:${path.resolve(file)}` };
   const fault = isPostgresUrl(to)

@@ -2,8 +2,8 @@
  * Opens the database: one connection that writes (through the grouped commit) and separate readers, so that a long list neither waits
  * for a commit nor delays one.
  */
-import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
@@ -65,7 +65,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
 
 async function openSqlite({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
-  mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
+  makeFolder(path.dirname(file), 0o750);
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
   const migrated = await refuseMarked(migrator)

@@ -8,6 +8,7 @@ import { openKeyring } from '../../../src/base/keyring.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { takeConnection } from '../../../src/storage/connection.ts';
 import { openCopySource } from '../../../src/storage/copy.ts';
+import { DatabaseRefusal } from '../../../src/storage/database-refusal.ts';
 import { connect, durable, openDatabase, openReader } from '../../../src/storage/database.ts';
 import { lockFolder } from '../../../src/storage/folder-lock.ts';
 import { fillFrom } from '../../../src/storage/move/fill.ts';
@@ -234,6 +235,27 @@ describe('storage/move', function () {
       }
     });
 
+  it('says that the connection was lost, and can be begun again', async () => {
+    const [first, base, second] = [await hardFile(), await newBase(), newFile()];
+    const cluster = await startedCluster();
+    for (const [from, to] of [
+      [first, base],
+      [base, second],
+    ] as const) {
+      const crashes: Promise<void>[] = [];
+      const progress = (_: string, done: number, of: number): void => {
+        if (done > of / 2 && crashes.length === 0) crashes.push(cluster.crash());
+      };
+      await assert.rejects(
+        moveStorage({ clock: systemClock }, { from: { url: from }, to: { url: to }, dataDir: folder, progress }),
+        (error) => error instanceof DatabaseRefusal && error.why === 'unreachable',
+      );
+      await Promise.all(crashes);
+      await moved(from, to);
+    }
+    await (await openDatabase({ url: second })).close();
+  });
+
   it('broken off before its last step, it is completed by the same command, and by no other', async () => {
     const at = systemClock.now();
     const [first, base, second] = [await smallFile(), await newBase(), newFile()];
@@ -287,6 +309,10 @@ describe('storage/move', function () {
       const lock = await lockFolder(folder);
       await refused(first, base, 'in_use', /a server is running/);
       await lock?.release();
+      await onFile(first, async (writer) => {
+        await writer.run('BEGIN IMMEDIATE');
+        await refused(first, base, 'in_use', /another program writes to/);
+      });
       const db = await openDatabase({ url: base });
       await assert.rejects(move(first, base), /another server or command/);
       await assert.rejects(move(base, newFile()), /another server or command/);
@@ -343,6 +369,8 @@ describe('storage/move', function () {
     ])
       assert.equal((await ran(['storage', 'move', '--to', wrong], env)).code, 65, wrong);
     assert.equal((await ran(['storage', 'move', '--to', newFile()], env)).code, 64);
+    const noFile = await ran(['storage', 'move', '--to', base, '--password-file', '/none/password'], env);
+    assert.deepEqual([noFile.code, noFile.notes.includes('there is no file /none/password')], [66, true]);
     const { code, out, notes } = await ran(['storage', 'move', '--to', base, '--json'], env);
     assert.equal(code, 0, notes);
     const result = JSON.parse(out) as { ok: boolean; rows: number; tables: { table: string; rows: number }[] };
@@ -358,6 +386,11 @@ describe('storage/move', function () {
     const again = await ran(['storage', 'move', '--to', base], env);
     assert.equal(again.code, 78);
     assert.match(again.notes, /was moved to postgres/);
+    const noFolder = await ran(['storage', 'move', '--to', 'sqlite:/proc/none/x.db'], {
+      ...env,
+      POSTHORN_STORAGE__URL: base,
+    });
+    assert.deepEqual([noFolder.code, noFolder.notes.includes('cannot be made')], [77, true], noFolder.notes);
     const target = newFile();
     const back = await ran(['storage', 'move', '--to', target], { ...env, POSTHORN_STORAGE__URL: base });
     assert.equal(back.code, 0, back.notes);
