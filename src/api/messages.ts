@@ -105,7 +105,7 @@ const MessageCount = z
       .describe('The same by status; a status without a message is left out.'),
     has_more: z.boolean().describe('Whether there may be more: the count is then the least number.'),
   })
-  .meta({ id: 'MessageCount' });
+  .meta({ id: 'MessageCount', description: 'How many messages a list has with some filters.' });
 
 /** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;

@@ -180,6 +180,29 @@ describe('journey: pressure', () => {
     await app.balanced();
   });
 
+  it('keeps mail while the only mail host is dead for a day, with few attempts, and delivers everything afterwards', async () => {
+    const saved = { ...app.resolver.zones };
+    // Nothing listens at this address.
+    app.resolver.zones = { ...saved, 'dead.test MX': ['10 mx.dead.test'], 'mx.dead.test A': ['127.0.0.9'] };
+    const mails = await Promise.all(['a', 'b', 'c'].map((name) => app.send({ to: `${name}@dead.test` })));
+    await lastEvent((await app.send()).id, 'delivered');
+    const end = app.clock.now() + 24 * HOUR;
+    while (app.clock.now() < end) {
+      app.clock.advance(10 * MINUTE);
+      await turns();
+    }
+    await lastEvent((await app.send()).id, 'delivered');
+    for (const { id } of mails) {
+      const { status, attempts } = await app.message(id);
+      assert.match(status, /^(?:queued|deferred|sent)$/);
+      // The schedule has ten in a day; time here runs ahead of the attempts, so there are fewer.
+      assert.ok(attempts.length <= 10, String(attempts.length));
+    }
+    app.resolver.zones = { ...saved, ...zonesFor('dead.test') };
+    for (const { id } of mails) await passing(id, 10 * MINUTE);
+    await app.balanced();
+  });
+
   /** Runs while this process has no descriptor left; false where the limit cannot be set. */
   const withoutDescriptors = async (work: () => Promise<void>): Promise<boolean> => {
     const limit = spawnSync(

@@ -66,7 +66,7 @@ export type StreamRow = RowOf<typeof streams>;
 
 export const idempotency = table(
   {
-    /** SHA-256 of (account, mode, method, path, Idempotency-Key), hex. */
+    /** SHA-256 of (account, mode, method, path, Idempotency-Key), hex; for a form of the dashboard of (member, `dashboard`, method, address, fields). */
     key: text(),
     body_hash: text(),
     status: integer(),
@@ -74,7 +74,7 @@ export const idempotency = table(
     body: text(),
     created_at: integer(),
     expires_at: integer(),
-    /** The API key that made the first request; null where an earlier version stored it. */
+    /** The API key, or the member, that made the first request; null where an earlier version stored it. */
     key_id: orNull(text()),
   },
   { hasLargeValues: true },
