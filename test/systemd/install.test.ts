@@ -161,7 +161,10 @@ describe('systemd/install.sh', function () {
       /^ConditionPathExists=\nConditionPathExists=\/srv\/data\/secret\.key$/m,
     );
     // A database on another machine is reached by the backup as well; the service may open connections anyway.
-    assert.equal(again('storage: { url: "postgres://posthorn@db.example.com/posthorn" }\n').status, 0);
+    assert.equal(
+      again('dataDir: /var/lib/posthorn\nstorage: { url: "postgres://posthorn@db.example.com/posthorn" }\n').status,
+      0,
+    );
     assert.match(
       readFileSync(dropIn('posthorn-backup.service'), 'utf8'),
       /^PrivateNetwork=false\nIPAddressDeny=\nRestrictAddressFamilies=AF_INET AF_INET6$/m,
