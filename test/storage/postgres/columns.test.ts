@@ -17,6 +17,7 @@ describe('storage: the schema on both engines', function () {
     file = await openTempDatabase('sqlite');
   });
   after(async () => {
+    if (postgresPrograms() === null) return;
     await server.close();
     await file.close();
   });

@@ -20,7 +20,9 @@ describe('storage/postgres/committers', function () {
     url = urlOf(folder, await makeDatabase());
     db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
   });
-  after(() => db.close());
+  after(async () => {
+    if (postgresPrograms() !== null) await db.close();
+  });
 
   const engineWork: Work<Rows, undefined> = {
     name: RECORD_CHANGE,

@@ -36,6 +36,7 @@ describe('storage/postgres: sslmode', function () {
     writeFileSync(path.join(root, 'ca.pem'), testCa);
   });
   after(async () => {
+    if (postgresPrograms() === null) return;
     await server.stopAtOnce();
     rmSync(root, { recursive: true, force: true });
   });
