@@ -22,7 +22,7 @@ import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { StrangerLines } from '../api/stranger-lines.ts';
 import { createAuditLog } from '../accounts/audit-log.ts';
-import { createOwnAccount, OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { createOwnAccount } from '../accounts/own-account.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
@@ -137,9 +137,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     complained,
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
-      const due = recorded.flatMap(({ noticeTo: domain }) =>
-        domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }],
-      );
+      const due = recorded.flatMap(({ notice }) => notice ?? []);
       if (due.length > 0) notifiers.deliveries.notify(due);
       notifiers.events.notify();
     },

@@ -4,15 +4,28 @@
  * again from the partial index `deliveries_due` (due-rows.ts). Groups are found by jumping from one to the next in that index,
  * and from the hints that come with the notifier.
  *
- * A group is read in passes: from its beginning to the first row that is not due yet. Rows whose ids are in memory are skipped.
+ * A group is read in passes: from its beginning to the last row that is due. Rows whose ids are in memory are skipped.
  * Rows that were committed behind the cursor are found by the next pass, which a hint asks for, or the end of a pass that
  * began in the middle.
+ *
+ * While a transaction elsewhere holds an old snapshot (any pg_dump), PostgreSQL keeps the index entries of rows that changed since, and
+ * reading walks over them: those of finished mail before the rows that are due, those of ended claims (whose due time was the end of
+ * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only where it is not known what falls due
+ * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them where a hint was lost.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
-import { readDueRows, readGroups, type DuePosition, type DueRow, type GroupRow } from './due-rows.ts';
+import {
+  readDueRows,
+  readGroups,
+  WITHOUT_END,
+  type DuePosition,
+  type DueRow,
+  type GroupRow,
+  type GroupToRead,
+} from './due-rows.ts';
 import { DueTimer } from './due-timer.ts';
 import type { SourcePreference } from './sources/sources.ts';
 
@@ -39,6 +52,10 @@ interface Group {
   buffered: number;
   /** Where the pass goes on, or null at the beginning. */
   cursor: DuePosition | null;
+  /** The group has no rows that fall due before this time. Infinity while a pass is reading from the beginning. */
+  floor: number;
+  /** `nextDueAt` is known: a pass need not read rows that are not due yet. */
+  isNextKnown: boolean;
   /** There may be due rows that no pass has seen. */
   dirty: boolean;
   /** When the first row that is not due yet falls due; null where the last pass saw none. */
@@ -48,8 +65,15 @@ interface Group {
   reading: boolean;
 }
 
+/** A read of a group's next rows. */
+interface Read extends GroupToRead {
+  readonly group: Group;
+  readonly begunAt: number;
+}
+
 export interface DueQueueDeps {
-  db: { prepared: Connection };
+  /** `maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
+  db: { prepared: Connection; maintenance: Connection };
   clock: Clock;
   /** Takes a job that is due. */
   offer(job: Job): void;
@@ -57,6 +81,8 @@ export interface DueQueueDeps {
   failed(error: unknown): void;
 }
 
+/** How much earlier than a hint says its rows may fall due, in ms: that of another server has the time of another clock. */
+const FLOOR_SLACK_MS = 2_000;
 /** Rows read for a group at a time. A lane of 10 connections works through this many in some tens of milliseconds. */
 const ROWS_AT_ONCE = 64;
 /** A group with fewer jobs than this in memory is read again. */
@@ -85,6 +111,8 @@ export class DueQueue {
   /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
   private isStopped = false;
+  /** A scan has ended: a group that is not in memory has no rows, or a hint comes for each of them. */
+  private hasScanned = false;
 
   constructor(deps: DueQueueDeps) {
     this.deps = deps;
@@ -96,16 +124,17 @@ export class DueQueue {
     for (const group of this.groups.values()) group.restUntil = -Infinity;
     let after: GroupRow | null = null;
     do {
-      const page: GroupRow[] = await readGroups(this.deps.db.prepared, after, SCAN_PAGE);
-      for (const row of page) this.noteDue(this.groupOf(row.domain, row.class, row.account_id), row.due_at);
+      const page: GroupRow[] = await readGroups(this.deps.db.maintenance, after, SCAN_PAGE);
+      for (const row of page) this.noteDue(this.groupOf(row.domain, row.class, row.account_id, false), row.due_at);
       after = page.length < SCAN_PAGE ? null : (page.at(-1) ?? null);
     } while (after !== null && !this.isStopped);
+    this.hasScanned = true;
   }
 
   /** Notes that something has become due. */
   hint(hints: readonly DueHint[]): void {
     for (const { domain, class: order, accountId, dueAt } of hints)
-      this.noteDue(this.groupOf(domain, order, accountId), dueAt);
+      this.noteDue(this.groupOf(domain, order, accountId, this.hasScanned), dueAt);
   }
 
   /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
@@ -148,7 +177,7 @@ export class DueQueue {
     return { groups: this.groups.size, jobs: this.bufferedIds.size };
   }
 
-  private groupOf(domain: string, order: number, account: string): Group {
+  private groupOf(domain: string, order: number, account: string, isNextKnown: boolean): Group {
     const key = keyOf(domain, order, account);
     let group = this.groups.get(key);
     if (group === undefined) {
@@ -158,6 +187,8 @@ export class DueQueue {
         account,
         buffered: 0,
         cursor: null,
+        floor: Infinity,
+        isNextKnown,
         dirty: false,
         nextDueAt: null,
         restUntil: -Infinity,
@@ -186,6 +217,7 @@ export class DueQueue {
   }
 
   private noteDue(group: Group, dueAt: number): void {
+    group.floor = Math.min(group.floor, dueAt - FLOOR_SLACK_MS);
     if (dueAt > this.deps.clock.now()) this.timer.note(group, dueAt);
     else {
       group.dirty = true;
@@ -196,6 +228,7 @@ export class DueQueue {
   private fellDue(group: Group, now: number): void {
     if (group.nextDueAt !== null && group.nextDueAt <= now) {
       group.nextDueAt = null;
+      group.isNextKnown = false;
       group.dirty = true;
     }
     // A row of a group that rests fell due: the group is read when its rest ends.
@@ -261,12 +294,13 @@ export class DueQueue {
   private async readSome(some: readonly Group[]): Promise<unknown> {
     const now = this.deps.clock.now();
     const limit = this.isFull ? ROWS_WHEN_FULL : ROWS_AT_ONCE;
-    for (const group of some) if (group.cursor === null) group.dirty = false;
+    const reads = some.map((group) => beginRead(group, now));
     try {
-      const rows = await readDueRows(this.deps.db.prepared, some, limit);
-      some.forEach((group, i) => this.takeRows(group, rows[i] ?? [], now, limit));
+      const rows = await readDueRows(this.deps.db.prepared, reads, limit);
+      reads.forEach((read, i) => this.takeRows(read, rows[i] ?? [], limit));
       return null;
     } catch (error) {
+      for (const { group, after } of reads) group.floor = Math.min(group.floor, after.dueAt);
       return error;
     }
   }
@@ -281,13 +315,17 @@ export class DueQueue {
     });
     for (const group of some) {
       group.cursor = null;
+      group.isNextKnown = false;
       group.dirty = true;
       this.requestRead(group);
     }
   }
 
-  private takeRows(group: Group, rows: readonly DueRow[], now: number, limit: number): void {
+  private takeRows({ group, begunAt, until }: Read, rows: readonly DueRow[], limit: number): void {
+    const now = this.deps.clock.now();
     const beganAt = group.cursor;
+    // The hints of what was committed since the read began have lowered the floor meanwhile.
+    if (beganAt === null) group.floor = Math.min(group.floor, rows[0]?.due_at ?? begunAt, begunAt);
     for (const row of rows) {
       if (row.due_at > now) {
         group.cursor = null;
@@ -299,11 +337,28 @@ export class DueQueue {
       if (!this.bufferedIds.has(row.id)) this.buffer(group, row.id);
       if (this.isResting(group)) {
         group.cursor = null;
+        group.isNextKnown &&= until === begunAt;
         return;
       }
     }
-    if (rows.length >= limit) return;
+    if (rows.length >= limit) {
+      group.isNextKnown &&= until === begunAt;
+      return;
+    }
     group.cursor = null;
     if (beganAt !== null) group.dirty = true;
   }
+}
+
+/** Returns what to read of the group next. */
+function beginRead(group: Group, now: number): Read {
+  const { domain, class: order, account, cursor, floor, isNextKnown } = group;
+  if (cursor === null) {
+    group.dirty = false;
+    group.floor = Infinity;
+  }
+  // A row that falls due during the read makes it unknown again.
+  group.isNextKnown = true;
+  const after = cursor ?? { dueAt: floor, id: '' };
+  return { group, begunAt: now, domain, class: order, account, after, until: isNextKnown ? now : WITHOUT_END };
 }

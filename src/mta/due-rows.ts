@@ -8,13 +8,17 @@ export interface DuePosition {
   id: string;
 }
 
-/** A group to read, from its cursor on; null reads from the beginning. */
+/** A group to read: the rows behind a position that fall due at a time or before. */
 export interface GroupToRead {
   readonly domain: string;
   readonly class: number;
   readonly account: string;
-  readonly cursor: DuePosition | null;
+  readonly after: DuePosition;
+  readonly until: number;
 }
+
+/** An `until` that leaves out no row. */
+export const WITHOUT_END = Number.MAX_SAFE_INTEGER;
 
 export interface DueRow {
   /** The index of the row's group among those that were read. */
@@ -38,6 +42,7 @@ const GROUP = {
   account: 'text',
   due_at: 'integer',
   id: 'text',
+  until: 'integer',
 } as const;
 
 /** SQLite has no LATERAL; its IN with a limit costs PostgreSQL a scan for each row that it tests. */
@@ -47,26 +52,27 @@ const dueRows = statement(({ engine, unfold }) =>
      WHERE d.id IN (
        SELECT x.id FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
-         AND (x.due_at, x.id) > (g.due_at, g.id)
+         AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
        ORDER BY x.due_at, x.id LIMIT ?)
      ORDER BY g.place, d.due_at, d.id`
     : `SELECT g.place, d.id, d.due_at FROM ${unfold('g', GROUP)} CROSS JOIN LATERAL (
        SELECT x.id, x.due_at FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
-         AND (x.due_at, x.id) > (g.due_at, g.id)
+         AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
        ORDER BY x.due_at, x.id LIMIT ?) d
      ORDER BY g.place, d.due_at, d.id`,
 );
 
 /** Reads at most `limit` rows of each group in the order of their due times, with one statement. */
 export async function readDueRows(db: Connection, groups: readonly GroupToRead[], limit: number): Promise<DueRow[][]> {
-  const wanted = groups.map(({ domain, class: order, account, cursor }, place) => [
+  const wanted = groups.map(({ domain, class: order, account, after, until }, place) => [
     place,
     domain,
     order,
     account,
-    cursor?.dueAt ?? -1,
-    cursor?.id ?? '',
+    after.dueAt,
+    after.id,
+    until,
   ]);
   const rows = await db.all<DueRow>(dueRows, [JSON.stringify(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);

@@ -41,7 +41,7 @@ export interface MtaDeps
     Pick<PlacingDeps, 'poolOf'>,
     Pick<LaneControlDeps, 'limitsOf'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {
-  db: Pick<Database, 'prepared' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   sites: Sites;

@@ -2,7 +2,7 @@
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import { dialectOf } from '../storage/sql.ts';
-import type { DueHint } from '../messages/delivery/due-hint.ts';
+import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './operation.ts';
 
@@ -31,9 +31,8 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
       page.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })),
       audit,
     );
-    const due = page.filter((_, i) => recorded[i]?.applied === true);
-    flushed += due.length;
-    deps.notifiers.deliveries.notify(hintsOf(due, deps.clock.now()));
+    flushed += recorded.filter(({ applied }) => applied).length;
+    deps.notifiers.deliveries.notify(hintsOfChanged(page, recorded));
   }
   // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
   for (const domain of await domainsOf(deps, filter)) await deps.mta.tryNow(domain);
@@ -80,13 +79,4 @@ async function waitingAfter(
   const sql = `SELECT id, domain, class, account_id, due_at FROM ${from} WHERE ${where.join(' AND ')}
     ORDER BY domain, class, account_id, due_at, id LIMIT ${String(PAGE)}`;
   return await db.reader.raw<Waiting[]>(sql, values);
-}
-
-/** Returns one hint for each domain, class and account. */
-function hintsOf(due: readonly Waiting[], dueAt: number): DueHint[] {
-  const hints = new Map<string, DueHint>();
-  for (const { domain, class: order, account_id: accountId } of due) {
-    hints.set(`${domain} ${String(order)} ${accountId}`, { domain, class: order, accountId, dueAt });
-  }
-  return [...hints.values()];
 }

@@ -43,7 +43,7 @@ describe('mta/due-queue', () => {
       },
     };
     windows = new DueQueue({
-      db: { prepared },
+      db: { prepared, maintenance: prepared },
       clock,
       offer: (job) => offered.push(job),
       failed: (error) => failures.push(error),
@@ -134,7 +134,7 @@ describe('mta/due-queue', () => {
     await add(...Array.from({ length: 300 }, () => ({})));
     windows.stop();
     const held = new DueQueue({
-      db: { prepared },
+      db: { prepared, maintenance: prepared },
       clock,
       offer: (job) => {
         offered.push(job);
@@ -184,6 +184,7 @@ describe('mta/due-queue', () => {
     hint();
     await idle();
     const [late] = await add({ due_at: NOW - 100_000 });
+    hint(NOW - 100_000);
     const seen = new Set(ids());
     while (offered.length > 0) {
       await finish(offered.splice(0));

@@ -165,6 +165,8 @@ export class LaneWorld {
         account: ACCOUNT,
         buffered: 1,
         cursor: null,
+        floor: 0,
+        isNextKnown: true,
         dirty: false,
         nextDueAt: null,
         restUntil: -Infinity,

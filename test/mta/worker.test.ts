@@ -121,6 +121,8 @@ class Bench {
         account: ACCOUNT,
         buffered: 1,
         cursor: null,
+        floor: 0,
+        isNextKnown: true,
         dirty: false,
         nextDueAt: null,
         restUntil: -Infinity,

@@ -16,7 +16,7 @@ import type {
   StatRow,
 } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
-import type { DueHint } from '../delivery/due-hint.ts';
+import { addHint, type DueHint } from '../delivery/due-hint.ts';
 import {
   everyRecipient,
   isSimulated,
@@ -266,12 +266,5 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
     };
     addToStats(plan.stats, facts, ['suppressed']);
   }
-  if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
-}
-
-function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
-  const key = `${domain} ${String(order)} ${accountId}`;
-  const first = plan.hints.get(key);
-  if (first === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt });
-  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, first.dueAt) });
+  if (delivery.due_at !== null) addHint(plan.hints, delivery, delivery.due_at);
 }

@@ -11,7 +11,7 @@ import type { Streams } from '../../accounts/stream-store.ts';
 import type { AccountPauses } from '../../accounts/account-store.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
-import type { DueHint } from './due-hint.ts';
+import { hintsOfChanged, type DueHint } from './due-hint.ts';
 import type { HoldBook, MailFacts } from './hold-book.ts';
 import type { Recorder } from './record.ts';
 
@@ -106,7 +106,6 @@ const PAGE = 500;
 /** Makes mail due whose hold has ended, and notifies the engine; returns the number of deliveries. */
 export async function freeHeld(deps: {
   db: { prepared: Connection };
-  clock: Clock;
   holds: Pick<Holds, 'stands'>;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
@@ -131,7 +130,7 @@ async function heldBy(db: Connection): Promise<string[]> {
 
 type Freeable = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id'>;
 
-async function free({ db, clock, recorder, notifiers }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
+async function free({ db, recorder, notifiers }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
   let freed = 0;
   let after = '';
   for (;;) {
@@ -142,16 +141,7 @@ async function free({ db, clock, recorder, notifiers }: Parameters<typeof freeHe
     if (rows.length === 0) return freed;
     after = rows.at(-1)?.id ?? after;
     const recorded = await recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'freed' } })));
-    const due = rows.filter((_, at) => recorded[at]?.applied === true);
-    freed += due.length;
-    notifiers.deliveries.notify(hintsOf(due, clock.now()));
+    freed += recorded.filter(({ applied }) => applied).length;
+    notifiers.deliveries.notify(hintsOfChanged(rows, recorded));
   }
-}
-
-/** Returns one hint for each group (domain, class, account). */
-function hintsOf(rows: readonly Freeable[], dueAt: number): DueHint[] {
-  const hints = new Map<string, DueHint>();
-  for (const { domain, class: order, account_id: accountId } of rows)
-    hints.set(`${domain} ${String(order)} ${accountId}`, { domain, class: order, accountId, dueAt });
-  return [...hints.values()];
 }

@@ -8,10 +8,12 @@ import type { Committer, Work } from '../../storage/commit.ts';
 import { allDone, insertRows, type Rows } from '../../storage/rows.ts';
 import type { SuppressionReason } from '../../storage/tables.ts';
 import type { Clock } from '../../base/clock.ts';
+import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { applyDecision, newRowsToWrite, type RowsToWrite } from './apply-decision.ts';
 import { decide } from './decide.ts';
 import type { Decision } from './decision.ts';
 import type { DeliveryState, DeliveryChange } from './delivery.ts';
+import type { DueHint } from './due-hint.ts';
 import { isFailure, noticeRows, type NoticeRule } from './failure-notice.ts';
 import {
   loadUpdates,
@@ -33,8 +35,8 @@ export interface Recorded {
   state: DeliveryState | null;
   /** The class of the bounce, if the change was one. */
   bounced?: string;
-  /** The domain that a notice of the failure goes to, if one was written. */
-  noticeTo?: string;
+  /** Where the notice of the failure waits, if one was written. */
+  notice?: DueHint;
 }
 
 /** Changes that are made in one transaction, in order, with further rows (an audit line, for example). */
@@ -101,8 +103,8 @@ async function writeGroup(
       const bounce = decision.events.find(({ type }) => type === 'bounced');
       const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
       const hasNotice = notices !== undefined && addFailure(one.row, decision, toWrite);
-      const noticeTo = hasNotice ? { noticeTo: domainOf(one.row.notice_to ?? '') } : {};
-      return { applied: decision.applied, state: decision.state, ...bounced, ...noticeTo };
+      const notice = hasNotice ? { notice: noticeHint(one.row.notice_to ?? '', now) } : {};
+      return { applied: decision.applied, state: decision.state, ...bounced, ...notice };
     }),
   );
 
@@ -135,7 +137,12 @@ function addFailure(row: LoadedDelivery, { steps, state, events }: Decision, toW
   return true;
 }
 
-const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+const noticeHint = (address: string, now: number): DueHint => ({
+  domain: address.slice(address.lastIndexOf('@') + 1).toLowerCase(),
+  class: 0,
+  accountId: OWN_ACCOUNT,
+  dueAt: now,
+});
 
 /** Adds the suppression of the recipient, if there is one, to a claim. */
 function withSuppression(change: DeliveryChange, { suppressed }: LoadedDelivery): DeliveryChange {
