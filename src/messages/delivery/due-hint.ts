@@ -14,10 +14,10 @@ export interface DueHint {
   dueAt: number;
 }
 
-/** What of a delivery's row names its group. */
+/** The columns of a delivery that name its group. */
 type Grouped = Pick<DeliveryRow, 'domain' | 'class' | 'account_id'>;
 
-/** What of the result of a change says when its delivery falls due. */
+/** The part of a change's result that says when its delivery falls due. */
 interface Changed {
   readonly applied: boolean;
   readonly state: Pick<DeliveryState, 'dueAt'> | null;
