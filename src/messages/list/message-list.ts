@@ -103,7 +103,12 @@ async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promi
 
 async function countIn(read: Knex, filter: MessageFilter, index: MessageIndex, most: number): Promise<number> {
   if (index.parts !== undefined) {
-    const counts = await Promise.all(index.parts.map((part) => countRows(read, part, most)));
+    const times = joined(between('message_id', timesOf(filter)));
+    const counts = await Promise.all(
+      index.parts.map(([part, ...given]) =>
+        countRows(read, [(sql) => `${part(sql)} AND ${times.text}`, ...given, ...times.values], most),
+      ),
+    );
     return counts.reduce((sum, count) => sum + count, 0);
   }
   const { text, values } = joined([...index.where, ...between(index.id, timesOf(filter))]);
@@ -153,7 +158,10 @@ function messagesOf(
   const {
     table: [tableOf, ...given],
     id,
+    isOrdered,
   } = index;
+  // By the column alone PostgreSQL would read all messages in their order, where the index has few and has to be sorted.
+  const sorted = isOrdered ? id : `${id} || ''`;
   const dialect = dialectOf(read);
   const table = tableOf(dialect);
   const [order, behind, upTo] = descending ? (['DESC', '<', '>='] as const) : (['ASC', '>', '<='] as const);
@@ -175,14 +183,14 @@ function messagesOf(
     async endOfSlice(from, count) {
       const { text, values } = joined(range(from, null));
       const [row] = await read.raw<{ id: string }[]>(
-        `SELECT ${id} AS id FROM ${table} WHERE ${text} ORDER BY ${id} ${order} LIMIT 1 OFFSET ?`,
+        `SELECT ${id} AS id FROM ${table} WHERE ${text} ORDER BY ${sorted} ${order} LIMIT 1 OFFSET ?`,
         [...given, ...values, count - 1],
       );
       return row?.id ?? null;
     },
     async readFitting(from, to, limit) {
       const { text, values } = fitting(from, to);
-      return read.raw<MessageRow[]>(`SELECT m.* FROM ${text} ORDER BY ${id} ${order} LIMIT ?`, [...values, limit]);
+      return read.raw<MessageRow[]>(`SELECT m.* FROM ${text} ORDER BY ${sorted} ${order} LIMIT ?`, [...values, limit]);
     },
     async countFitting(to) {
       const { text, values } = fitting(null, to);

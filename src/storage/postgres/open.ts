@@ -38,6 +38,8 @@ const READ_ONLY = [
   "SET default_transaction_isolation = 'repeatable read'",
   `SET statement_timeout = ${String(READER_TIMEOUT_MS)}`,
   'SET jit = off',
+  // A page reads a bounded number of rows: starting further processes costs more than they save, and takes the processors from mail.
+  'SET max_parallel_workers_per_gather = 0',
 ];
 /** Locks of a server that is paused or cut off inside a group are freed after this time. */
 const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];

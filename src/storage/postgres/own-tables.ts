@@ -49,9 +49,16 @@ export function isParted(name: TableName): boolean {
 const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'webhooks'];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
 
+/**
+ * The index of the runs of events of an account and type. SQLite has the rows of one entry in the order of their number; PostgreSQL would
+ * read and sort the whole run for each page of it.
+ */
+const EVENT_RUNS = 'CREATE INDEX events_by_account ON events (account_id, test, type, sequence)';
+
 /** Gives the tables of the migrations what they have on PostgreSQL only. */
 export async function completeSchema(connection: Connection): Promise<void> {
   for (const name of partedTables) await addPart(connection, name);
+  await orderEventRuns(connection);
   const set = await connection.all<{ name: string }>(
     `SELECT relname AS name FROM pg_class
      WHERE relnamespace = current_schema()::regnamespace AND 'autovacuum_vacuum_scale_factor=0.02' = ANY (reloptions)`,
@@ -76,6 +83,15 @@ async function addPart(connection: Connection, name: TableName): Promise<void> {
        ADD ${key.columns.replace(/\)$/, `, ${PART})`)}`,
   );
   await connection.run(`CREATE INDEX ${name}_parts ON ${name} (${PART}) WHERE ${PART} <> 0`);
+}
+
+async function orderEventRuns(connection: Connection): Promise<void> {
+  const [index] = await connection.all<{ columns: number }>(
+    "SELECT indnatts AS columns FROM pg_index WHERE indexrelid = to_regclass('events_by_account')",
+  );
+  if (index?.columns === 4) return;
+  await connection.run('DROP INDEX IF EXISTS events_by_account');
+  await connection.run(EVENT_RUNS);
 }
 
 /** Adds the parts below this one to the first part of each sum. They are no longer written to, as parts only grow. */

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import pg from 'pg';
 import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
@@ -47,6 +48,27 @@ describe('storage/postgres/open', function () {
          AND data_type = 'text' AND table_name NOT LIKE 'v\\_%' AND table_name NOT LIKE 'migrations%' AND collation_name IS DISTINCT FROM 'C'`,
     );
     assert.equal(row?.n, 0);
+  });
+
+  it('has the events of an account and type in the order of their numbers, also in a database that was made before', async () => {
+    const { folder } = await startedCluster();
+    const older = urlOf(folder, await makeDatabase());
+    await (await openDatabase({ url: older })).close();
+    const client = new pg.Client({ connectionString: older });
+    await client.connect();
+    await client.query('DROP INDEX events_by_account');
+    await client.query('CREATE INDEX events_by_account ON events (account_id, test, type)');
+    for (let opened = 0; opened < 2; opened++) {
+      await (await openDatabase({ url: older })).close();
+      const { rows } = await client.query<{ def: string }>(
+        "SELECT indexdef AS def FROM pg_indexes WHERE indexname = 'events_by_account'",
+      );
+      assert.deepEqual(
+        rows.map(({ def }) => /\(.*\)/.exec(def)?.[0]),
+        ['(account_id, test, type, sequence)'],
+      );
+    }
+    await client.end();
   });
 
   it('has the views, which can be read', async () => {
