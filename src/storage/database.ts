@@ -72,7 +72,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
   const migrated = await refuseMarked(migrator)
-    .then(() => migrate(migrator, beforeMigration, migrating))
+    .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);

@@ -20,8 +20,8 @@ export interface Asked {
 }
 
 export interface Clients {
-  /** Messages that were answered with 202 or 250. */
-  readonly accepted: Set<string>;
+  /** Ids of the messages that were answered with 202 or 250, by what the receiver finds in their X-Message-Id. */
+  readonly accepted: Map<string, string>;
   readonly asked: Asked[];
   /** The numbers of the events that the reader has seen, in its order. */
   readonly events: string[];
@@ -39,9 +39,11 @@ export interface ClientOptions {
   smtpSenders: number;
 }
 
+type Init = Omit<RequestInit, 'headers'> & { headers?: Record<string, string> };
+
 /** Starts the clients. */
 export function startClients({ nodes, key, random, httpSenders, smtpSenders }: ClientOptions): Clients {
-  const accepted = new Set<string>();
+  const accepted = new Map<string, string>();
   const asked: Asked[] = [];
   const events: string[] = [];
   let isSending = true;
@@ -52,11 +54,7 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
     if (node === undefined) throw new Error('there are no nodes');
     return node;
   };
-  const ask = async (
-    node: TortureNode,
-    where: string,
-    init: RequestInit,
-  ): Promise<{ status: number; body: unknown }> => {
+  const ask = async (node: TortureNode, where: string, init: Init): Promise<{ status: number; body: unknown }> => {
     const at = performance.now();
     const signal = AbortSignal.timeout(PATIENCE_MS);
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...init.headers };
@@ -83,7 +81,7 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
         const { status, body: record } = await ask(anyNode(), '/v1/messages', init);
         const message = (record as { id?: string } | null)?.id;
         if (status === 202 && message !== undefined) {
-          accepted.add(message);
+          accepted.set(message, message);
           break;
         }
         await sleep(PAUSE_MS);
@@ -95,8 +93,9 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   /** SMTP has no idempotency: a mail without an answer is another mail the next time, and only those with an answer count. */
   async function smtpSender(): Promise<void> {
     while (isSending) {
-      const message = await Promise.race([submit(anyNode().smtpPort, key), sleep(PATIENCE_MS, null)]);
-      if (message !== null) accepted.add(message);
+      const mark = randomUUID();
+      const message = await Promise.race([submit(anyNode().smtpPort, key, mark), sleep(PATIENCE_MS, null)]);
+      if (message !== null) accepted.set(mark, message);
       await sleep(PAUSE_MS * 4 * random());
     }
   }
@@ -140,12 +139,12 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   };
 }
 
-/** Hands a mail to the submission port; returns its id, or null where it was not answered with 250. */
-async function submit(port: number, key: string): Promise<string | null> {
+/** Hands a mail to the submission port, which keeps its bytes; returns its id, or null where it was not answered with 250. */
+async function submit(port: number, key: string, mark: string): Promise<string | null> {
   const client = smtpClient(port);
   try {
     await client.reply();
-    const to = `${randomUUID()}@dest.test`;
+    const to = `${mark}@dest.test`;
     const lines = [
       'EHLO client.test',
       plainAuth('apikey', key),
@@ -154,7 +153,9 @@ async function submit(port: number, key: string): Promise<string | null> {
       'DATA',
     ];
     for (const line of lines) if (!/^[23]/.test(await client.say(line))) return null;
-    const answer = await client.say(`From: a@torture.test\r\nTo: ${to}\r\nSubject: x\r\n\r\nx\r\n.`);
+    const answer = await client.say(
+      `From: a@torture.test\r\nTo: ${to}\r\nSubject: x\r\nX-Message-Id: ${mark}\r\n\r\nx\r\n.`,
+    );
     return /^250 .*\b(msg_\w+)/.exec(answer)?.[1] ?? null;
   } finally {
     client.end();

@@ -141,8 +141,8 @@ export class NodeCluster {
   async whole(ms: number): Promise<void> {
     for (const node of this.nodes) node.isKeptDown = false;
     const ready = async (): Promise<boolean> => {
-      const answers = this.nodes.map(({ appliance, httpPort }) => (appliance === null ? false : isReady(httpPort)));
-      return (await Promise.all(answers)).every((one) => one);
+      if (this.nodes.some(({ appliance }) => appliance === null)) return false;
+      return (await Promise.all(this.nodes.map(({ httpPort }) => isReady(httpPort)))).every((one) => one);
     };
     await until(ready, 'all nodes', ms);
   }
@@ -192,9 +192,10 @@ export class NodeCluster {
 
   /** Starts a server that ended, as a supervisor does: again and again, while the database is away as well. */
   private async restart(node: TortureNode): Promise<void> {
-    while (!this.isStopping) {
+    for (;;) {
       await sleep(RESTART_MS);
-      if (this.isStopping || node.isKeptDown) continue;
+      if (this.isStopping) return;
+      if (node.isKeptDown) continue;
       try {
         await this.startNode(node);
         return;
