@@ -31,7 +31,7 @@ export interface DatabaseOptions extends StoreAddress {
   beforeMigration?: () => Promise<void>;
   /** Called before each migration with the number done and the number of all. */
   migrating?: MigrationStep;
-  /** What a server says of itself to the others; absent for a command. Not used on SQLite. */
+  /** The description of this server for the others; absent for a command. Not used on SQLite. */
   node?: NodeSelf;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
