@@ -61,7 +61,7 @@ const source: Knex.MigrationSource<Migration> = {
 /** Called before each step with the number done and the number of all. */
 export type MigrationStep = (done: number, of: number) => void;
 
-/** What `migrate` does beside the steps. */
+/** The surroundings of `migrate`. */
 export interface MigrationOptions {
   /** Runs first if the database has data; if it throws, nothing is changed. */
   before?: (() => Promise<void>) | undefined;

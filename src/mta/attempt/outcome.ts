@@ -36,7 +36,7 @@ export interface Place {
   source: string | null;
 }
 
-/** What became of a message that a session did not withhold. */
+/** The end of a transfer that a session did not withhold. */
 export type EndedTransfer = Exclude<Transfer, { kind: 'withheld' }>;
 
 /** Returns the outcome of a message that was handed to a session. */
