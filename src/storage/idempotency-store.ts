@@ -17,6 +17,19 @@ export function recordKey(accountId: string, mode: string, method: string, path:
   return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
 }
 
+/**
+ * Returns whether the error says that a transaction was rolled back since its idempotency key is there already: another node has done the
+ * same work meanwhile, and its answer can be read. Requests with one key at the same node wait for each other.
+ */
+export function isKeyTaken(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code, constraint } = error as { code?: unknown; constraint?: unknown };
+  return (
+    (code === '23505' && constraint === 'idempotency_pkey') ||
+    error.message.includes('UNIQUE constraint failed: idempotency.key')
+  );
+}
+
 interface Asked {
   resolve(row: IdempotencyRow | null): void;
   reject(error: unknown): void;
@@ -74,7 +87,7 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
       await db.commit.submit(dropExpired, { key, now });
       return null;
     },
-    /** Inserts an answer that no other transaction carries. Rejects if the key exists. */
+    /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
     /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
     async purge(now: number): Promise<number> {
