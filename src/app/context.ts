@@ -180,7 +180,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     signers,
     hits,
     streams: createStreams({ db, clock }),
-    quotas: createQuotas({ db, clock }),
+    quotas: createQuotas({ db, clock, hasOthers: () => nodes.hasOthers }),
     auditLog: createAuditLog({ db, clock, report }),
     strangerLines: new StrangerLines(usedUp),
     idempotency: createIdempotencyStore({ db, clock }),
