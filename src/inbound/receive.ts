@@ -309,11 +309,7 @@ async function load(db: Connection, id: string): Promise<NewReport | null> {
 }
 
 /** Writes what a mail was. Returns false where another node has done so meanwhile. */
-async function write(
-  tx: Connection,
-  id: string,
-  { state, kind, match, detail, keepsAll }: End,
-): Promise<boolean> {
+async function write(tx: Connection, id: string, { state, kind, match, detail, keepsAll }: End): Promise<boolean> {
   const owner = match?.owner;
   const written = await tx.all(
     `UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ?${keepsAll ? '' : `, raw = substr(raw, 1, ${String(budgets.kept_of_mail.most)})`} WHERE id = ? AND kind IS NULL RETURNING id`,
