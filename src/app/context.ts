@@ -44,7 +44,7 @@ import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters, type Meters } from '../operator/meters.ts';
 import { Unavailable } from '../operator/unavailable.ts';
-import { requireKeys } from '../operator/sealed-secrets.ts';
+import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
 
 /** The parts of the program that tests replace. A part that is left out is the real one. */
 export interface Overrides {
@@ -93,7 +93,9 @@ async function openStorage(
     },
   });
   try {
-    await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
+    const file = path.join(config.dataDir, 'secret.key');
+    await requireKeys({ read: db.reader, keyring, log }, file);
+    if (db.engine === 'postgres') await requireSharedKey({ commit: db.commit, keyring }, file);
     return db;
   } catch (error) {
     await db.close();

@@ -1,4 +1,5 @@
 /** Performs operations on the database itself while no server runs. */
+import path from 'node:path';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCursors } from '../api/cursor.ts';
@@ -16,6 +17,7 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import { operationNamed, perform, type StoreDeps } from './operations.ts';
 import { writeNote } from './command-acts.ts';
 import { atCommandLine } from './note-command.ts';
+import { requireSharedKey } from './sealed-secrets.ts';
 import { notRunning } from './unavailable.ts';
 
 export interface Direct {
@@ -40,6 +42,13 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     ...config.storage,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
   });
+  if (db.engine === 'postgres')
+    await requireSharedKey({ commit: db.commit, keyring }, path.join(config.dataDir, 'secret.key')).catch(
+      async (error: unknown) => {
+        await db.close();
+        throw error;
+      },
+    );
   const clock = systemClock;
   const resolver = createResolver(
     { clock },

@@ -2,10 +2,12 @@
  * Checks at the start whether the key file opens the secrets in the database: with another key no mail could be signed, no webhook
  * called, and no member could sign in with a second factor.
  */
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Knex } from 'knex';
 import { KeyFileError, type Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import { sealPurpose } from '../domains/dkim-key.ts';
+import type { Committer } from '../storage/commit.ts';
 
 interface Deps {
   read: Knex;
@@ -63,6 +65,46 @@ export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file:
         `the key ${keyId} in ${file} is not the one under which ${inWords(under)} in the database are sealed: ${cure(keyId)}`,
       );
   }
+}
+
+/** The row of `settings` with the id of the key that the nodes use, and a proof of its bytes. */
+const KEY_PROOF = 'secret_key_proof';
+
+/**
+ * Throws KeyFileError where the nodes of this database use a key that the file does not have: tokens and secrets that one node makes would
+ * be unreadable to the others. The first node writes the proof; one whose file has a newer key beside the old one replaces it.
+ */
+export async function requireSharedKey(
+  { commit, keyring }: { commit: Pick<Committer, 'transact'>; keyring: Keyring },
+  file: string,
+): Promise<void> {
+  const own = [keyring.currentId, proofOf(keyring, keyring.currentId)];
+  const stored = await commit.transact(async (tx) => {
+    const [row] = await tx.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [KEY_PROOF]);
+    const found = row === undefined ? own : row.value.split(' ');
+    if (row?.value !== own.join(' ') && (row === undefined || isProven(keyring, found)))
+      await tx.run(
+        'INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+        [KEY_PROOF, own.join(' ')],
+      );
+    return found;
+  });
+  if (isProven(keyring, stored)) return;
+  const [keyId = ''] = stored;
+  throw new KeyFileError(
+    `${file} is not the file of the other nodes: they use the key ${keyId}. All nodes of a database need the same keys: copy secret.key from the data folder of another node (where it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`,
+  );
+}
+
+const proofOf = (keyring: Keyring, keyId: string): string =>
+  createHmac('sha256', keyring.derive('key proof', keyId)).update(keyId).digest('base64url');
+
+/** Returns whether the file has the key of this proof, or names it as lost. */
+function isProven(keyring: Keyring, [keyId = '', proof = '']: readonly string[]): boolean {
+  if (keyring.lostIds.includes(keyId)) return true;
+  if (!keyring.keyIds.includes(keyId)) return false;
+  const [expected, given] = [Buffer.from(proofOf(keyring, keyId)), Buffer.from(proof)];
+  return expected.length === given.length && timingSafeEqual(expected, given);
 }
 
 const cure = (keyId: string): string =>

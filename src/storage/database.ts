@@ -31,7 +31,7 @@ export interface DatabaseOptions extends StoreAddress {
   beforeMigration?: () => Promise<void>;
   /** Called before each migration with the number done and the number of all. */
   migrating?: MigrationStep;
-  /** What a server says of itself to the others; absent for a command. Not used on SQLite. */
+  /** The description of this server for the others; absent for a command. Not used on SQLite. */
   node?: NodeSelf;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
@@ -72,7 +72,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
   const migrated = await refuseMarked(migrator)
-    .then(() => migrate(migrator, beforeMigration, migrating))
+    .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);

@@ -14,17 +14,17 @@ export interface NodeRecord {
   /** It finishes what it has begun and takes nothing new, on an operator's request. */
   readonly isDraining: boolean;
   readonly isLeader: boolean;
-  /** Commands that write by themselves are no servers: they lead never, and last as long as they run. */
+  /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
   readonly isCommand: boolean;
   /** When it joined, in milliseconds. */
   readonly since: number;
   /** Milliseconds since its last sign of life, by the clock of the database. */
   readonly quietMs: number;
-  /** What it says of itself: JSON, as `NodeSelf.facts`. */
+  /** Its description of itself: JSON, as `NodeSelf.facts`. */
   readonly facts: string;
 }
 
-/** What a server says of itself when it joins. */
+/** The description that a server gives of itself when it joins. */
 export interface NodeSelf {
   readonly name: string;
   readonly version: string;
@@ -42,16 +42,16 @@ export interface NodeMessage {
 export interface Nodes {
   readonly epoch: number;
   readonly name: string;
-  /** Whether this node leads, as of its last sign of life. It only ever begins to; it stops leading by ending. */
+  /** True if this node leads, as of its last sign of life. It only ever begins to; it stops leading by ending. */
   readonly isLeader: boolean;
   /**
-   * Whether this node may still act outside of the database: false when its last sign of life was sent more than ten seconds ago, since another
+   * True while this node may act outside of the database; false when its last sign of life was sent more than ten seconds ago, since another
    * may lead soon. No query.
    */
   readonly holdsLease: boolean;
   /** Resolves when this node leads. Stays open for ever where it never does. */
   readonly leads: Promise<void>;
-  /** Whether other servers are there, as of the last sign of life. */
+  /** True if other servers are there, as of the last sign of life. */
   readonly hasOthers: boolean;
   /** The nodes as of the last sign of life, at most two seconds old, in the order in which they would lead. */
   list(): readonly NodeRecord[];

@@ -153,7 +153,7 @@ async function main(): Promise<void> {
     const release = await holdSnapshot(urlOn([server.folder], 'held'));
     const held: Sum[][] = [];
     for (let at = 1; at <= minutes; at++) held.push(await minute(`held, minute ${String(at)}`, sides));
-    for (const row of await deadRows(server)) console.log(`  ${row}`);
+    for (const row of [...(await deadRows(server)), ...(await sizes(server, names))]) console.log(`  ${row}`);
     await release();
     const last = held.slice(-Math.ceil(minutes / 3));
     const ofSide = (rows: readonly Sum[][], side: number): Sum => added(rows.flatMap((sums) => sums[side] ?? []));
@@ -179,6 +179,19 @@ async function deadRows(server: PostgresServer): Promise<string[]> {
     'held',
   );
   return rows.map(({ name, dead, live }) => `${name}: ${dead} dead rows beside ${live}`);
+}
+
+/** Tells how large each of the databases is. */
+async function sizes(server: PostgresServer, names: readonly string[]): Promise<string[]> {
+  return Promise.all(
+    names.map(async (name) => {
+      const [row] = await server.query<{ size: string; mails: string }>(
+        'SELECT pg_database_size(current_database()) AS size, (SELECT count(*) FROM messages) AS mails',
+        name,
+      );
+      return `${name}: ${(Number(row?.size) / 1e6).toFixed(0)} MB for ${String(row?.mails)} mails`;
+    }),
+  );
 }
 
 await main();

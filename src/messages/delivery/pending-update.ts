@@ -6,14 +6,8 @@ import { columnKinds } from '../../storage/table.ts';
 import { deliveries, type DeliveryRow, type MessageRow } from '../../storage/tables.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
 
-const DELIVERY_COLUMNS = [
-  'id',
-  'message_id',
-  'account_id',
-  'address',
-  'address_key',
-  'lead',
-  'test',
+/** The columns of a delivery that a change may write. */
+const CHANGED_COLUMNS = [
   'status',
   'status_at',
   'due_at',
@@ -30,6 +24,16 @@ const DELIVERY_COLUMNS = [
   'tls',
   'held_by',
   'held_at',
+] as const satisfies readonly (keyof DeliveryRow)[];
+const DELIVERY_COLUMNS = [
+  'id',
+  'message_id',
+  'account_id',
+  'address',
+  'address_key',
+  'lead',
+  'test',
+  ...CHANGED_COLUMNS,
 ] as const satisfies readonly (keyof DeliveryRow)[];
 const MESSAGE_COLUMNS = [
   'opens',
@@ -134,62 +138,44 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
 /** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */
 export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
 
-/** The columns of a delivery that a change may write, in the order of the values. */
-const CHANGED_COLUMNS = [
-  'id',
-  'status',
-  'status_at',
-  'due_at',
-  'attempt_count',
-  'claim_epoch',
-  'no_domain_count',
-  'no_domain_since',
-  'smtp_code',
-  'enhanced_code',
-  'smtp_reply',
-  'mx',
-  'tls',
-  'queued_at',
-  'give_up_at',
-  'held_by',
-  'held_at',
-] as const satisfies readonly (keyof DeliveryRow)[];
+/** Returns the columns of a delivery as its changes have left them. */
+function changedColumns({ state, statusAt, tls }: PendingUpdate): Pick<DeliveryRow, (typeof CHANGED_COLUMNS)[number]> {
+  const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
+  return {
+    status: state.status,
+    status_at: statusAt,
+    due_at: state.dueAt,
+    queued_at: state.queuedAt,
+    give_up_at: state.giveUpAt,
+    attempt_count: state.attemptCount,
+    claim_epoch: state.claimEpoch,
+    no_domain_count: state.noDomainCount,
+    no_domain_since: state.noDomainSince,
+    smtp_code: smtpCode,
+    enhanced_code: enhancedCode,
+    smtp_reply: smtpReply?.slice(0, LONGEST_REPLY) ?? null,
+    mx,
+    tls,
+    held_by: state.heldBy,
+    held_at: state.heldAt,
+  };
+}
+
+/** Characters of a mail host's reply that are kept. */
+const LONGEST_REPLY = 1000;
 
 export async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   if (changed.length === 0) return;
-  const rows = changed.map(({ row, state, statusAt, tls }) => {
-    const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
-    return [
-      row.id,
-      state.status,
-      statusAt,
-      state.dueAt,
-      state.attemptCount,
-      state.claimEpoch,
-      state.noDomainCount,
-      state.noDomainSince,
-      smtpCode,
-      enhancedCode,
-      smtpReply?.slice(0, 1000) ?? null,
-      mx,
-      tls,
-      state.queuedAt,
-      state.giveUpAt,
-      state.heldBy,
-      state.heldAt,
-    ];
+  const rows = changed.map((one) => {
+    const columns = changedColumns(one);
+    return [one.row.id, ...CHANGED_COLUMNS.map((name) => columns[name])];
   });
   await tx.run(writeDeliveries, [JSON.stringify(rows)]);
 }
 
 const writeDeliveries = statement(
-  ({
-    unfold,
-  }) => `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
-       claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
-       smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
-       queued_at = j.queued_at, give_up_at = j.give_up_at, held_by = j.held_by, held_at = j.held_at
-     FROM ${unfold('j', columnKinds(deliveries, CHANGED_COLUMNS))} WHERE deliveries.id = j.id`,
+  ({ unfold }) => `UPDATE deliveries SET ${CHANGED_COLUMNS.map((name) => `${name} = j.${name}`).join(', ')}
+     FROM ${unfold('j', columnKinds(deliveries, ['id', ...CHANGED_COLUMNS]))} WHERE deliveries.id = j.id`,
 );
 
 /** Gives each message the status of its `to` recipient and the last event of any recipient, and adds to its opens and clicks. */

@@ -9,6 +9,7 @@ const OLD_SNAPSHOT_MS = HOUR_MS;
 
 export async function database({ config, store }: Pick<Probes, 'config' | 'store'>): Promise<readonly Verdict[]> {
   const { url } = config.storage;
+  if (store.kind === 'missing' && store.refusal !== undefined) return [failed(store.why, store.cure)];
   if (!isPostgresUrl(url)) return [ok('the database is a file in the data folder')];
   if (store.kind === 'missing') return [failed(`the database cannot be reached: ${store.why}`, store.cure)];
   const facts = await store.postgres();

@@ -8,15 +8,13 @@ import type { DnsRecord } from '../../domains/dns-records.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
 import type { DomainRow } from '../../storage/tables.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
-import { counted, failed, ok, orWell, warning, type Verdict } from './finding.ts';
-import type { Missing, Probes } from './probes.ts';
+import { counted, failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
+import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'store'>;
 
 const MOST_DOMAINS = 200;
 const AT_ONCE = 8;
-
-const unseen = ({ why, cure }: Missing): Verdict => warning(`cannot be looked at: ${why}`, cure);
 
 export async function domains({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];

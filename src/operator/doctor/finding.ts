@@ -37,6 +37,10 @@ export const failed = (why: string, cure: string, more: More = {}): Verdict => (
   ...more,
 });
 
+/** Makes the warning of a check that has nothing to look at. */
+export const unseen = ({ why, cure }: { why: string; cure: string }): Verdict =>
+  warning(`cannot be looked at: ${why}`, cure);
+
 /** Returns the faults that a check found, or `well` if there are none. */
 export const orWell = (faults: readonly Verdict[], well: string): readonly Verdict[] =>
   faults.length > 0 ? faults : [ok(well)];

@@ -1,8 +1,6 @@
 /** Checks of the database: whether the books balance, webhook endpoints work, and recipients can unsubscribe with one click. */
-import { counted, failed, ok, orWell, warning, type Verdict } from './finding.ts';
-import type { Missing, Probes } from './probes.ts';
-
-const unseen = ({ why, cure }: Missing): Verdict => warning(`cannot be looked at: ${why}`, cure);
+import { counted, failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
+import type { Probes } from './probes.ts';
 
 export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];

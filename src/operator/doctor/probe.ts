@@ -3,6 +3,7 @@ import { systemClock, type Clock } from '../../base/clock.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
+import { DatabaseRefusal } from '../../storage/database-refusal.ts';
 import { checkFiles } from '../data-folder.ts';
 import type { OperatorDeps } from '../operation.ts';
 import { createMachine } from './machine.ts';
@@ -63,11 +64,18 @@ async function openStore(config: Config): Promise<Opened> {
     await reader.close();
     return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
   } catch (error) {
-    return {
-      kind: 'missing',
-      why: messageOf(error),
-      cure: 'Start the server (posthorn serve), or run this as its user.',
-    };
+    const why = messageOf(error);
+    const refusal = error instanceof DatabaseRefusal ? error.why : undefined;
+    if (refusal === 'moved')
+      return { kind: 'missing', why, refusal, cure: 'Set storage.url to the database that it was moved to.' };
+    if (refusal === 'unfinished')
+      return {
+        kind: 'missing',
+        why,
+        refusal,
+        cure: 'Repeat the command, or set storage.url to the database that it copies.',
+      };
+    return { kind: 'missing', why, cure: 'Start the server (posthorn serve), or run this as its user.' };
   }
 }
 

@@ -24,6 +24,8 @@ export interface Missing {
   kind: 'missing';
   why: string;
   cure: string;
+  /** Set where the database is there and must not be used. */
+  refusal?: 'moved' | 'unfinished';
 }
 
 export type CertificateFacts =

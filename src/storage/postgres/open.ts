@@ -8,7 +8,7 @@ import { systemClock } from '../../base/clock.ts';
 import { createCommitter } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
-import { migrate, migrationState } from '../migrate.ts';
+import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
@@ -227,12 +227,21 @@ export async function refuseUnsuitable(connection: PostgresConnection): Promise<
 export async function prepareSchema(
   address: PostgresAddress,
   connection: PostgresConnection,
-  { beforeMigration, migrating }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'>,
+  {
+    beforeMigration,
+    migrating,
+    list,
+  }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'> & Pick<MigrationOptions, 'list'>,
 ): Promise<string[]> {
   const migrator = createPool(address, 1, []);
   try {
     await refuseMarked(migrator);
-    const migrated = await migrate(migrator, beforeMigration, migrating);
+    const migrated = await migrate(migrator, {
+      before: beforeMigration,
+      step: migrating,
+      list,
+      others: () => connection.all('SELECT name, version FROM nodes WHERE NOT is_command ORDER BY epoch'),
+    });
     await completeSchema(connection);
     return migrated;
   } finally {

@@ -32,6 +32,11 @@ const MOST_TRIES = 3;
 const MOST_TRIES_SERIALIZABLE = 20;
 /** Transactions after which markers are removed that are never asked for again. */
 const KEPT_MARKERS = 1000;
+/**
+ * How far back such markers are looked for: ten times, as a transaction that removes them may be rolled back. Without an end, it would walk
+ * over all that were removed since the oldest snapshot of the database.
+ */
+const SOUGHT_MARKERS = 10 * KEPT_MARKERS;
 
 /** Groups after which a writer adds to further parts, so that at most this many dead versions of a row pile up under an old snapshot. */
 const GROUPS_A_PART = 1024;
@@ -77,6 +82,7 @@ export interface WriterKind {
   isSerializable: boolean;
 }
 
+const REMOVE_MARKERS = 'DELETE FROM commits WHERE epoch = ? AND n >= ? AND n < ?';
 const TAKE_TURN = 'SELECT one FROM event_turn WHERE one = 1 FOR UPDATE';
 
 export function createWriter(
@@ -105,9 +111,7 @@ export function createWriter(
     const sent = [
       connection.run(beginning),
       connection.run('INSERT INTO commits (epoch, n) VALUES (?, ?)', [epoch, n]),
-      ...(n % KEPT_MARKERS === 0
-        ? [connection.run('DELETE FROM commits WHERE epoch = ? AND n < ?', [epoch, numbers.floor])]
-        : []),
+      ...(n % KEPT_MARKERS === 0 ? [connection.run(REMOVE_MARKERS, [epoch, n - SOUGHT_MARKERS, numbers.floor])] : []),
     ];
     const failed = (await Promise.allSettled(sent)).find((one) => one.status === 'rejected');
     if (failed === undefined) return;

@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
+import { loadConfig } from '../../../src/config/load.ts';
 import { database } from '../../../src/operator/doctor/database.ts';
+import { openProbes } from '../../../src/operator/doctor/probe.ts';
 import type { Probes } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { openReader } from '../../../src/storage/database.ts';
+import { writeMark } from '../../../src/storage/move/mark.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+import { openTempDatabase } from '../../support/harness/temp-database.ts';
 
 const sound = {
   version: '17.2',
@@ -46,6 +50,25 @@ describe('operator/doctor: the database', () => {
     const synchronous = await look(remote, { standbys: 1, synchronousStandbys: 'ANY 1 (b, c)' });
     assert.equal(synchronous[0]?.status, 'ok');
   });
+
+  for (const [role, what, cure] of [
+    ['moved', /was moved to postgres:/, /Set storage\.url to the database/],
+    ['unfinished', /is not complete/, /Repeat the command/],
+  ] as const)
+    it(`finds that a file is ${role}`, async () => {
+      const { db, folder, url, close } = await openTempDatabase('sqlite');
+      await db.commit.transact((tx) => writeMark(tx, { role, url: 'postgres://me@db/mail', id: 'x', at: 0 }));
+      const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
+      const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
+      const probes = await openProbes(loadConfig({ ...around, env }).config, { wantsDnssec: false });
+      const found = await database(probes);
+      await probes.close();
+      await close();
+      assert.equal(found.length, 1);
+      assert.equal(found[0]?.status, 'failed');
+      assert.match(found[0].why, what);
+      assert.match(found[0].cure ?? '', cure);
+    });
 
   it('reads the facts from a real one', async function () {
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
