@@ -240,7 +240,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     /** The settings of a plan by its name, or null where there is none (any more). */
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
     /** Resolves when every node knows of the change, also where a message to it was lost. */
-    async forgetKey(publicId: string): Promise<void> {
+    forgetKey: async (publicId: string): Promise<void> => {
       notifiers.changes.notify({ of: 'key', name: publicId });
       if (nodes.hasOthers) await clock.sleep(KEY_FRESH_MS);
     },

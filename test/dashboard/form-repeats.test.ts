@@ -172,7 +172,7 @@ describe('dashboard/form-repeats', () => {
     });
 
     it('does not wait for a node that has died for longer than a minute', async () => {
-      void (await begin(node()));
+      await begin(node());
       clock.advance(60_000);
       assert.equal((await node().once(form(sent), work(), nothing)).kind, 'move');
       assert.equal(runs, 2);
