@@ -74,7 +74,7 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
 async function repeatOther(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow> {
   const row = await deps.idempotency.store.find(use.recordKey);
   if (row === null) throw new Error('an idempotency key was taken by another node, and its row is gone');
-  // What this node has done was rolled back, and the line of the audit with it.
+  // The work of this node was rolled back, and its line of the audit with it.
   exchange.auditedStatus = null;
   await replay(deps, exchange, use, row);
   return row;
