@@ -57,6 +57,8 @@ export interface App {
   reload(config: Config): Changes;
   /** Returns the link that makes the first administrator, or null where there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
+  /** Why it stops by itself; null where nothing but a signal ends it. */
+  readonly failure: Error | null;
   /** Stops taking work, lets work in flight end, writes what is not written, closes. May be called twice. */
   stop(): Promise<void>;
 }
@@ -159,6 +161,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     housekeeping,
     certificateWatch,
+    isStopping: false,
   };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
@@ -188,6 +191,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         void noteServerAct(context, 'server.reload', changes);
         return changes;
       },
+      get failure() {
+        return context.failure;
+      },
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };
@@ -213,7 +219,7 @@ async function startAll(
   running: Running,
   { operator, metrics, newcomers, certificate, isApart }: StartParts,
 ): Promise<string> {
-  const { config, clock, log, db, epoch } = context;
+  const { config, clock, log, db, epoch, nodes } = context;
   const url = await listen(running.api, config.http);
   if (isApart)
     running.apart = await listenApart({ clock, log, newcomers }, running.dashboard, {
@@ -226,14 +232,43 @@ async function startAll(
     running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
-  await running.mta.start();
+  if (nodes.isLeader) await startLeading(running);
   await running.inbound.start();
-  await running.webhooks.start();
-  running.housekeeping.start();
+  if (!nodes.isLeader) standBy(context, running);
   if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
   await noteServerAct(context, 'server.start', { version, epoch });
   log.info({ event: 'started', url, ...running.inbound.ports(), epoch, migrated: db.migrated }, 'Posthorn is running');
   return url;
+}
+
+/** Starts what only one node does: it delivers, calls webhooks and does the chores. */
+async function startLeading(running: Running): Promise<void> {
+  await running.mta.start();
+  await running.webhooks.start();
+  running.housekeeping.start();
+}
+
+/** Accepts mail while another node leads, and leads when that one has ended. */
+function standBy({ nodes, log, endWith }: AppContext, running: Running): void {
+  const leader = nodes.list().find(({ isLeader }) => isLeader)?.name;
+  log.info(
+    { event: 'standing_by', leader },
+    'another node delivers: this one accepts, and takes over when that one ends',
+  );
+  const lead = async (): Promise<void> => {
+    await nodes.leads;
+    if (running.isStopping) return;
+    log.warn(
+      { event: 'leading', node: nodes.name },
+      'the node that delivered has ended: this one delivers from now on',
+    );
+    await startLeading(running);
+  };
+  lead().catch((err: unknown) => {
+    const what = 'this node could not take over: it stops, so that another one can';
+    log.error({ event: 'leading_failed', err }, what);
+    endWith(new Error(what, { cause: err }));
+  });
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

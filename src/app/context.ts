@@ -18,6 +18,9 @@ import type { Config } from '../config/schema.ts';
 import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
+import { loneNode, type NodeSelf } from '../storage/nodes.ts';
+import { version } from '../version.ts';
+import { joinNotifiers } from './node-notifiers.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { StrangerLines } from '../api/stranger-lines.ts';
@@ -40,6 +43,7 @@ import { createHits } from '../tracking/hit.ts';
 import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters, type Meters } from '../operator/meters.ts';
+import { Unavailable } from '../operator/unavailable.ts';
 import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
 
 /** The parts of the program that tests replace. A part that is left out is the real one. */
@@ -65,20 +69,24 @@ export interface Live {
 export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 
 /** Opens and migrates the database, and checks that its secrets can be opened. */
-async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring): Promise<Database> {
+async function openStorage(
+  config: Config,
+  log: Log | RootLog,
+  keyring: Keyring,
+  endWith: (error: Error) => void,
+): Promise<Database> {
   const db = await openDatabase({
     ...config.storage,
     workOrder: [RECORD_CHANGE],
+    node: nodeSelf(config),
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
       ),
     takenOver: () => {
-      log.error(
-        { event: 'database_taken_over' },
-        'another server has taken the database over: this one can write nothing any more, and stops',
-      );
-      process.kill(process.pid, 'SIGTERM');
+      const what = 'another node has removed this one from the database: it can write nothing any more, and stops';
+      log.error({ event: 'database_taken_over' }, what);
+      endWith(new Unavailable('taken_over', what));
     },
   });
   try {
@@ -91,6 +99,9 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring)
     throw error;
   }
 }
+
+/** Returns what this server says of itself to the others. */
+const nodeSelf = (config: Config): NodeSelf => ({ name: config.node.name, version, facts: '{}' });
 
 /** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */
 function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters | null): (budget: BudgetName) => void {
@@ -114,15 +125,21 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile));
+  let failure: Error | null = null;
+  /** Stops the program as a signal does; it ends with this error. */
+  const endWith = (error: Error): void => {
+    failure ??= error;
+    process.kill(process.pid, 'SIGTERM');
+  };
   const keyring = openKeyring(config.dataDir, { database: databaseFile(config.storage.url) });
-  const db = await openStorage(config, log, keyring);
+  const db = await openStorage(config, log, keyring, endWith);
   const resolver =
     overrides.resolver ??
     createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
   const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   await ensureDefaultAccount({ db, clock });
-  const epoch = db.epoch ?? (await beginEpoch(db.commit));
+  const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config), since: clock.now() });
   const notifiers = {
     deliveries: createNotifier<readonly DueHint[]>(),
     events: createNotifier(),
@@ -130,6 +147,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     webhooks: createNotifier<string>(),
     holds: createNotifier(),
   };
+  joinNotifiers(nodes, notifiers);
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
   const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
@@ -170,7 +188,13 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     db,
     resolver,
     report,
-    epoch,
+    endWith,
+    /** Why the program stops by itself, or null. */
+    get failure(): Error | null {
+      return failure;
+    },
+    nodes,
+    epoch: nodes.epoch,
     notifiers,
     meters,
     notices,

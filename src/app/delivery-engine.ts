@@ -65,6 +65,7 @@ function buildMta(
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
+      maySend: () => context.nodes.holdsLease,
       ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
       ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),
       signersFor: (accountId, domain, order) =>

@@ -24,9 +24,12 @@ export interface Running {
   webhooks: Pick<Webhooks, 'start' | 'stop'>;
   housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
+  /** Set when the stop has begun: nothing more is started. */
+  isStopping: boolean;
 }
 
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
+  running.isStopping = true;
   running.certificateWatch.stop();
   context.disk.stop();
   running.dashboard.stop();

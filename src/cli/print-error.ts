@@ -68,6 +68,7 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   no_database: exitCodes.noInput,
   no_access: exitCodes.noPermission,
   no_backup: exitCodes.cannotCreate,
+  taken_over: exitCodes.unavailable,
 };
 
 /** Prints a problem with cause and cure from the catalogue. Returns the exit code. */

@@ -27,6 +27,8 @@ export interface Server {
   reload(config: Config): unknown;
   /** Makes a link for the first administrator. Returns null if there is one. */
   setUpLink?(): Promise<{ url: string; expires_at: string } | null>;
+  /** Why it had to stop by itself; null where a signal ended it. */
+  readonly failure?: Error | null;
   stop(): Promise<void>;
 }
 
@@ -79,6 +81,8 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     await ending.asked;
     manager.stopping();
     await server.stop();
+    // A supervisor starts a program again that ends with an error.
+    if (server.failure != null) throw server.failure;
   } catch (error) {
     // systemd gives up after some starts within ten minutes: with this pause it goes on until there is room.
     if (systemd !== null && isDiskFull(error))

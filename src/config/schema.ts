@@ -5,6 +5,7 @@
  * Reading has two steps: `settings` checks each written value by itself; `decide` then fills in values that depend on the
  * machine or on another setting.
  */
+import { hostname } from 'node:os';
 import path from 'node:path';
 import type { z } from 'zod';
 import { BLOCKED_EXTENSIONS } from '../base/blocked-extensions.ts';
@@ -166,6 +167,18 @@ export const settings = group(
       scannersFile: setting(optional(filePath()), null, 'File with the rules that tell machines from people.', {
         fallbackText: '`config/scanners.yaml` of the program',
       }),
+    }),
+    node: group('This server among those that use the same PostgreSQL database (docs/several-nodes.md).', {
+      name: setting(
+        optional(
+          text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
+            /^[\w.-]{1,63}$/.test(written) ? written : null,
+          ),
+        ),
+        null,
+        'The name of this node, which no other node may have.',
+        { fallbackText: 'the name of the machine' },
+      ),
     }),
     storage: group('The database.', {
       url: setting(
@@ -397,6 +410,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
       bounceRules: written.delivery.bounceRules.map(absolute),
       operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },
+    node: { name: written.node.name ?? hostname().slice(0, 63) },
     storage: {
       ...storage,
       url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}`,

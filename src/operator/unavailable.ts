@@ -10,7 +10,9 @@ export type UnavailableWhy =
   /** The socket or the files belong to another user. */
   | 'no_access'
   /** The database has to be changed by this version, and the backup before that cannot be made. */
-  | 'no_backup';
+  | 'no_backup'
+  /** The server had to stop: another node has taken its place. */
+  | 'taken_over';
 
 /** The message is a sentence for the operator; the command line has an exit code for each reason. */
 export class Unavailable extends Error {

@@ -12,6 +12,7 @@ import { takeConnection, type Connection } from './connection.ts';
 import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './move/mark.ts';
+import type { Nodes, NodeSelf } from './nodes.ts';
 import type { Engine } from './sql.ts';
 
 /** Where the database is: the settings of the group `storage`. */
@@ -30,6 +31,8 @@ export interface DatabaseOptions extends StoreAddress {
   beforeMigration?: () => Promise<void>;
   /** Called before each migration with the number done and the number of all. */
   migrating?: MigrationStep;
+  /** The description of this server for the others; absent for a command. Not used on SQLite. */
+  node?: NodeSelf;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
 }
@@ -46,8 +49,8 @@ export interface Database {
   readonly maintenance: Connection;
   /** The migrations that were run while opening. */
   readonly migrated: readonly string[];
-  /** The epoch that opening began; null where `beginEpoch` has to. */
-  readonly epoch: number | null;
+  /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
+  readonly nodes: Nodes | null;
   /** Adds the parts of sums together; null on an engine where they have none. */
   readonly foldSums: (() => Promise<void>) | null;
   close(): Promise<void>;
@@ -69,7 +72,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
   const migrated = await refuseMarked(migrator)
-    .then(() => migrate(migrator, beforeMigration, migrating))
+    .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
@@ -87,7 +90,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     prepared: fast,
     maintenance: cold,
     migrated,
-    epoch: null,
+    nodes: null,
     foldSums: null,
     async close(): Promise<void> {
       await commit.close();

@@ -1,6 +1,10 @@
 /**
  * The migrations, listed by hand: a listed source has fixed names, so a database made in development (`.ts`) and one made in
  * production (`.js`) agree. They only go forward, and a name never changes once it is released.
+ *
+ * On PostgreSQL servers of the version before may be running while a new one starts and migrates. A step expands unless its entry says that it
+ * contracts: servers of the version before work on after it, since they do not see new tables and columns with a default. A step that
+ * drops, renames or gives another meaning to what they use contracts.
  */
 import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
@@ -15,12 +19,15 @@ import { translating } from './postgres/schema.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
-interface Migration {
+export interface Migration {
   name: string;
   up: (knex: Knex) => Promise<void>;
+  /** Servers of the version before cannot work after it: it waits until they have ended. */
+  contracts?: true;
 }
 
-const migrations: readonly Migration[] = [
+/** The steps of this version, in order. */
+export const migrations: readonly Migration[] = [
   { name: '001-schema', up: schema },
   { name: '002-request-details', up: requestDetails },
   { name: '003-webhook-calls-by-event', up: webhookCallsByEvent },
@@ -54,15 +61,26 @@ const source: Knex.MigrationSource<Migration> = {
 /** Called before each step with the number done and the number of all. */
 export type MigrationStep = (done: number, of: number) => void;
 
-/** Thrown if this version cannot open the database, because its schema is too new or too old. */
+/** The surroundings of `migrate`. */
+export interface MigrationOptions {
+  /** Runs first if the database has data; if it throws, nothing is changed. */
+  before?: (() => Promise<void>) | undefined;
+  step?: MigrationStep | undefined;
+  /** Returns the servers that use the database, which is asked if steps are waiting; none where left out. */
+  others?: () => Promise<readonly { name: string; version: string }[]>;
+  /** The steps of this version; those of the list where left out. */
+  list?: readonly Migration[] | undefined;
+}
+
+/** Thrown if this version cannot open the database, because its schema is too new or too old, or because older servers use it. */
 export class UnsupportedSchema extends Error {}
 
 /** Returns why this version cannot open a database that has taken these steps, as the end of a sentence about it, or null if it can. */
-export function whyUnsupported(taken: readonly string[]): string | null {
+export function whyUnsupported(taken: readonly string[], list = migrations): string | null {
   if (isOld(taken)) return null;
   if (taken.includes(OLD_STEPS.first))
     return `lacks ${OLD_STEPS.needed}, the oldest step of the schema that this version can take over: start the last build before that change once (docs/install.md, Upgrading)`;
-  const unknown = taken.filter((name) => !migrationNames.includes(name));
+  const unknown = taken.filter((name) => list.every((one) => one.name !== name));
   return unknown.length === 0
     ? null
     : `was changed by a later version (${unknown.join(', ')}): start that version, or restore the backup that was made before`;
@@ -73,43 +91,58 @@ function isOld(taken: readonly string[]): boolean {
   return at >= 0 && taken.slice(at + 1).every((name) => OLD_STEPS.further.some((one) => one === name));
 }
 
-/**
- * Brings the database up to date and returns the names of the steps. `before` runs first if the database has data. Throws
- * `UnsupportedSchema`.
- */
+/** Brings the database up to date and returns the names of the steps. Throws `UnsupportedSchema`. */
 export async function migrate(
   knex: Knex,
-  before?: () => Promise<void>,
-  step: MigrationStep = () => undefined,
+  { before, step = () => undefined, others, list = migrations }: MigrationOptions = {},
 ): Promise<string[]> {
   const taken = await takenSteps(knex);
-  const why = whyUnsupported(taken);
+  const why = whyUnsupported(taken, list);
   if (why !== null) throw new UnsupportedSchema(`the database ${why}`);
-  const steps = migrationNames.filter((name) => !taken.includes(name));
+  const waiting = list.filter(({ name }) => !taken.includes(name));
+  const steps = waiting.map(({ name }) => name);
   if (steps.length === 0) {
     await renewViews(knex);
     return [];
   }
+  const contracting = isOld(taken) ? waiting[0] : waiting.find(({ contracts }) => contracts === true);
+  // A database that has taken none has no servers.
+  if (contracting !== undefined && taken.length > 0) refuseBeside(contracting.name, (await others?.()) ?? []);
   if (taken.length > 0) await before?.();
   await freeLeftLock(knex);
   return await withoutViews(knex, async () => {
-    if (!isOld(taken)) return await takeSteps(knex, steps, step);
+    if (!isOld(taken)) return await takeSteps(knex, list, steps, step);
     step(0, steps.length);
     await replaceOldSchema(knex, taken);
-    return [migrationNames[0] ?? '', ...(await takeSteps(knex, steps, step))];
+    return [migrationNames[0] ?? '', ...(await takeSteps(knex, list, steps, step))];
   });
 }
 
 /** Makes the schema of an empty database as it is after these steps, which are the first of all. The newest one has the views as well. */
 export async function makeSchema(knex: Knex, steps: readonly string[]): Promise<void> {
-  await takeSteps(knex, steps, () => undefined);
+  await takeSteps(knex, migrations, steps, () => undefined);
   if (steps.length === migrationNames.length) await renewViews(knex);
 }
 
-async function takeSteps(knex: Knex, steps: readonly string[], step: MigrationStep): Promise<string[]> {
+/** Throws `UnsupportedSchema` where servers run that could not work after the step. */
+function refuseBeside(step: string, others: readonly { name: string; version: string }[]): void {
+  if (others.length === 0) return;
+  const names = others.map(({ name, version }) => `${name} (${version})`).join(', ');
+  throw new UnsupportedSchema(
+    `the database needs ${step}, after which servers of the version before cannot work: end ${names} first (posthorn nodes list), then start this version`,
+  );
+}
+
+async function takeSteps(
+  knex: Knex,
+  list: readonly Migration[],
+  steps: readonly string[],
+  step: MigrationStep,
+): Promise<string[]> {
+  const last = list.findIndex(({ name }) => name === steps.at(-1));
   const announcing: Knex.MigrationSource<Migration> = {
     ...source,
-    getMigrations: () => Promise.resolve(migrations.slice(0, migrationNames.indexOf(steps.at(-1) ?? '') + 1)),
+    getMigrations: () => Promise.resolve(list.slice(0, last + 1)),
     getMigration: async (migration) => {
       const { up, down } = await source.getMigration(migration);
       return {

@@ -22,6 +22,8 @@ export interface Appliance {
   rss(): number;
   /** CPU time used so far, in ms. */
   cpu(): number;
+  /** Resolves when it ends, by itself or by a signal. */
+  exited: Promise<number | string>;
   stop(): Promise<number | string>;
   kill(): Promise<number | string>;
 }
@@ -33,6 +35,8 @@ export interface ApplianceOptions {
   nodeArgs?: readonly string[];
   /** A program, with its arguments, that runs it in its own process: a tracer. */
   under?: readonly string[];
+  /** The port of the API; a free one where left out. */
+  port?: number;
   /** A built working tree other than this one. */
   dir?: string;
 }
@@ -41,7 +45,7 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
   const { env = {}, dataDir, nodeArgs = [], under = [], dir: root = here } = options;
   const bin = path.join(root, 'src/bin/posthorn.cjs');
   const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
-  const port = await freePort();
+  const port = options.port ?? (await freePort());
   const all = {
     ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('POSTHORN_'))),
     POSTHORN_DATA_DIR: data,
@@ -91,6 +95,7 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
     dataDir: data,
     pid,
     env: all,
+    exited,
     cli(...args) {
       const result = spawnSync(process.execPath, [bin, ...args], { cwd: root, env: all, encoding: 'utf8' });
       if (result.status !== 0) throw new Error(`posthorn ${args.join(' ')}: ${result.stderr}`);

@@ -11,12 +11,12 @@ import { hostKey, laneName } from '../names.ts';
 import type { Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
 import { placeOfHost, type OutcomeAt } from './host-policy.ts';
-import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame } from './outcome.ts';
+import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type EndedTransfer } from './outcome.ts';
 import { connectToSite, openConnection, type HostConnection, type SourceContext } from './reach.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
-  /** The connection was gone, and no other can be had: nothing was sent. */
+  /** Nothing was taken: the connection was gone, and no other can be had, or this server may have been replaced. */
   | { kind: 'untried'; waits: readonly LeaseWait[] };
 
 /**
@@ -34,9 +34,9 @@ export async function deliver(
   const { clock } = context;
   for (let connection = found; ;) {
     const first = await sendOver(context, site, mail, connection);
-    if (first.kind === 'wait') return { kind: 'untried', waits: [first.wait] };
     const isAgain = isFirstAttempt && first.kind === 'carried';
     const sent = isAgain ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
+    if (sent.kind === 'wait') return { kind: 'untried', waits: sent.waits };
     const last = outcomeOfSent(sent, connection, context.source ?? null);
     if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer))
       return { kind: 'tried', outcome: last(frameAt(clock.now())) };
@@ -50,15 +50,15 @@ export async function deliver(
 interface Carried {
   kind: 'carried';
   ip: string;
-  transfer: Transfer;
+  transfer: EndedTransfer;
 }
 
 type Sent =
   | Carried
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> }
-  | { kind: 'wait'; wait: LeaseWait };
+  | { kind: 'wait'; waits: readonly LeaseWait[] };
 
-const mayTryNextHost = (transfer: Transfer): boolean =>
+const mayTryNextHost = (transfer: EndedTransfer): boolean =>
   (transfer.kind === 'broken' && !transfer.uncertain) ||
   (transfer.kind === 'unsupported' && transfer.what === 'requiretls');
 
@@ -77,13 +77,19 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
   // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
   if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
   const fresh = await openConnection(context, site, host, need, mail, true);
-  if (fresh.kind === 'wait') return { kind: 'wait', wait: fresh.wait };
+  if (fresh.kind === 'wait') return { kind: 'wait', waits: [fresh.wait] };
   if (fresh.kind === 'failed') return { kind: 'unreachable', failed: fresh };
   return noteCarried(context, host, fresh.lease.ip, await sendAndGiveBack(context, site, fresh.lease, mail));
 }
 
 /** Tells the pool that the host has answered for the mail, or that its session broke: the next dial depends on it. */
-function noteCarried({ pool, source }: SourceContext, host: Host, ip: string, transfer: Transfer): Carried {
+function noteCarried(
+  { pool, source }: SourceContext,
+  host: Host,
+  ip: string,
+  transfer: Transfer,
+): Exclude<Sent, { kind: 'unreachable' }> {
+  if (transfer.kind === 'withheld') return { kind: 'wait', waits: [] };
   const key = hostKey(host, source);
   if (transfer.kind === 'broken') pool.broke(key, `${transfer.phase}: ${transfer.text}`);
   else pool.carried(key);
@@ -97,7 +103,7 @@ async function sendOverOtherFamily(
   mail: Ready,
   { host, need }: HostConnection,
   sent: Carried,
-): Promise<Carried> {
+): Promise<Exclude<Sent, { kind: 'unreachable' }>> {
   const { transfer } = sent;
   const reply = transfer.kind === 'refused' ? transfer.reply : null;
   if (reply?.enhanced?.startsWith('5.7.') !== true) return sent;

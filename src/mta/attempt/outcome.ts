@@ -36,8 +36,11 @@ export interface Place {
   source: string | null;
 }
 
+/** The end of a transfer that a session did not withhold. */
+export type EndedTransfer = Exclude<Transfer, { kind: 'withheld' }>;
+
 /** Returns the outcome of a message that was handed to a session. */
-export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: Transfer): Outcome {
+export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: EndedTransfer): Outcome {
   const facts = (reply: SmtpReply | null, text: string | null): AttemptFacts => ({
     ...frameFacts(frame),
     ...place,

@@ -29,6 +29,8 @@ export interface PassageDeps {
   control: Pick<LaneControl, 'noteRefusedConnection'>;
   pool: Pool;
   tls: TlsClient;
+  /** See `OpenDeps.maySend`. */
+  maySend?: () => boolean;
   hostTls: Pick<HostTls, 'memory'>;
   transcripts: Pick<Transcripts, 'of'>;
   /** Is called with how TLS went for each connection. */
@@ -108,12 +110,13 @@ export class Passages {
   contextOf(name: string | null): SourceContext {
     let context = this.contexts.get(name);
     if (context === undefined) {
-      const { clock, pool, tls, hostTls, transcripts, tlsSeen, sources } = this.deps;
+      const { clock, pool, tls, maySend, hostTls, transcripts, tlsSeen, sources } = this.deps;
       const source = sources.find(name);
       context = {
         clock,
         pool,
         tls,
+        maySend,
         memory: hostTls.memory,
         transcripts,
         timeouts: this.options.timeouts,

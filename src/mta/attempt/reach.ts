@@ -24,6 +24,8 @@ export interface SourceContext {
   clock: Clock;
   pool: Pool;
   tls: TlsClient;
+  /** See `OpenDeps.maySend`. */
+  maySend?: (() => boolean) | undefined;
   memory: TlsMemory;
   timeouts: PhaseTimeouts;
   /** Our name in EHLO. */
@@ -160,13 +162,13 @@ export async function openConnection(
   { messageId }: Wanted,
   otherHostsRemain: boolean,
 ): ReturnType<Pool['dial']> {
-  const { clock, tls, memory } = context;
+  const { clock, tls, memory, maySend } = context;
   const target = targetOf(context, site, host, need, otherHostsRemain);
   return context.pool.dial(requestFor(context, site, target), async (signal) => {
     const trace = context.transcripts?.of(target.host);
     trace?.begin?.(laneName(site.name, context.source ?? null), messageId);
     const dialTo = (ips: readonly string[]): Promise<OpenResult> =>
-      dial({ clock, tls, memory, trace }, { ...target, ips, signal });
+      dial({ clock, tls, memory, trace, maySend }, { ...target, ips, signal });
     const first = await dialTo(target.ips);
     const others = isPolicyRefusal(first) ? target.ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];
     const again = others.length > 0 ? await dialTo(others) : first;

@@ -19,6 +19,8 @@ import type { Broken, Trace } from './wire.ts';
 
 export interface OpenDeps {
   clock: Clock;
+  /** Returns false while another server may have taken over what this one sends; asked just before each final dot. True where left out. */
+  maySend?: (() => boolean) | undefined;
   tls: TlsClient;
   /** Records the dialogue. */
   trace?: Trace | undefined;

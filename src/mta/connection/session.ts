@@ -51,6 +51,7 @@ export class Session {
   /** Records the dialogue where operators may watch it. */
   readonly trace: Trace | undefined;
   private readonly clock: Clock;
+  private readonly maySend: () => boolean;
   private readonly wire: Wire;
   private readonly timeouts: PhaseTimeouts;
   private opening: Timings | null;
@@ -59,8 +60,9 @@ export class Session {
   private needsReset = false;
   private pastDot = false;
 
-  constructor(deps: { clock: Clock }, opened: Opened) {
+  constructor(deps: { clock: Clock; maySend?: (() => boolean) | undefined }, opened: Opened) {
     this.clock = deps.clock;
+    this.maySend = deps.maySend ?? (() => true);
     this.wire = opened.wire;
     this.extensions = opened.extensions;
     this.tls = opened.tls;
@@ -187,6 +189,7 @@ export class Session {
     wire.note(`(${String(mail.size)} octets of message)`);
     for (const [at, block] of blocks.entries()) {
       const isLast = at === blocks.length - 1;
+      if (isLast && !this.maySend()) return this.withhold(envelope);
       if (isLast) this.pastDot = true;
       const broken = await wire.writeBlock(block, isLast ? null : timeouts.block);
       if (broken === null) continue;
@@ -202,6 +205,13 @@ export class Session {
     if (reply.code < 300) return envelope.accepted(reply);
     if (reply.code >= 400) return envelope.refused('dot', reply);
     return this.outOfStep(envelope, 'dot', reply);
+  }
+
+  /** Drops the connection instead of sending the final dot: another server may be sending this mail by now. */
+  private withhold(envelope: Envelope): Transfer {
+    this.finished = true;
+    this.wire.destroy('given up before the final dot: this server may have been replaced');
+    return envelope.withheld();
   }
 
   /** Ends the session: the connection broke, or the server said 421. A refusal that was given before still counts. */

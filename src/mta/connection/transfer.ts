@@ -51,6 +51,8 @@ export type Transfer = TransferFacts &
       }
     /** There was no answer, or none that makes sense. `uncertain`: the final dot was sent, so the message may have been accepted. */
     | { kind: 'broken'; phase: BrokenPhase; text: string; reply: SmtpReply | null; uncertain: boolean }
+    /** This server may have been replaced (`OpenDeps.maySend`): the connection was dropped before the final dot, so nothing was taken. */
+    | { kind: 'withheld' }
     | Unsupported
   );
 
@@ -117,6 +119,10 @@ export class Envelope {
     const first = this.refusedOnes?.[0];
     if (first === undefined) throw new Error('nothing was refused');
     return this.refused('rcpt', first.reply);
+  }
+
+  withheld(): Transfer {
+    return { ...this.facts, kind: 'withheld' };
   }
 
   broken(phase: BrokenPhase, text: string, reply: SmtpReply | null): Transfer {

@@ -1,89 +1,77 @@
 /**
- * This server among those that use the database. A server has a row in `nodes` while it may write, and says every two seconds that it lives.
- * A server that starts removes the rows of servers that are dead, and is refused
- * while another one lives: one server at a time.
+ * This process among those that use the database. It has a row in `nodes` while it may write, says every two seconds that it lives, and removes
+ * the rows of dead ones. The server with the smallest epoch leads.
  */
-import { randomUUID } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
+import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import type { PostgresConnection } from './connection.ts';
+import type { NodeRecord, Nodes, NodeSelf } from '../nodes.ts';
+import { isConnectionLoss, type PostgresConnection } from './connection.ts';
+import {
+  DEAD_AFTER_MS,
+  livesHere,
+  openHere,
+  PROCESS,
+  readNodes,
+  Silences,
+  thisMachine,
+  type NodeRow,
+} from './node-life.ts';
+import type { NodeMessages } from './node-messages.ts';
 
-/** Tells the runs of a process number apart. */
-const PROCESS = randomUUID();
-
-/** The epochs of databases that this process has open. */
-const openHere = new Set<number>();
-
-/** A server without a sign of life for this long is dead, by the clock of the database. */
-const DEAD_AFTER_MS = 15_000;
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
+/** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
+const LEASE_MS = 10_000;
 
-interface OtherNode {
-  epoch: number;
-  name: string;
-  machine: string;
-  pid: number;
-  process: string;
-  beat: string;
-  age_ms: number;
+/** Removes a node that has given no sign of life since it was read. */
+const REMOVE_SILENT = `DELETE FROM nodes WHERE epoch = ?
+    AND EXISTS (SELECT 1 FROM node_beats b WHERE b.epoch = nodes.epoch AND b.at::text = ?) RETURNING epoch`;
+
+/** The next sign of life looks again after a lost connection, a failing disk or a conflict (SQLSTATE class 40). Other errors are bugs. */
+function ignoreTrouble(error: unknown): void {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (!isStorageTrouble(error) && !isConnectionLoss(error) && !code.startsWith('40')) throw error;
 }
 
-const readNodes = `SELECT n.epoch, n.name, n.machine, n.pid, n.process, b.at::text AS beat,
-    (extract(epoch FROM clock_timestamp() - b.at) * 1000)::bigint AS age_ms
-  FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
+const removeNode = (connection: PostgresConnection, epoch: number): Promise<void> =>
+  connection.run('DELETE FROM nodes WHERE epoch = ?', [epoch]);
 
-/** Removes the rows of dead servers. Throws `DatabaseRefusal` when another server lives, which takes two seconds to see. */
-export async function standAlone(connection: PostgresConnection, clock: Pick<Clock, 'after'>): Promise<void> {
-  const machine = thisMachine();
+/**
+ * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one on another machine is
+ * watched until it gives a sign of life or is dead.
+ */
+export async function clearAway(
+  connection: PostgresConnection,
+  clock: Pick<Clock, 'after' | 'monotonic'>,
+  inTheWay: (other: NodeRow) => string | null,
+): Promise<void> {
   const firstBeats = new Map<number, string>();
+  const began = clock.monotonic();
   for (;;) {
-    const others = await connection.all<OtherNode>(readNodes);
-    if (others.length === 0) return;
-    for (const other of others) {
-      const state = stateOf(other, machine, firstBeats.get(other.epoch) ?? null);
-      if (state === 'dead') await connection.run('DELETE FROM nodes WHERE epoch = ?', [other.epoch]);
-      if (state === 'alive')
-        throw new DatabaseRefusal(
-          'in_use',
-          `another server or command of Posthorn, on ${other.name}, uses the database`,
-        );
-      if (!firstBeats.has(other.epoch)) firstBeats.set(other.epoch, other.beat);
+    let isUnclear = false;
+    for (const other of await connection.all<NodeRow>(readNodes)) {
+      const firstBeat = firstBeats.get(other.epoch) ?? other.beat;
+      firstBeats.set(other.epoch, firstBeat);
+      const hasBeaten = firstBeat !== other.beat;
+      const isLong = other.quiet_ms >= DEAD_AFTER_MS && clock.monotonic() - began >= BEAT_MS * 2;
+      const lives = livesHere(other) ?? (hasBeaten ? true : isLong ? false : null);
+      const why = inTheWay(other);
+      if (lives === false) await removeNode(connection, other.epoch);
+      else if (lives === true && why !== null) throw new DatabaseRefusal('in_use', why);
+      else if (why !== null) isUnclear = true;
     }
+    if (!isUnclear) return;
     await new Promise<void>((resolve) => void clock.after(LOOK_MS, resolve));
   }
 }
 
-/** Says whether another server lives. Of one on this machine the process is looked at, of others their signs of life. */
-function stateOf(other: OtherNode, machine: string, firstBeat: string | null): 'alive' | 'dead' | 'unclear' {
-  if (other.process === PROCESS) return openHere.has(other.epoch) ? 'alive' : 'dead';
-  if (other.machine === machine && (other.pid === process.pid || !isRunning(other.pid))) return 'dead';
-  if (other.age_ms >= DEAD_AFTER_MS) return 'dead';
-  return firstBeat !== null && firstBeat !== other.beat ? 'alive' : 'unclear';
-}
+/** Removes the rows of dead nodes. Throws `DatabaseRefusal` when any other lives, which takes two seconds to see. */
+export const standAlone = (connection: PostgresConnection, clock: Pick<Clock, 'after' | 'monotonic'>): Promise<void> =>
+  clearAway(connection, clock, ({ name }) => `another server or command of Posthorn, on ${name}, uses the database`);
 
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return !(error instanceof Error && 'code' in error && error.code === 'ESRCH');
-  }
-}
-
-/** Returns what is the same for processes that see each other's numbers: this run of the machine, and the container on it. */
-function thisMachine(): string {
-  try {
-    return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${readlinkSync('/proc/self/ns/pid')}`;
-  } catch {
-    // Only Linux has these; elsewhere a name is the best there is.
-    return hostname();
-  }
-}
-
-/** The numbers of the transactions of this server, which several writers share. */
+/** The numbers of the transactions of this node, which several writers share. */
 export class MarkerNumbers {
   private last = 0;
   private readonly open = new Set<number>();
@@ -104,69 +92,205 @@ export class MarkerNumbers {
   }
 }
 
-/** This server's row. */
+/** This node's row. */
 export interface Node {
   readonly epoch: number;
   readonly numbers: MarkerNumbers;
   readonly isOver: boolean;
   /** Notes that the row was removed; tells the program once. */
   end(): void;
-  /** Removes the row. */
-  leave(): Promise<void>;
 }
 
-/** Begins an epoch and adds the row of this server. */
-export async function joinNodes(
-  connection: PostgresConnection,
-  { clock, takenOver }: { clock: Clock; takenOver: () => void },
-): Promise<Node> {
-  const [row] = await connection.all<{ epoch: number }>(
+export interface NodeDeps {
+  connection: PostgresConnection;
+  clock: Clock;
+  messages: NodeMessages;
+  /** Called once when the row was removed by another node. */
+  takenOver(): void;
+}
+
+/** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
+export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<JoinedNode> {
+  const { name, version, facts } = self ?? { name: hostname(), version: '', facts: '{}' };
+  const [row] = await deps.connection.all<{ epoch: number }>(
     `WITH begun AS (
        INSERT INTO settings (name, value) VALUES ('epoch', '1')
        ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS BIGINT) + 1 RETURNING value
      ), node AS (
-       INSERT INTO nodes (epoch, name, machine, pid, process) SELECT CAST(value AS BIGINT), ?, ?, ?, ? FROM begun RETURNING epoch
+       INSERT INTO nodes (epoch, name, version, facts, machine, pid, process, is_command)
+       SELECT CAST(value AS BIGINT), ?, ?, ?, ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
      )
      INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch`,
-    [hostname(), thisMachine(), process.pid, PROCESS],
+    [name, version, facts, thisMachine(), process.pid, PROCESS, String(self === null)],
   );
   if (row === undefined) throw new Error('the node was not written');
-  const { epoch } = row;
-  openHere.add(epoch);
-
-  let isOver = false;
-  let isLeaving = false;
-  let timer = clock.after(BEAT_MS, beat);
-  function end(): void {
-    if (isOver || isLeaving) return;
-    isOver = true;
-    takenOver();
-  }
-  function beat(): void {
-    connection
-      .all('UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ? RETURNING epoch', [epoch])
-      // While the database cannot be reached no other server can take it over either.
-      .then(
-        (rows) => rows.length > 0 || end(),
-        () => undefined,
-      )
-      .finally(() => {
-        if (!isLeaving && !isOver) timer = clock.after(BEAT_MS, beat);
-      });
-  }
-  return {
-    epoch,
-    numbers: new MarkerNumbers(),
-    get isOver() {
-      return isOver;
-    },
-    end,
-    async leave() {
-      isLeaving = true;
-      timer.cancel();
-      openHere.delete(epoch);
-      // Where it cannot be removed, the next server finds it dead.
-      await connection.run('DELETE FROM nodes WHERE epoch = ?', [epoch]).catch(() => undefined);
-    },
-  };
+  openHere.add(row.epoch);
+  const joined = new JoinedNode(deps, row.epoch, name);
+  await joined.begin();
+  return joined;
 }
+
+/** This node: what the writers need of it, and what the program sees of the others. */
+export class JoinedNode implements Node, Nodes {
+  readonly epoch: number;
+  readonly name: string;
+  readonly numbers = new MarkerNumbers();
+  readonly leads: Promise<void>;
+  private readonly deps: NodeDeps;
+  private readonly silences = new Silences();
+  private records: readonly NodeRecord[] = [];
+  private beginLeading: () => void = () => undefined;
+  private timer: { cancel(): void } | null = null;
+  /** When the last good sign of life was sent, by the monotonic clock. */
+  private signedAt: number;
+  private lastEvent: number | null = null;
+  private isLeaving = false;
+  private hasEnded = false;
+
+  constructor(deps: NodeDeps, epoch: number, name: string) {
+    this.deps = deps;
+    this.epoch = epoch;
+    this.name = name;
+    deps.messages.epoch = epoch;
+    this.signedAt = deps.clock.monotonic();
+    this.leads = new Promise((resolve) => {
+      this.beginLeading = resolve;
+    });
+    deps.messages.listen((message) => {
+      // A node joined, left or was asked to drain.
+      if (message?.about === 'nodes') this.look().catch(ignoreTrouble);
+    });
+  }
+
+  /** Reads the other nodes, tells them of this one, and gives signs of life from now on. */
+  async begin(): Promise<void> {
+    await this.look();
+    this.tell({ about: 'nodes', hint: null });
+    this.schedule();
+  }
+
+  get isOver(): boolean {
+    return this.hasEnded;
+  }
+
+  get isLeader(): boolean {
+    return this.records.some(({ epoch, isLeader }) => isLeader && epoch === this.epoch);
+  }
+
+  get holdsLease(): boolean {
+    return !this.hasEnded && this.deps.clock.monotonic() - this.signedAt < LEASE_MS;
+  }
+
+  get hasOthers(): boolean {
+    return this.records.some(({ epoch, isCommand }) => !isCommand && epoch !== this.epoch);
+  }
+
+  list(): readonly NodeRecord[] {
+    return this.records;
+  }
+
+  tell(message: Parameters<Nodes['tell']>[0]): void {
+    // Commands are over before they could hear anything.
+    if (this.hasOthers) this.deps.messages.tell(message);
+  }
+
+  listen(listener: Parameters<Nodes['listen']>[0]): void {
+    this.deps.messages.listen(listener);
+  }
+
+  async setDraining(epoch: number, isDraining: boolean): Promise<void> {
+    const { connection } = this.deps;
+    await connection.run('UPDATE nodes SET is_draining = CAST(? AS BOOLEAN) WHERE epoch = ?', [
+      String(isDraining),
+      epoch,
+    ]);
+    await this.nodesChanged();
+  }
+
+  async remove(epoch: number): Promise<void> {
+    await removeNode(this.deps.connection, epoch);
+    await this.nodesChanged();
+  }
+
+  end(): void {
+    if (this.hasEnded || this.isLeaving) return;
+    this.hasEnded = true;
+    this.deps.takenOver();
+  }
+
+  /** Removes the row. */
+  async leave(): Promise<void> {
+    this.isLeaving = true;
+    this.timer?.cancel();
+    openHere.delete(this.epoch);
+    // Where it cannot be removed, another node finds it dead.
+    await removeNode(this.deps.connection, this.epoch).catch(() => undefined);
+    if (this.hasOthers) await this.deps.messages.flush({ about: 'nodes', hint: null });
+  }
+
+  private async nodesChanged(): Promise<void> {
+    this.tell({ about: 'nodes', hint: null });
+    await this.look();
+  }
+
+  private schedule(): void {
+    if (!this.isLeaving && !this.hasEnded) this.timer = this.deps.clock.after(BEAT_MS, () => void this.beat());
+  }
+
+  private async beat(): Promise<void> {
+    const sentAt = this.deps.clock.monotonic();
+    try {
+      const [row] = await this.deps.connection.all<{ event: number | null }>(
+        `UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ?
+         RETURNING (SELECT MAX(sequence) FROM events) AS event`,
+        [this.epoch],
+      );
+      if (row === undefined) {
+        this.end();
+        return;
+      }
+      this.signedAt = sentAt;
+      this.noteEvent(row.event);
+      await this.look();
+    } catch (error) {
+      // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
+      ignoreTrouble(error);
+    } finally {
+      this.schedule();
+    }
+  }
+
+  /** Events that no message told of are looked for. */
+  private noteEvent(event: number | null): void {
+    if (event !== this.lastEvent && this.hasOthers) this.deps.messages.missed('events');
+    this.lastEvent = event;
+  }
+
+  /** Reads the nodes, and removes the dead. */
+  private async look(): Promise<void> {
+    const { connection, clock } = this.deps;
+    const rows = await connection.all<NodeRow>(readNodes);
+    const others = rows.filter(({ epoch }) => epoch !== this.epoch);
+    const removed = new Set<number>();
+    for (const { epoch, beat } of this.silences.look(others, clock.monotonic())) {
+      const gone = await connection.all(REMOVE_SILENT, [epoch, beat]);
+      if (gone.length > 0) removed.add(epoch);
+    }
+    const left = rows.filter(({ epoch }) => !removed.has(epoch));
+    const leader = left.find(({ is_command }) => is_command === 0)?.epoch;
+    this.records = left.map((one) => recordOf(one, one.epoch === leader));
+    if (this.isLeader) this.beginLeading();
+  }
+}
+
+const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
+  epoch: row.epoch,
+  name: row.name,
+  version: row.version,
+  facts: row.facts,
+  isDraining: row.is_draining === 1,
+  isCommand: row.is_command === 1,
+  isLeader,
+  since: row.since_ms,
+  quietMs: Math.max(0, row.quiet_ms),
+});

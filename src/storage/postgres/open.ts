@@ -8,14 +8,15 @@ import { systemClock } from '../../base/clock.ts';
 import { createCommitter } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
-import { migrate, migrationState } from '../migrate.ts';
+import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { joinCommitters } from './committers.ts';
-import { joinNodes, standAlone, type Node } from './node.ts';
+import { clearAway, joinNodes, type JoinedNode } from './node.ts';
+import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, foldParts, NODE_TABLES } from './own-tables.ts';
 import { createWriter, partsFloor } from './writer.ts';
 
@@ -45,21 +46,41 @@ const READ_ONLY = [
 const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];
 
 /** A sign of life that a crash of the database takes back does no harm, and it must not wait for a standby. */
-const CONTROL = ['SET statement_timeout = 0', 'SET synchronous_commit = off'];
+const CONTROL = [
+  'SET statement_timeout = 0',
+  'SET synchronous_commit = off',
+  // A dead node's open transaction keeps its row until the database has noticed; the next sign of life must not wait for that.
+  "SET lock_timeout = '3s'",
+];
 
 /** Opens and migrates the database. Throws `DatabaseRefusal`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const { takenOver = () => undefined } = options;
   const address = addressOf(options);
-  const control = createPostgresConnection(() => connectTo(address, { setUp: CONTROL }), { reconnects: true });
+  let isFirst = true;
+  const control = createPostgresConnection(
+    async () => {
+      const client = await connectTo(address, { setUp: [...CONTROL, `LISTEN ${CHANNEL}`] });
+      client.on('notification', ({ payload = '' }) => messages.arrived(payload));
+      if (!isFirst) messages.lost();
+      isFirst = false;
+      return client;
+    },
+    { reconnects: true },
+  );
+  const messages = new NodeMessages(control, systemClock);
   try {
     await reach(control);
     await refuseUnsuitable(control);
     const { node, migrated } = await whileStarting(control, async () => {
       for (const sql of NODE_TABLES) await control.run(sql);
-      await standAlone(control, systemClock);
+      const name = options.node?.name ?? null;
+      await clearAway(control, systemClock, (other) =>
+        other.name === name && other.is_command === 0 ? sameName(name) : null,
+      );
       const migrated = await prepareSchema(address, control, options);
-      return { migrated, node: await joinNodes(control, { clock: systemClock, takenOver }) };
+      const deps = { connection: control, clock: systemClock, messages, takenOver };
+      return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {
       return await openParts(address, { control, node, migrated }, options);
@@ -72,6 +93,9 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     throw error;
   }
 }
+
+const sameName = (name: string): string =>
+  `another server named ${name} uses the database: end it, or give this one another name (node.name)`;
 
 /** Connects. Throws `DatabaseRefusal` where that is not possible. */
 export async function reach(connection: PostgresConnection): Promise<void> {
@@ -112,7 +136,7 @@ async function whileStarting<Result>(control: PostgresConnection, work: () => Pr
 
 async function openParts(
   address: PostgresAddress,
-  { control, node, migrated }: { control: PostgresConnection; node: Node; migrated: readonly string[] },
+  { control, node, migrated }: { control: PostgresConnection; node: JoinedNode; migrated: readonly string[] },
   { workOrder }: DatabaseOptions,
 ): Promise<Database> {
   const reading = (setUp: readonly string[]): PostgresConnection =>
@@ -153,7 +177,7 @@ async function openParts(
     prepared,
     maintenance,
     migrated,
-    epoch: node.epoch,
+    nodes: node,
     foldSums: () => commit.transact((tx) => foldParts(tx, partsFloor(node))),
     async close(): Promise<void> {
       await commit.close();
@@ -203,12 +227,21 @@ export async function refuseUnsuitable(connection: PostgresConnection): Promise<
 export async function prepareSchema(
   address: PostgresAddress,
   connection: PostgresConnection,
-  { beforeMigration, migrating }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'>,
+  {
+    beforeMigration,
+    migrating,
+    list,
+  }: Pick<DatabaseOptions, 'beforeMigration' | 'migrating'> & Pick<MigrationOptions, 'list'>,
 ): Promise<string[]> {
   const migrator = createPool(address, 1, []);
   try {
     await refuseMarked(migrator);
-    const migrated = await migrate(migrator, beforeMigration, migrating);
+    const migrated = await migrate(migrator, {
+      before: beforeMigration,
+      step: migrating,
+      list,
+      others: () => connection.all('SELECT name, version FROM nodes WHERE NOT is_command ORDER BY epoch'),
+    });
     await completeSchema(connection);
     return migrated;
   } finally {

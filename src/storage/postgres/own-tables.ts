@@ -6,7 +6,7 @@ import type { Connection } from '../connection.ts';
 import { tables, type TableName } from '../tables.ts';
 
 /**
- * - `nodes`: the servers that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
+ * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
  *   every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
  * - `commits`: the marker of each transaction (writer.ts).
  * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
@@ -20,6 +20,17 @@ export const NODE_TABLES: readonly string[] = [
     process TEXT COLLATE "C" NOT NULL,
     begun_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
+  // Adding columns waits for every transaction of other servers, so it is done only where they are missing.
+  `DO $$ BEGIN
+    IF NOT EXISTS (SELECT 1 FROM information_schema.columns
+      WHERE table_schema = current_schema() AND table_name = 'nodes' AND column_name = 'is_draining') THEN
+      ALTER TABLE nodes
+        ADD COLUMN version TEXT COLLATE "C" NOT NULL DEFAULT '',
+        ADD COLUMN facts TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+        ADD COLUMN is_command BOOLEAN NOT NULL DEFAULT false,
+        ADD COLUMN is_draining BOOLEAN NOT NULL DEFAULT false;
+    END IF;
+  END $$`,
   `CREATE TABLE IF NOT EXISTS node_beats (
     epoch BIGINT PRIMARY KEY REFERENCES nodes (epoch) ON DELETE CASCADE,
     at TIMESTAMPTZ NOT NULL

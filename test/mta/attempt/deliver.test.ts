@@ -101,6 +101,20 @@ describe('mta/attempt/deliver', () => {
     return port;
   }
 
+  it('spends no attempt on a mail that was withheld because this server may have been replaced', async () => {
+    const first = await serve();
+    const second = await serve();
+    deps.maySend = () => false;
+    const site = siteOf(hostAt(first.port), hostAt(second.port, 'mx2.dest.test'));
+    assert.deepEqual(await send(site), { kind: 'untried', waits: [] });
+    assert.deepEqual([first.sessions[0]?.mails, second.sessions], [[], []]);
+
+    deps.maySend = () => true;
+    const tried = await send(site);
+    assert.equal(tried.kind === 'tried' && tried.outcome.kind, 'accepted');
+    assert.equal(first.sessions[1]?.mails.length, 1);
+  });
+
   it('hands a mail to the first host', async () => {
     const server = await serve();
     const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));

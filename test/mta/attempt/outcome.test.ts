@@ -3,7 +3,6 @@ import type { SmtpReply } from '../../../src/mail/smtp-reply.ts';
 import { createJudge } from '../../../src/messages/delivery/classify.ts';
 import type { RetryHint } from '../../../src/messages/delivery/retry.ts';
 import { noTimings } from '../../../src/mta/connection/phases.ts';
-import type { Transfer } from '../../../src/mta/connection/session.ts';
 import type { OpenResult } from '../../../src/mta/connection/open-session.ts';
 import {
   cannotBuild,
@@ -11,6 +10,7 @@ import {
   outcomeOfDial,
   outcomeOfRoute,
   outcomeOfTransfer,
+  type EndedTransfer,
   waitForUs,
   type AttemptFrame,
 } from '../../../src/mta/attempt/outcome.ts';
@@ -42,52 +42,58 @@ const failedDial = (
 
 describe('mta/attempt/outcome', () => {
   describe('of a transfer', () => {
-    const rows: readonly (readonly [reason: string, transfer: Transfer, kind: string, verdict: string | null])[] = [
-      ['taken', { ...common, ...nobody, kind: 'accepted', reply: reply(250, '2.0.0 ok', '2.0.0') }, 'accepted', null],
+    const rows: readonly (readonly [reason: string, transfer: EndedTransfer, kind: string, verdict: string | null])[] =
       [
-        'an unknown mailbox',
-        { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.1.1 unknown', '5.1.1') },
-        'refused',
-        'hard mailbox_not_found',
-      ],
-      [
-        'the same at MAIL is about us',
-        { ...common, ...nobody, kind: 'refused', phase: 'mail', reply: reply(550, '5.1.1 unknown', '5.1.1') },
-        'refused',
-        'block policy',
-      ],
-      [
-        'greylisting',
-        { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, '4.7.1 greylisted', '4.7.1') },
-        'deferred',
-        'soft rate_limited',
-      ],
-      [
-        'a closing server',
-        { ...common, ...nobody, kind: 'refused', phase: 'data', reply: reply(421, '4.3.2 bye', '4.3.2') },
-        'deferred',
-        'soft other',
-      ],
-      [
-        'broken before the dot',
-        { ...common, kind: 'broken', phase: 'block', text: 'reset', reply: null, uncertain: false },
-        'deferred',
-        'soft network',
-      ],
-      [
-        'broken after the dot',
-        { ...common, kind: 'broken', phase: 'dot', text: 'reset', reply: null, uncertain: true },
-        'uncertain',
-        null,
-      ],
-      ['too large', { ...common, kind: 'unsupported', what: 'size', limit: 1000 }, 'refused', 'soft message_too_large'],
-      [
-        'not beyond ASCII',
-        { ...common, kind: 'unsupported', what: 'smtputf8', limit: null },
-        'refused',
-        'undetermined other',
-      ],
-    ];
+        ['taken', { ...common, ...nobody, kind: 'accepted', reply: reply(250, '2.0.0 ok', '2.0.0') }, 'accepted', null],
+        [
+          'an unknown mailbox',
+          { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.1.1 unknown', '5.1.1') },
+          'refused',
+          'hard mailbox_not_found',
+        ],
+        [
+          'the same at MAIL is about us',
+          { ...common, ...nobody, kind: 'refused', phase: 'mail', reply: reply(550, '5.1.1 unknown', '5.1.1') },
+          'refused',
+          'block policy',
+        ],
+        [
+          'greylisting',
+          { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, '4.7.1 greylisted', '4.7.1') },
+          'deferred',
+          'soft rate_limited',
+        ],
+        [
+          'a closing server',
+          { ...common, ...nobody, kind: 'refused', phase: 'data', reply: reply(421, '4.3.2 bye', '4.3.2') },
+          'deferred',
+          'soft other',
+        ],
+        [
+          'broken before the dot',
+          { ...common, kind: 'broken', phase: 'block', text: 'reset', reply: null, uncertain: false },
+          'deferred',
+          'soft network',
+        ],
+        [
+          'broken after the dot',
+          { ...common, kind: 'broken', phase: 'dot', text: 'reset', reply: null, uncertain: true },
+          'uncertain',
+          null,
+        ],
+        [
+          'too large',
+          { ...common, kind: 'unsupported', what: 'size', limit: 1000 },
+          'refused',
+          'soft message_too_large',
+        ],
+        [
+          'not beyond ASCII',
+          { ...common, kind: 'unsupported', what: 'smtputf8', limit: null },
+          'refused',
+          'undetermined other',
+        ],
+      ];
     for (const [reason, transfer, kind, verdict] of rows) {
       it(`${reason}: ${kind}`, () => {
         const outcome = outcomeOfTransfer(frame, place, transfer);
@@ -104,7 +110,7 @@ describe('mta/attempt/outcome', () => {
     }
 
     it('says by which rule a refusal was read, by the rules it is given', () => {
-      const transfer: Transfer = {
+      const transfer: EndedTransfer = {
         ...common,
         ...nobody,
         kind: 'refused',
@@ -132,7 +138,7 @@ describe('mta/attempt/outcome', () => {
       it(`asks when to come back after "${text}"`, () => {
         const hints: RetryHint[] = [];
         const retryWith = (said: RetryHint): number => hints.push(said) + 99;
-        const transfer: Transfer = {
+        const transfer: EndedTransfer = {
           ...common,
           ...nobody,
           kind: 'refused',

@@ -67,6 +67,21 @@ describe('mta/connection/session', () => {
     await plain.session.close();
   });
 
+  it('drops the connection before the final dot where another server may be sending the mail by now', async () => {
+    for (const lines of [1, 3000]) {
+      let isReplaced = false;
+      deps.maySend = () => !isReplaced;
+      const { server, session } = await start({});
+      assert.equal((await session.send(mailOf())).kind, 'accepted');
+      isReplaced = true;
+      const transfer = await session.send(mailOf(`Subject: hi\r\n\r\n${`${'x'.repeat(70)}\r\n`.repeat(lines)}`));
+      assert.equal(transfer.kind, 'withheld');
+      assert.equal(session.usable(), false);
+      await server.close();
+      assert.equal(server.sessions[0]?.mails.length, 1);
+    }
+  });
+
   it('carries mail after mail over one connection', async () => {
     const { server, session } = await start({});
     for (let at = 0; at < 20; at++) {

@@ -98,7 +98,6 @@ function nodeOf(): Node {
     numbers: new MarkerNumbers(),
     isOver: false,
     end: () => undefined,
-    leave: () => Promise.resolve(),
   };
 }
 

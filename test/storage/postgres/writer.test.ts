@@ -31,12 +31,13 @@ describe('storage/postgres/writer', function () {
       (row) => row.name,
     );
 
-  it('refuses a second server, and lets the next one in when the first is closed', async () => {
+  it('refuses a second server of the same name, and lets the next one in when the first is closed', async () => {
     const url = urlOf(cluster.folder, name);
-    db = await openDatabase({ url });
-    await assert.rejects(openDatabase({ url }), { why: 'in_use' });
+    const node = { name: 'one', version: '1', facts: '{}' };
+    db = await openDatabase({ url, node });
+    await assert.rejects(openDatabase({ url, node }), { why: 'in_use' });
     await db.close();
-    db = await openDatabase({ url });
+    db = await openDatabase({ url, node });
     assert.deepEqual(db.migrated, []);
   });
 

@@ -119,15 +119,28 @@ export interface Proxy {
   folder: string;
   /** Withholds the next answer to a COMMIT, and calls `withheld` instead. */
   withholdCommit(withheld: () => void): void;
+  /** New connections go to this server. */
+  pointTo(server: PostgresServer): void;
+  /** Passes nothing on any more and keeps the connections open, as a network does that is cut; new ones get no answer either. */
+  cut(): void;
+  /** Ends what was cut off, and serves again. */
+  mend(): void;
   close(): Promise<void>;
 }
 
 /** Listens in a folder and passes everything on to the server. */
-export async function startProxy(folder: string, server: PostgresServer): Promise<Proxy> {
+export async function startProxy(folder: string, first: PostgresServer): Promise<Proxy> {
   mkdirSync(folder, { recursive: true });
+  let server = first;
   let withheld: (() => void) | null = null;
+  let isCut = false;
   const open = new Set<net.Socket>();
   const listener = net.createServer((client) => {
+    if (isCut) {
+      open.add(client);
+      client.on('error', () => undefined).on('close', () => open.delete(client));
+      return;
+    }
     const upstream = net.connect(path.join(server.folder, SOCKET));
     for (const [socket, other] of [
       [client, upstream],
@@ -140,8 +153,9 @@ export async function startProxy(folder: string, server: PostgresServer): Promis
         other.destroy();
       });
     }
-    client.pipe(upstream);
+    client.on('data', (data) => (isCut ? undefined : void upstream.write(data)));
     upstream.on('data', (data) => {
+      if (isCut) return;
       if (withheld === null || !data.includes('COMMIT\0')) return void client.write(data);
       withheld();
       withheld = null;
@@ -153,6 +167,16 @@ export async function startProxy(folder: string, server: PostgresServer): Promis
     folder,
     withholdCommit(call) {
       withheld = call;
+    },
+    pointTo(next) {
+      server = next;
+    },
+    cut() {
+      isCut = true;
+    },
+    mend() {
+      isCut = false;
+      for (const socket of open) socket.destroy();
     },
     async close() {
       for (const socket of open) socket.destroy();

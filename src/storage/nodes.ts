@@ -1,0 +1,84 @@
+/**
+ * The servers of Posthorn that use one database: its nodes. On SQLite there is one. On PostgreSQL each has a row while it may write; the one
+ * that joined first leads: it delivers, calls webhooks and does what only one may do. When its row is removed, because it ended or died,
+ * its writes fail from then on, and the next one leads.
+ */
+
+/** A node, as the database knows it. */
+export interface NodeRecord {
+  /** The number of its run. */
+  readonly epoch: number;
+  /** The setting `node.name`. */
+  readonly name: string;
+  readonly version: string;
+  /** It finishes what it has begun and takes nothing new, on an operator's request. */
+  readonly isDraining: boolean;
+  readonly isLeader: boolean;
+  /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
+  readonly isCommand: boolean;
+  /** When it joined, in milliseconds. */
+  readonly since: number;
+  /** Milliseconds since its last sign of life, by the clock of the database. */
+  readonly quietMs: number;
+  /** Its description of itself: JSON, as `NodeSelf.facts`. */
+  readonly facts: string;
+}
+
+/** The description that a server gives of itself when it joins. */
+export interface NodeSelf {
+  readonly name: string;
+  readonly version: string;
+  /** JSON that other nodes compare with their own, such as a digest of settings that must agree. */
+  readonly facts: string;
+}
+
+/** A message between nodes: the name of a notifier and what it carries. Lost while a node cannot reach the database. */
+export interface NodeMessage {
+  readonly about: string;
+  readonly hint: unknown;
+}
+
+/** This server among the nodes. */
+export interface Nodes {
+  readonly epoch: number;
+  readonly name: string;
+  /** True if this node leads, as of its last sign of life. It only ever begins to; it stops leading by ending. */
+  readonly isLeader: boolean;
+  /**
+   * True while this node may act outside of the database; false when its last sign of life was sent more than ten seconds ago, since another
+   * may lead soon. No query.
+   */
+  readonly holdsLease: boolean;
+  /** Resolves when this node leads. Stays open for ever where it never does. */
+  readonly leads: Promise<void>;
+  /** True if other servers are there, as of the last sign of life. */
+  readonly hasOthers: boolean;
+  /** The nodes as of the last sign of life, at most two seconds old, in the order in which they would lead. */
+  list(): readonly NodeRecord[];
+  /** Tells the other nodes, within some milliseconds. Nothing waits for it. `hint` is JSON of at most 4,000 characters. */
+  tell(message: NodeMessage): void;
+  /** Calls the listener with each message of another node; with null when messages may have been lost. */
+  listen(listener: (message: NodeMessage | null) => void): void;
+  /** Asks a node to take nothing new, or to go on. */
+  setDraining(epoch: number, isDraining: boolean): Promise<void>;
+  /** Ends a node: its writes fail from now on. */
+  remove(epoch: number): Promise<void>;
+}
+
+/** The one node of a database that no other can use. */
+export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
+  const self = { ...node, epoch, isDraining: false, isLeader: true, isCommand: false, quietMs: 0 };
+  return {
+    epoch,
+    name: node.name,
+    isLeader: true,
+    holdsLease: true,
+    leads: Promise.resolve(),
+    hasOthers: false,
+    list: () => [self],
+    tell: () => undefined,
+    listen: () => undefined,
+    setDraining: () => Promise.resolve(),
+    remove: () => Promise.resolve(),
+  };
+}

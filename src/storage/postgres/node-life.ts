@@ -1,0 +1,88 @@
+/** Which of the other nodes live. Of a node on this machine the process is looked at, of others their signs of life. */
+import { randomUUID } from 'node:crypto';
+import { readFileSync, readlinkSync } from 'node:fs';
+import { hostname } from 'node:os';
+
+/** Tells the runs of a process number apart. */
+export const PROCESS = randomUUID();
+
+/** The epochs of databases that this process has open. */
+export const openHere = new Set<number>();
+
+/** A node that was seen to give no sign of life for this long is dead. It is longer than a node trusts its own lease. */
+export const DEAD_AFTER_MS = 12_000;
+/** After a pause of this length nothing is known about the others: the database was away, or this process was stopped. */
+const LONGEST_GAP_MS = 5000;
+
+/** A row of `nodes` with its last sign of life. */
+export interface NodeRow {
+  epoch: number;
+  name: string;
+  version: string;
+  facts: string;
+  machine: string;
+  pid: number;
+  process: string;
+  is_command: number;
+  is_draining: number;
+  since_ms: number;
+  beat: string;
+  quiet_ms: number;
+}
+
+export const readNodes = `SELECT n.epoch, n.name, n.version, n.facts, n.machine, n.pid, n.process, n.is_command, n.is_draining,
+    (extract(epoch FROM n.begun_at) * 1000)::bigint AS since_ms, b.at::text AS beat,
+    (extract(epoch FROM clock_timestamp() - b.at) * 1000)::bigint AS quiet_ms
+  FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
+
+/** Returns whether a node lives, where its process can be looked at; null elsewhere. */
+export function livesHere(other: Pick<NodeRow, 'epoch' | 'machine' | 'pid' | 'process'>): boolean | null {
+  if (other.process === PROCESS) return openHere.has(other.epoch);
+  if (other.machine !== thisMachine()) return null;
+  return other.pid !== process.pid && isRunning(other.pid);
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return !(error instanceof Error && 'code' in error && error.code === 'ESRCH');
+  }
+}
+
+let machine: string | null = null;
+
+/** Returns what is the same for processes that see each other's numbers: this run of the machine, and the container on it. */
+export function thisMachine(): string {
+  return (machine ??= readMachine());
+}
+
+function readMachine(): string {
+  try {
+    return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${readlinkSync('/proc/self/ns/pid')}`;
+  } catch {
+    // Only Linux has these; elsewhere a name is the best there is.
+    return hostname();
+  }
+}
+
+/** How long each of the others has given no sign of life, by this process's own clock: the clock of the database may have been away. */
+export class Silences {
+  private readonly seen = new Map<number, { beat: string; since: number }>();
+  private lastLook = -Infinity;
+
+  /** Notes what was read; returns the nodes that are dead. `now` is monotonic, in ms. */
+  look(others: readonly NodeRow[], now: number): NodeRow[] {
+    if (now - this.lastLook > LONGEST_GAP_MS) this.seen.clear();
+    this.lastLook = now;
+    for (const epoch of this.seen.keys()) if (others.every((one) => one.epoch !== epoch)) this.seen.delete(epoch);
+    return others.filter((one) => {
+      const before = this.seen.get(one.epoch);
+      if (before?.beat !== one.beat) this.seen.set(one.epoch, { beat: one.beat, since: now });
+      // A process that is there may be stopped: then only its silence tells.
+      if (livesHere(one) === false) return true;
+      return before?.beat === one.beat && now - before.since >= DEAD_AFTER_MS;
+    });
+  }
+}

@@ -1,0 +1,213 @@
+/** Several nodes on one database: who leads, what they tell each other, and what a removed one can still write. */
+import assert from 'node:assert/strict';
+import { once, EventEmitter } from 'node:events';
+import { openDatabase, type Database } from '../../../src/storage/database.ts';
+import type { NodeMessage, Nodes } from '../../../src/storage/nodes.ts';
+import { DEAD_AFTER_MS, Silences, type NodeRow } from '../../../src/storage/postgres/node-life.ts';
+import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
+import { systemClock } from '../../../src/base/clock.ts';
+import { addressOf } from '../../../src/storage/postgres/address.ts';
+import { connectTo, createPostgresConnection } from '../../../src/storage/postgres/connection.ts';
+import { joinNodes } from '../../../src/storage/postgres/node.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+
+describe('storage/postgres: several nodes', function () {
+  this.timeout(60_000);
+  let url: string;
+  const open: Database[] = [];
+
+  before(async function () {
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    const { folder } = await startedCluster();
+    url = urlOf(folder, await makeDatabase());
+  });
+  afterEach(async () => {
+    for (const db of open.splice(0).reverse()) await db.close();
+  });
+
+  async function join(name: string, takenOver: () => void = () => undefined): Promise<{ db: Database; nodes: Nodes }> {
+    const db = await openDatabase({ url, node: { name, version: '1', facts: '{}' }, takenOver });
+    open.push(db);
+    assert.ok(db.nodes);
+    return { db, nodes: db.nodes };
+  }
+
+  const close = async (db: Database): Promise<void> => {
+    open.splice(open.indexOf(db), 1);
+    await db.close();
+  };
+
+  it('lets the node lead that joined first, and the next one when it leaves', async () => {
+    const one = await join('one');
+    const two = await join('two');
+    assert.deepEqual([one.nodes.isLeader, two.nodes.isLeader], [true, false]);
+    assert.deepEqual(
+      two.nodes.list().map(({ name, isLeader }) => [name, isLeader]),
+      [
+        ['one', true],
+        ['two', false],
+      ],
+    );
+    await close(one.db);
+    await two.nodes.leads;
+    assert.equal(two.nodes.isLeader, true);
+    assert.ok(two.nodes.epoch > one.nodes.epoch);
+  });
+
+  it('lets a command write that never leads', async () => {
+    const command = await openDatabase({ url });
+    open.push(command);
+    const { nodes } = await join('one');
+    assert.ok(nodes.epoch > (command.nodes?.epoch ?? Infinity));
+    assert.equal(nodes.isLeader, true);
+    assert.equal(nodes.hasOthers, false);
+    await command.commit.insert({ settings: [{ name: 'by a command', value: '1' }] });
+  });
+
+  it('ends a node that another one removes: its writes fail, and it is told once', async () => {
+    let told = 0;
+    const ended = new EventEmitter();
+    const one = await join('one', () => {
+      told++;
+      ended.emit('end');
+    });
+    const two = await join('two');
+    const end = once(ended, 'end');
+    await two.nodes.remove(one.nodes.epoch);
+    await assert.rejects(one.db.commit.insert({ settings: [{ name: 'late', value: '1' }] }));
+    await end;
+    await two.nodes.leads;
+    assert.equal(told, 1);
+    assert.equal(one.nodes.holdsLease, false);
+    assert.deepEqual(await two.db.reader('settings').where({ name: 'late' }), []);
+  });
+
+  it('leads within 15 s of the last sign of life of a node on another machine', async () => {
+    const address = addressOf({ url });
+    const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    const clock = new FakeClock();
+    try {
+      await connection.run(
+        `INSERT INTO nodes (epoch, name, machine, pid, process) VALUES (0, 'silent', 'another machine', 1, 'x')`,
+      );
+      await connection.run('INSERT INTO node_beats (epoch, at) VALUES (0, clock_timestamp())');
+      const messages = new NodeMessages(connection, clock);
+      const takenOver = (): void => assert.fail('it must not end');
+      const node = await joinNodes(
+        { connection, clock, messages, takenOver },
+        { name: 'two', version: '1', facts: '{}' },
+      );
+      const led = { at: Infinity };
+      void node.leads.then(() => (led.at = clock.monotonic()));
+      const began = clock.monotonic();
+      while (led.at === Infinity && clock.monotonic() - began < 60_000) {
+        clock.advance(2000);
+        // A sign of life is three statements on this connection, one after the other.
+        for (let n = 0; n < 6; n++) await connection.all('SELECT 1');
+        assert.equal(node.holdsLease, true);
+      }
+      assert.ok(led.at - began <= 15_000, String(led.at - began));
+      await node.leave();
+    } finally {
+      await connection.close();
+    }
+  });
+
+  it('carries messages to the other nodes, long lists in parts, and none back to the sender', async () => {
+    const one = await join('one');
+    const two = await join('two');
+    const heard: (NodeMessage | null)[] = [];
+    const last = new EventEmitter();
+    two.nodes.listen((message) => {
+      heard.push(message);
+      if (message?.about === 'last') last.emit('last');
+    });
+    one.nodes.listen((message) => assert.notEqual(message?.about, 'last'));
+    // The first node has to know that there is another.
+    await one.nodes.setDraining(two.nodes.epoch, true);
+    const end = once(last, 'last');
+    const list = Array.from({ length: 500 }, (_, n) => ({ domain: `${String(n)}.example.com` }));
+    one.nodes.tell({ about: 'list', hint: list });
+    one.nodes.tell({ about: 'last', hint: 'x' });
+    await end;
+    assert.deepEqual(
+      heard.flatMap((message) => (message?.about === 'list' ? (message.hint as unknown[]) : [])),
+      list,
+    );
+    assert.ok(heard.filter((message) => message?.about === 'list').length > 1);
+    assert.equal(one.nodes.list().find(({ name }) => name === 'two')?.isDraining, true);
+  });
+});
+
+describe('storage/postgres/node-life: silences', () => {
+  const node = (beat: string): NodeRow => ({
+    epoch: 7,
+    name: 'other',
+    version: '1',
+    facts: '{}',
+    machine: 'another machine',
+    pid: 1,
+    process: 'x',
+    is_command: 0,
+    is_draining: 0,
+    since_ms: 0,
+    beat,
+    quiet_ms: 60_000,
+  });
+
+  it('calls a node dead that was seen silent for the whole time', () => {
+    const silences = new Silences();
+    for (let now = 0; now < DEAD_AFTER_MS; now += 2000) assert.deepEqual(silences.look([node('a')], now), []);
+    assert.equal(silences.look([node('a')], DEAD_AFTER_MS).length, 1);
+  });
+
+  it('begins anew with each sign of life', () => {
+    const silences = new Silences();
+    for (let now = 0; now <= 4 * DEAD_AFTER_MS; now += 2000)
+      assert.deepEqual(silences.look([node(String(Math.floor(now / 10_000)))], now), []);
+  });
+
+  it('knows nothing after a pause in which it could not look: the others could not beat either', () => {
+    const silences = new Silences();
+    for (let now = 0; now < DEAD_AFTER_MS; now += 2000) silences.look([node('a')], now);
+    const back = 10 * DEAD_AFTER_MS;
+    assert.deepEqual(silences.look([node('a')], back), []);
+    assert.deepEqual(silences.look([node('a')], back + 2000), []);
+    assert.deepEqual(silences.look([node('b')], back + 4000), []);
+  });
+});
+
+describe('storage/postgres/node-messages', () => {
+  it('leaves payloads alone that are no messages of nodes', () => {
+    const messages = new NodeMessages({ all: () => Promise.resolve([]) }, systemClock);
+    messages.listen(() => assert.fail('nothing was told'));
+    for (const payload of [
+      '',
+      'x',
+      'null',
+      '[]',
+      '{"from":"1","messages":[]}',
+      '{"from":1}',
+      '{"from":0,"messages":[{}]}',
+    ])
+      messages.arrived(payload);
+  });
+
+  it('sends equal messages of one moment once', async () => {
+    const sent: string[] = [];
+    const messages = new NodeMessages(
+      {
+        all<Row>(_sql: unknown, values?: readonly unknown[]): Promise<Row[]> {
+          sent.push(String(values?.[1]));
+          return Promise.resolve([]);
+        },
+      },
+      systemClock,
+    );
+    messages.epoch = 3;
+    for (let n = 0; n < 5; n++) messages.tell({ about: 'events', hint: null });
+    await messages.flush({ about: 'keys', hint: null });
+    assert.deepEqual(sent, ['{"from":3,"messages":[{"about":"events","hint":null},{"about":"keys","hint":null}]}']);
+  });
+});

@@ -1,0 +1,214 @@
+/** What `npm run torture:nodes` plays with: three servers of Posthorn, each before a proxy of its own, on a PostgreSQL with a synchronous standby. */
+import { copyFileSync, mkdirSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startAppliance, type Appliance } from '../bench/appliance.ts';
+import { freePort, until } from '../bench/peers.ts';
+import { PostgresServer, startProxy, urlOn, type Proxy } from '../support/harness/postgres-server.ts';
+
+/** A supervisor starts a server that ended after this time. */
+const RESTART_MS = 1000;
+
+/** One server with its proxy and its supervisor. */
+export interface TortureNode {
+  readonly name: string;
+  readonly proxy: Proxy;
+  readonly httpPort: number;
+  readonly smtpPort: number;
+  /** Null while it is down. */
+  appliance: Appliance | null;
+  /** The supervisor does not start it while this is true. */
+  isKeptDown: boolean;
+  /** How often it ended without being asked, and how. */
+  readonly ends: (number | string)[];
+}
+
+/** A PostgreSQL whose commits wait for its standby. */
+export class Pair {
+  primary: PostgresServer;
+  private standby: PostgresServer | null = null;
+  private made = 0;
+  private readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+    this.primary = this.next();
+  }
+
+  async start(): Promise<void> {
+    this.primary.initialize();
+    await this.primary.start();
+    await this.primary.query('CREATE DATABASE posthorn');
+    await this.renewStandby();
+  }
+
+  /** Makes a standby for the primary. It is copied before the primary waits for one, so that it waits for none when it is promoted. */
+  async renewStandby(): Promise<void> {
+    const standby = this.next();
+    standby.copyOf(this.primary);
+    await standby.start();
+    this.standby = standby;
+    await this.primary.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    await this.primary.query('SELECT pg_reload_conf()');
+    await until(() => this.isSynchronous(), 'a synchronous standby', 60_000);
+  }
+
+  /** Ends the primary as a crash would, and starts it again after `ms`. */
+  async crash(ms: number): Promise<void> {
+    await this.primary.stopAtOnce();
+    await sleep(ms);
+    await this.primary.start();
+  }
+
+  /** Ends the primary as a crash would, and promotes the standby. */
+  async failOver(): Promise<void> {
+    const { standby } = this;
+    if (standby === null) throw new Error('there is no standby');
+    await this.primary.stopAtOnce();
+    await standby.query('SELECT pg_promote()');
+    this.primary = standby;
+    this.standby = null;
+  }
+
+  async stop(): Promise<void> {
+    await this.standby?.stopAtOnce();
+    await this.primary.stopAtOnce();
+  }
+
+  private async isSynchronous(): Promise<boolean> {
+    const rows = await this.primary.query<{ n: string }>(
+      "SELECT count(*) AS n FROM pg_stat_replication WHERE sync_state = 'sync'",
+    );
+    return rows[0]?.n === '1';
+  }
+
+  private next(): PostgresServer {
+    return new PostgresServer(path.join(this.root, `database${String(this.made++)}`));
+  }
+}
+
+export class NodeCluster {
+  readonly nodes: TortureNode[] = [];
+  readonly pair: Pair;
+  private readonly root: string;
+  private readonly env: Record<string, string>;
+  private isStopping = false;
+
+  constructor(root: string, env: Record<string, string>) {
+    this.root = root;
+    this.env = env;
+    this.pair = new Pair(root);
+  }
+
+  /** Starts the database and the servers, one after the other; the later ones get the key file of the first. */
+  async start(count: number): Promise<void> {
+    await this.pair.start();
+    for (let at = 1; at <= count; at++) {
+      const name = `node${String(at)}`;
+      const node: TortureNode = {
+        name,
+        proxy: await startProxy(path.join(this.root, `proxy-${name}`), this.pair.primary),
+        httpPort: await freePort(),
+        smtpPort: await freePort(),
+        appliance: null,
+        isKeptDown: false,
+        ends: [],
+      };
+      mkdirSync(this.folderOf(node));
+      const [first] = this.nodes;
+      if (first !== undefined)
+        copyFileSync(path.join(this.folderOf(first), 'secret.key'), path.join(this.folderOf(node), 'secret.key'));
+      this.nodes.push(node);
+      await this.startNode(node);
+    }
+  }
+
+  /** Returns the node that leads as the database says: the one with the smallest epoch; null where it is down. */
+  async leader(): Promise<TortureNode | null> {
+    const rows = await this.pair.primary.query<{ name: string }>(
+      'SELECT name FROM nodes WHERE NOT is_command ORDER BY epoch LIMIT 1',
+      'posthorn',
+    );
+    return this.nodes.find(({ name }) => name === rows[0]?.name) ?? null;
+  }
+
+  /** All proxies lead to the primary of now. */
+  repoint(): void {
+    for (const { proxy } of this.nodes) proxy.pointTo(this.pair.primary);
+  }
+
+  /** Waits until every server runs and is ready. */
+  async whole(ms: number): Promise<void> {
+    for (const node of this.nodes) node.isKeptDown = false;
+    const ready = async (): Promise<boolean> => {
+      if (this.nodes.some(({ appliance }) => appliance === null)) return false;
+      return (await Promise.all(this.nodes.map(({ httpPort }) => isReady(httpPort)))).every((one) => one);
+    };
+    await until(ready, 'all nodes', ms);
+  }
+
+  /** Runs a command of one of the nodes that run. */
+  async command(...args: string[]): Promise<unknown> {
+    const running = this.nodes.find(({ appliance }) => appliance !== null)?.appliance;
+    if (running == null) throw new Error('no node runs');
+    return running.command(...args);
+  }
+
+  /** Ends all servers in order, the database last; returns how they ended. */
+  async stop(): Promise<(number | string)[]> {
+    this.isStopping = true;
+    const codes = await Promise.all(
+      this.nodes.flatMap(({ appliance }) => (appliance === null ? [] : [appliance.stop()])),
+    );
+    await Promise.all(this.nodes.map(({ proxy }) => proxy.close()));
+    await this.pair.stop();
+    return codes;
+  }
+
+  private folderOf({ name }: { name: string }): string {
+    return path.join(this.root, name);
+  }
+
+  private async startNode(node: TortureNode): Promise<void> {
+    const appliance = await startAppliance({
+      dataDir: this.folderOf(node),
+      port: node.httpPort,
+      env: {
+        ...this.env,
+        POSTHORN_NODE__NAME: node.name,
+        POSTHORN_STORAGE__URL: urlOn([node.proxy.folder], 'posthorn'),
+        POSTHORN_SMTP__SUBMISSION__PORT: String(node.smtpPort),
+        POSTHORN_SMTP__SUBMISSION__TLS_PORT: '0',
+        POSTHORN_SMTP__SUBMISSION__TRUSTED_NETWORKS: '127.0.0.0/8',
+      },
+    });
+    node.appliance = appliance;
+    void appliance.exited.then((how) => {
+      node.appliance = null;
+      node.ends.push(how);
+      void this.restart(node);
+    });
+  }
+
+  /** Starts a server that ended, as a supervisor does: again and again, while the database is away as well. */
+  private async restart(node: TortureNode): Promise<void> {
+    for (;;) {
+      await sleep(RESTART_MS);
+      if (this.isStopping) return;
+      if (node.isKeptDown) continue;
+      try {
+        await this.startNode(node);
+        return;
+      } catch {
+        // It has written why into its log.
+      }
+    }
+  }
+}
+
+async function isReady(port: number): Promise<boolean> {
+  return fetch(`http://127.0.0.1:${String(port)}/readyz`, { signal: AbortSignal.timeout(2000) }).then(
+    (answer) => answer.ok,
+    () => false,
+  );
+}

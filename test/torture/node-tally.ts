@@ -1,0 +1,57 @@
+/** What `npm run torture:nodes` found, as text. Pure. */
+import type { Asked } from './node-clients.ts';
+
+export interface Round {
+  fault: string;
+  /** The node that the fault met; null where it met all. */
+  node: string | null;
+  /** The longest time in which no mail arrived while mail waited, in ms. */
+  gapMs: number;
+}
+
+export interface NodesTally {
+  seed: number;
+  rounds: readonly Round[];
+  accepted: number;
+  lost: number;
+  secondCopies: number;
+  /** Connections that were open at leaders when they were lost: so many second copies are allowed. */
+  allowedCopies: number;
+  events: number;
+  asked: readonly Asked[];
+}
+
+/** Returns the longest time without a good answer of a node, in ms, from the requests that were made there. */
+export function longestDowntime(asked: readonly Asked[], isGood: (one: Asked) => boolean): number {
+  let longest = 0;
+  let since: number | null = null;
+  for (const one of asked.toSorted((a, b) => a.at - b.at)) {
+    if (!isGood(one)) since ??= one.at;
+    else if (since !== null) {
+      longest = Math.max(longest, one.at + one.ms - since);
+      since = null;
+    }
+  }
+  return longest;
+}
+
+const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`;
+
+export function nodesTallyText(tally: NodesTally): string {
+  const { rounds, asked } = tally;
+  const names = [...new Set(asked.map(({ node }) => node))].sort();
+  const isGood = ({ status }: Asked): boolean => status >= 200 && status < 300;
+  return [
+    ...rounds.map(
+      ({ fault, node, gapMs }, at) =>
+        `${String(at + 1).padStart(3)} ${`${fault}${node === null ? '' : ` (${node})`}`.padEnd(44)} no mail for ${seconds(gapMs)}`,
+    ),
+    ...names.map((name) => {
+      const of = asked.filter(({ node }) => node === name);
+      const good = of.filter(isGood);
+      const slowest = Math.max(0, ...good.map(({ ms }) => ms));
+      return `${name}: ${String(of.length)} requests, ${String(of.length - good.length)} without success; longest time away ${seconds(longestDowntime(of, isGood))}, slowest good answer ${seconds(slowest)}`;
+    }),
+    `${String(rounds.length)} rounds: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
+  ].join('\n');
+}
