@@ -10,6 +10,7 @@ import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
+import type { SharedState } from './shared-state.ts';
 
 /** The parts that run; null for a part that was not started. */
 export interface Running {
@@ -24,6 +25,7 @@ export interface Running {
   webhooks: Pick<Webhooks, 'start' | 'stop'>;
   housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
+  shared: SharedState;
   /** Set when the stop has begun: nothing more is started. */
   isStopping: boolean;
 }
@@ -31,6 +33,7 @@ export interface Running {
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
   running.certificateWatch.stop();
+  running.shared.stop();
   context.disk.stop();
   running.dashboard.stop();
   context.meters?.stop();

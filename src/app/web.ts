@@ -72,7 +72,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
 }
 
 function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
-  const { config, db, clock, notifiers, keyring, recorder, directory, streams, accountTracking, fetch } = context;
+  const { config, db, clock, notifiers, keyring, recorder, directory, streams, fetch } = context;
   return apiRoutes({
     db,
     clock,
@@ -96,7 +96,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     retention: config.retention,
     planOf: context.planOf,
     usedBy: context.quotas.used,
-    forgetSettings: accountTracking.forget,
+    forgetSettings: context.forgetSettings,
     track: {
       db,
       clock,
@@ -109,7 +109,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     },
     forgetDomain: context.forgetDomain,
     forgetKey: context.forgetKey,
-    forgetStream: streams.forget,
+    forgetStream: context.forgetStream,
     vetUrl: (url) => fetch.vet(url),
     webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,
