@@ -24,7 +24,10 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
+import { createLaneFacts } from './operator/lane-facts.ts';
+import { NodeRequests } from './operator/node-requests.ts';
 import type { OperatorDeps } from './operator/operation.ts';
+import { performForNode } from './operator/operations.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
@@ -85,7 +88,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const context = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
-  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp } = context;
+  const { clock, log, db, nodes, keyring, notifiers, fetch, random, live, usedUp } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
@@ -112,8 +115,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const accountWindows = new RateWindows();
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
+  const requests = new NodeRequests({ db, clock, log, nodes, perform: (call) => performForNode(operator, call) });
+  const laneFacts = createLaneFacts({ nodes, mta, askLeader: requests.ask });
   const api = buildApi(context, {
     accept,
+    laneFacts,
     mta,
     holds,
     webhooks,
@@ -141,7 +147,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const operator = buildOperator(
     context,
-    { delivery, accept, routes: api.routes, notices },
+    { delivery, accept, routes: api.routes, notices, askLeader: requests.ask, laneFacts },
     { inbound, certificate: certificateWatch },
   );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
@@ -161,6 +167,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     housekeeping,
     certificateWatch,
+    requests,
     isStopping: false,
   };
   let stopped: Promise<void> | null = null;
@@ -232,6 +239,8 @@ async function startAll(
     running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
+  // SQLite has no other nodes that could ask.
+  if (db.nodes !== null) running.requests.start();
   if (nodes.isLeader) await startLeading(running);
   await running.inbound.start();
   if (!nodes.isLeader) standBy(context, running);
