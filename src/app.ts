@@ -41,6 +41,7 @@ import type { Overrides } from './app/context.ts';
 import { reload } from './app/reload.ts';
 import { version } from './version.ts';
 import { noteServerAct } from './app/server-acts.ts';
+import { shareState } from './app/shared-state.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
@@ -85,10 +86,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const certificate = config.http.tls ? present.certificate : null;
   const file = databaseFile(config.storage.url);
   const closed = file === null ? [] : closeToOthers(file);
-  const context = await openAppContext(config, overrides, (deliveryId) => {
-    delivery.mta.complained(deliveryId);
-  });
-  const { clock, log, db, nodes, keyring, notifiers, fetch, random, live, usedUp } = context;
+  const context = await openAppContext(config, overrides);
+  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp, nodes } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
@@ -112,7 +111,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     listeners: () => inbound.mailPorts(),
     certificate: () => certificateWatch.state(),
   });
-  const accountWindows = new RateWindows();
+  const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const requests = new NodeRequests({ db, clock, log, nodes, perform: (call) => performForNode(operator, call) });
@@ -168,6 +167,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     housekeeping,
     certificateWatch,
     requests,
+    shared: shareState(context, { book: delivery.book, mta, accountWindows, inbound }),
     isStopping: false,
   };
   let stopped: Promise<void> | null = null;
@@ -252,9 +252,11 @@ async function startAll(
 
 /** Starts what only one node does: it delivers, calls webhooks and does the chores. */
 async function startLeading(running: Running): Promise<void> {
+  await running.shared.beforeLeading();
   await running.mta.start();
   await running.webhooks.start();
   running.housekeeping.start();
+  running.inbound.takeLeft();
 }
 
 /** Accepts mail while another node leads, and leads when that one has ended. */

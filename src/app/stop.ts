@@ -11,6 +11,7 @@ import type { MetricsServer } from '../operator/metrics.ts';
 import type { NodeRequests } from '../operator/node-requests.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
+import type { SharedState } from './shared-state.ts';
 
 /** The parts that run; null for a part that was not started. */
 export interface Running {
@@ -25,6 +26,7 @@ export interface Running {
   webhooks: Pick<Webhooks, 'start' | 'stop'>;
   housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
+  shared: SharedState;
   /** Set when the stop has begun: nothing more is started. */
   requests: Pick<NodeRequests, 'start' | 'stop'>;
   isStopping: boolean;
@@ -34,6 +36,7 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   running.isStopping = true;
   running.requests.stop();
   running.certificateWatch.stop();
+  running.shared.stop();
   context.disk.stop();
   running.dashboard.stop();
   context.meters?.stop();

@@ -79,7 +79,7 @@ function buildRoutes(
   context: AppContext,
   { accept, mta, holds, webhooks, laneFacts }: WebParts,
 ): ReturnType<typeof apiRoutes> {
-  const { config, db, clock, notifiers, keyring, recorder, directory, streams, accountTracking, fetch } = context;
+  const { config, db, clock, notifiers, keyring, recorder, directory, streams, fetch } = context;
   return apiRoutes({
     db,
     clock,
@@ -103,7 +103,7 @@ function buildRoutes(
     retention: config.retention,
     planOf: context.planOf,
     usedBy: context.quotas.used,
-    forgetSettings: accountTracking.forget,
+    forgetSettings: context.forgetSettings,
     track: {
       db,
       clock,
@@ -116,7 +116,7 @@ function buildRoutes(
     },
     forgetDomain: context.forgetDomain,
     forgetKey: context.forgetKey,
-    forgetStream: streams.forget,
+    forgetStream: context.forgetStream,
     vetUrl: (url) => fetch.vet(url),
     webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,

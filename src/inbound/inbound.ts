@@ -141,7 +141,10 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       for (const mailPort of mailPorts) await mailPort.start();
       unlisten = deps.keyChanges.listen(endRevoked);
       await kept.trim();
-      receiver.start();
+    },
+    /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
+    takeLeft(): void {
+      receiver.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),

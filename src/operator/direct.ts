@@ -68,7 +68,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,
     forgetDomain: noop,
-    forgetKey: noop,
+    forgetKey: () => Promise.resolve(),
   });
   const inside = createInside({ clock, commit: db.commit }, routes);
   const acting = atCommandLine();

@@ -139,7 +139,10 @@ export class Office {
       usedBy: () => Promise.resolve({ today: 0, thisMonth: 0 }),
       forgetSettings: () => undefined,
       forgetStream: streams.forget,
-      forgetKey: (publicId) => void this.forgotten.push(publicId),
+      forgetKey: (publicId) => {
+        this.forgotten.push(publicId);
+        return Promise.resolve();
+      },
       forgetDomain: (name) => {
         this.forgotten.push(name);
         directory.forget(name);
