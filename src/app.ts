@@ -24,7 +24,10 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
+import { createLaneFacts } from './operator/lane-facts.ts';
+import { NodeRequests } from './operator/node-requests.ts';
 import type { OperatorDeps } from './operator/operation.ts';
+import { performForNode } from './operator/operations.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
@@ -38,6 +41,7 @@ import type { Overrides } from './app/context.ts';
 import { reload } from './app/reload.ts';
 import { version } from './version.ts';
 import { noteServerAct } from './app/server-acts.ts';
+import { shareState } from './app/shared-state.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
@@ -82,10 +86,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const certificate = config.http.tls ? present.certificate : null;
   const file = databaseFile(config.storage.url);
   const closed = file === null ? [] : closeToOthers(file);
-  const context = await openAppContext(config, overrides, (deliveryId) => {
-    delivery.mta.complained(deliveryId);
-  });
-  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp } = context;
+  const context = await openAppContext(config, overrides);
+  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp, nodes } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
@@ -109,11 +111,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     listeners: () => inbound.mailPorts(),
     certificate: () => certificateWatch.state(),
   });
-  const accountWindows = new RateWindows();
+  const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
+  const requests = new NodeRequests({ db, clock, log, nodes, perform: (call) => performForNode(operator, call) });
+  const laneFacts = createLaneFacts({ nodes, mta, askLeader: requests.ask });
   const api = buildApi(context, {
     accept,
+    laneFacts,
     mta,
     holds,
     webhooks,
@@ -141,7 +146,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const operator = buildOperator(
     context,
-    { delivery, accept, routes: api.routes, notices },
+    { delivery, accept, routes: api.routes, notices, askLeader: requests.ask, laneFacts },
     { inbound, certificate: certificateWatch },
   );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
@@ -161,6 +166,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     housekeeping,
     certificateWatch,
+    requests,
+    shared: shareState(context, { book: delivery.book, mta, accountWindows, inbound }),
     isStopping: false,
   };
   let stopped: Promise<void> | null = null;
@@ -232,6 +239,8 @@ async function startAll(
     running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
+  // SQLite has no other nodes that could ask.
+  if (db.nodes !== null) running.requests.start();
   if (nodes.isLeader) await startLeading(running);
   await running.inbound.start();
   if (!nodes.isLeader) standBy(context, running);
@@ -243,9 +252,11 @@ async function startAll(
 
 /** Starts what only one node does: it delivers, calls webhooks and does the chores. */
 async function startLeading(running: Running): Promise<void> {
+  await running.shared.beforeLeading();
   await running.mta.start();
   await running.webhooks.start();
   running.housekeeping.start();
+  running.inbound.takeLeft();
 }
 
 /** Accepts mail while another node leads, and leads when that one has ended. */

@@ -2,9 +2,12 @@
  * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
  * books, except those that are suppressed at acceptance.
  *
- * The books are read once for each account after a start; from then on accepted mail is counted in memory, because this process
- * accepts all mail. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the
- * limit. An account without a quota costs nothing here.
+ * The books are read once for each account after a start; from then on accepted mail is counted in memory. Quota is taken before the
+ * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
+ *
+ * Where other nodes accept mail too, the books are read again: before a mail that comes two seconds after the last reading, and near the end
+ * of the quota a tenth of a second after it. So an account exceeds its quota by at most what the other nodes accept for it in a tenth of a
+ * second, or in two seconds where it uses up the last twentieth of its quota within them.
  */
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
@@ -18,23 +21,80 @@ export interface QuotaLimits {
   mailsPerMonth: number | null;
 }
 
-interface Count {
-  day: string;
-  /** Mails of `day`, and of its month until then. */
+/** Gives back what was taken, where the mails were not accepted after all. */
+export type SettleQuota = (isAccepted: boolean) => void;
+
+interface Books {
+  /** Mails of the day, and of its month until then. */
   today: number;
   thisMonth: number;
 }
 
+/** The books as they were read, and the mails that were taken since. */
+interface Count extends Books {
+  day: string;
+  /** When the last reading began, in ms of the monotonic clock. */
+  readAt: number;
+  /** Mails that were taken and are not in the books yet. */
+  open: number;
+  /** Mails of this node that came into the books since the last reading began: it may have seen them or not. */
+  sinceRead: number;
+  reading: Promise<void> | null;
+}
+
 const MOST_ACCOUNTS = 10_000;
+/** The age at which the books are read again where other nodes accept mail, in milliseconds. */
+const FRESH_MS = 2000;
+const FRESH_NEAR_END_MS = 100;
+/** The end of a quota: so many mails, and this part of it. */
+const NEAR_END = 100;
+const NEAR_END_SHARE = 0.05;
 const noop = (): void => undefined;
 
-export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }) {
+/** `hasOthers` returns whether other nodes accept mail too. */
+export function createQuotas({
+  db,
+  clock,
+  hasOthers,
+}: {
+  db: Pick<Database, 'prepared'>;
+  clock: Clock;
+  hasOthers: () => boolean;
+}) {
   const counts = createLru<string, Promise<Count>>(MOST_ACCOUNTS);
+
+  async function firstCount(accountId: string, day: string): Promise<Count> {
+    const readAt = clock.monotonic();
+    const books = await readBooks(db, accountId, day);
+    return { ...books, day, readAt, open: 0, sinceRead: 0, reading: null };
+  }
+
+  /** Reads the books again. Mails that may be in them or not are counted beside them until the next reading. */
+  async function renew(accountId: string, count: Count): Promise<void> {
+    const { day } = count;
+    const readAt = clock.monotonic();
+    count.sinceRead = 0;
+    const { today, thisMonth } = await readBooks(db, accountId, day);
+    if (count.day !== day) return;
+    const own = count.open + count.sinceRead;
+    Object.assign(count, { readAt, today: today + own, thisMonth: thisMonth + own });
+  }
+
+  /** Resolves when the count is new enough for what other nodes accept. */
+  async function freshen(accountId: string, count: Count, limits: QuotaLimits): Promise<void> {
+    if (!hasOthers()) return;
+    const age = clock.monotonic() - count.readAt;
+    if (age < (isNearEnd(limits, count) ? FRESH_NEAR_END_MS : FRESH_MS)) return;
+    count.reading ??= renew(accountId, count).finally(() => {
+      count.reading = null;
+    });
+    await count.reading;
+  }
 
   function countOf(accountId: string, day: string): Promise<Count> {
     const loaded = counts.get(accountId);
     if (loaded !== undefined) return loaded;
-    const loading = readCount(db, accountId, day);
+    const loading = firstCount(accountId, day);
     counts.set(accountId, loading);
     loading.catch(() => {
       if (counts.peek(accountId) === loading) counts.delete(accountId);
@@ -43,8 +103,8 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
   }
 
   return {
-    /** Takes so many mails from the quota; the returned function gives them back. Throws `quota_exceeded` with the time to wait. */
-    async take(accountId: string, limits: QuotaLimits, mails: number): Promise<() => void> {
+    /** Takes so many mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
+    async take(accountId: string, limits: QuotaLimits, mails: number): Promise<SettleQuota> {
       if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
         // If the plan gets a quota later, the books are read again.
         counts.delete(accountId);
@@ -54,29 +114,40 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; cl
       const day = dayOf(now);
       const count = await countOf(accountId, day);
       startDay(count, day);
+      await freshen(accountId, count, limits);
       refuseExcess(limits, count, mails, now);
       count.today += mails;
       count.thisMonth += mails;
-      return () => {
+      count.open += mails;
+      return (isAccepted) => {
+        count.open -= mails;
+        if (isAccepted) {
+          count.sinceRead += mails;
+          return;
+        }
         if (count.day === day) count.today -= mails;
         if (sameMonth(count.day, day)) count.thisMonth -= mails;
       };
     },
     /** Returns the mails accepted today and this month. */
-    used: async (accountId: string): Promise<{ today: number; thisMonth: number }> => {
-      const { today, thisMonth } = await readCount(db, accountId, dayOf(clock.now()));
-      return { today, thisMonth };
-    },
+    used: (accountId: string): Promise<Books> => readBooks(db, accountId, dayOf(clock.now())),
   };
 }
 
-async function readCount(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Count> {
+/** Returns whether the room of the day or of the month is nearly used up. */
+function isNearEnd({ mailsPerDay, mailsPerMonth }: QuotaLimits, { today, thisMonth }: Books): boolean {
+  const isNear = (limit: number | null, used: number): boolean =>
+    limit !== null && limit - used < Math.max(NEAR_END, limit * NEAR_END_SHARE);
+  return isNear(mailsPerDay, today) || isNear(mailsPerMonth, thisMonth);
+}
+
+async function readBooks(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Books> {
   const [row] = await db.prepared.all<{ today: number | null; month: number | null }>(
     `SELECT SUM(CASE WHEN day = ? THEN n ELSE 0 END) AS today, SUM(n) AS month FROM counters
      WHERE account_id = ? AND day >= ? AND day <= ? AND from_status = 'none' AND to_status <> 'suppressed'`,
     [day, accountId, `${day.slice(0, 7)}-01`, day],
   );
-  return { day, today: row?.today ?? 0, thisMonth: row?.month ?? 0 };
+  return { today: row?.today ?? 0, thisMonth: row?.month ?? 0 };
 }
 
 /** Starts the counts of a new day, and of a new month, at 0. */

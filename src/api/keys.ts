@@ -21,7 +21,7 @@ export interface KeysDeps {
   clock: Clock;
   cursors: Cursors;
   /** Clears cached answers about the key with this public id. */
-  forgetKey: (publicId: string) => void;
+  forgetKey: (publicId: string) => Promise<void>;
 }
 
 const PATH = '/v1/keys';

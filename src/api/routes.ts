@@ -39,7 +39,7 @@ export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
   cursors: Cursors;
   findStream: SuppressionsDeps['findStream'];
   /** Clears cached answers about a key, by its public id. */
-  forgetKey: (publicId: string) => void;
+  forgetKey: (publicId: string) => Promise<void>;
 }
 
 export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream'> {

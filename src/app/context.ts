@@ -15,6 +15,7 @@ import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
+import { digestsOf } from '../config/shared-settings.ts';
 import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
@@ -29,7 +30,7 @@ import { createOwnAccount } from '../accounts/own-account.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
-import { createCallers } from '../keys/callers.ts';
+import { createCallers, KEY_FRESH_MS } from '../keys/callers.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createDkimSigners } from '../domains/dkim-signer.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
@@ -60,6 +61,9 @@ export interface Overrides {
   stsPort?: number;
 }
 
+/** A row that was changed, of which every node may have a copy in memory. */
+type Change = { of: 'key' | 'domain' | 'settings'; name: string } | { of: 'stream'; name: string; accountId: string };
+
 /** The settings that a reload replaces while the program runs. */
 export interface Live {
   config: Config;
@@ -78,7 +82,7 @@ async function openStorage(
   const db = await openDatabase({
     ...config.storage,
     workOrder: [RECORD_CHANGE],
-    node: nodeSelf(config),
+    node: nodeSelf(config, keyring),
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
@@ -101,7 +105,11 @@ async function openStorage(
 }
 
 /** Returns what this server says of itself to the others. */
-const nodeSelf = (config: Config): NodeSelf => ({ name: config.node.name, version, facts: '{}' });
+const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
+  name: config.node.name,
+  version,
+  facts: JSON.stringify({ settings: digestsOf(config, keyring.derive('settings digests')) }),
+});
 
 /** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */
 function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters | null): (budget: BudgetName) => void {
@@ -118,8 +126,8 @@ function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters |
   };
 }
 
-/** Opens the database and all that reads from it. `complained` is called with each delivery that a recipient complained about. */
-export async function openAppContext(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
+/** Opens the database and all that reads from it. */
+export async function openAppContext(config: Config, overrides: Overrides) {
   const clock = overrides.clock ?? systemClock;
   const random = overrides.random ?? Math.random;
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
@@ -139,13 +147,16 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   await ensureDefaultAccount({ db, clock });
-  const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config), since: clock.now() });
+  const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config, keyring), since: clock.now() });
   const notifiers = {
     deliveries: createNotifier<readonly DueHint[]>(),
     events: createNotifier(),
     keys: createNotifier(),
     webhooks: createNotifier<string>(),
     holds: createNotifier(),
+    changes: createNotifier<Change>(),
+    /** Ids of deliveries that a recipient has complained about. */
+    complaints: createNotifier<string>(),
   };
   joinNotifiers(nodes, notifiers);
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
@@ -154,7 +165,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const recorder = createRecorder({
     commit: db.commit,
     clock,
-    complained,
+    complained: (deliveryId) => notifiers.complaints.notify(deliveryId),
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
       const due = recorded.flatMap(({ notice }) => notice ?? []);
@@ -170,6 +181,18 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const callers = createCallers({ db, clock, report });
   const directory = createDomainDirectory({ db, clock });
   const signers = createDkimSigners({ db, keyring, clock });
+  const streams = createStreams({ db, clock });
+  const accountTracking = createAccountTracking({ db, clock });
+  notifiers.changes.listen((change) => {
+    if (change.of === 'key') {
+      callers.forget(change.name);
+      notifiers.keys.arrive();
+    } else if (change.of === 'domain') {
+      directory.forget(change.name);
+      signers.forget(change.name);
+    } else if (change.of === 'stream') streams.forget(change.accountId, change.name);
+    else accountTracking.forget(change.name);
+  });
   const hits = createHits({
     clock,
     recorder,
@@ -205,13 +228,13 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     directory,
     signers,
     hits,
-    streams: createStreams({ db, clock }),
-    quotas: createQuotas({ db, clock }),
+    streams,
+    quotas: createQuotas({ db, clock, hasOthers: () => nodes.hasOthers }),
     auditLog: createAuditLog({ db, clock, report }),
     strangerLines: new StrangerLines(usedUp),
     idempotency: createIdempotencyStore({ db, clock }),
     ownAccount: createOwnAccount({ db, clock }),
-    accountTracking: createAccountTracking({ db, clock }),
+    accountTracking,
     trackKeys: trackingKeys(keyring),
     renderer: createRenderer({ clock }),
     mailViewer: createMailViewer({ clock }),
@@ -221,14 +244,15 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     ),
     /** The settings of a plan by its name, or null where there is none (any more). */
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
-    forgetKey: (publicId: string): void => {
-      callers.forget(publicId);
-      notifiers.keys.notify();
+    /** Resolves when every node knows of the change, also where a message to it was lost. */
+    forgetKey: async (publicId: string): Promise<void> => {
+      notifiers.changes.notify({ of: 'key', name: publicId });
+      if (nodes.hasOthers) await clock.sleep(KEY_FRESH_MS);
     },
-    forgetDomain: (name: string): void => {
-      directory.forget(name);
-      signers.forget(name);
-    },
+    forgetDomain: (name: string): void => notifiers.changes.notify({ of: 'domain', name }),
+    forgetStream: (accountId: string, slug: string): void =>
+      notifiers.changes.notify({ of: 'stream', name: slug, accountId }),
+    forgetSettings: (accountId: string): void => notifiers.changes.notify({ of: 'settings', name: accountId }),
     webhookChanged: (id: string): void => notifiers.webhooks.notify(id),
   };
 }

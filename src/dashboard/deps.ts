@@ -1,7 +1,7 @@
 /** The dependencies of the dashboard. */
 import type { Route } from '../api/route.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
-import type { IdempotencyStore } from '../api/idempotency.ts';
+import type { IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -28,6 +28,8 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The answers to forms, so that a form that is sent twice is done once. */
   idempotency: IdempotencyStore;
+  /** Returns whether other nodes serve the dashboard too. */
+  hasOthers: () => boolean;
   /** The API's endpoints, which pages call directly. */
   routes: readonly Route[];
   operator: OperatorDeps;

@@ -1,7 +1,7 @@
 /**
  * Handles mail to our addresses, from the row that the listener wrote: reads it (in a thread), finds the delivery it is about, and
  * records the change. A row is done when its change is written; after a crash it is read again, and a change that was recorded
- * already changes nothing a second time.
+ * already changes nothing a second time. The node that received a mail reads it; the node that leads also reads what others have left.
  *
  *   unread      the next mail: those with a token of ours first, networks in turn
  *   reader      its kind (classify.ts)
@@ -84,6 +84,8 @@ export class Receiver {
   private readonly forwarded = new Allowance(budgets.forwarded_bytes);
   private readonly working = new Set<Promise<void>>();
   private readonly perDelivery = new InTurn();
+  /** The ids of the rows that wait here or are worked on. */
+  private readonly known = new Set<string>();
   private reading = 0;
   /** Bytes of the unread mails that are in memory. */
   private bufferedBytes = 0;
@@ -94,7 +96,12 @@ export class Receiver {
     this.aggregates = createAggregateStore(deps);
   }
 
-  start(): void {
+  /**
+   * Takes the mails that ended nodes, or an earlier run, have left unread. It finds those as well that a living node is about to read: they
+   * are read twice then, and have their effect once.
+   */
+  takeLeft(): void {
+    if (this.stopping) return;
     const loaded = this.loadUnread().then(() => this.work());
     this.working.add(loaded);
     void loaded.finally(() => this.working.delete(loaded));
@@ -118,13 +125,12 @@ export class Receiver {
     await this.deps.reader.close();
   }
 
-  /** Reads the mails that an earlier run left unread. */
   private async loadUnread(): Promise<void> {
     try {
       const rows = await this.deps.db.prepared.all<Omit<NewReport, 'raw'>>(
         'SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id',
       );
-      for (const row of rows) this.add({ ...row, raw: Buffer.alloc(0) }, false);
+      for (const row of rows) if (!this.known.has(row.id)) this.add({ ...row, raw: Buffer.alloc(0) }, false);
     } catch (error) {
       await this.pauseAfter(error);
       if (!this.stopping) await this.loadUnread();
@@ -134,6 +140,7 @@ export class Receiver {
   private add(row: NewReport, isBuffered: boolean): void {
     const stranger = strangerOf(this.deps.keys, row.client_ip, JSON.parse(row.recipients_json) as string[]);
     if (isBuffered) this.bufferedBytes += row.raw.length;
+    this.known.add(row.id);
     this.unread.add({ ...stranger, id: row.id, row: isBuffered ? row : null });
   }
 
@@ -151,11 +158,11 @@ export class Receiver {
 
   private async receive(next: Waiting): Promise<void> {
     if (next.row !== null) this.bufferedBytes -= next.row.raw.length;
-    const read = await this.read(next);
-    this.work();
-    if (read === null) return;
     try {
-      await this.conclude(next, read);
+      const read = await this.read(next);
+      this.work();
+      if (read !== null) await this.conclude(next, read);
+      this.known.delete(next.id);
     } catch (error) {
       await this.tryAgain(next, error);
     }
@@ -168,9 +175,6 @@ export class Receiver {
       const row = next.row ?? (await load(this.deps.db.prepared, next.id));
       if (row === null) return null;
       return { row, result: await this.deps.reader.read(row.raw, JSON.parse(row.recipients_json) as string[]) };
-    } catch (error) {
-      await this.tryAgain(next, error);
-      return null;
     } finally {
       this.reading -= 1;
     }
@@ -245,14 +249,15 @@ export class Receiver {
     if (mail !== null) await ownAccount.ensure();
     const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
       const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
-      await write(tx, row.id, {
+      const isFirst = await write(tx, row.id, {
         state: rows === null ? 'kept' : 'forwarded',
         kind: finding.kind,
         match: null,
         detail: findingRecord(finding),
         keepsAll: false,
       });
-      if (rows !== null) await insertRows(tx, [rows]);
+      if (rows === null || !isFirst) return null;
+      await insertRows(tx, [rows]);
       return rows;
     });
     this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
@@ -303,12 +308,14 @@ async function load(db: Connection, id: string): Promise<NewReport | null> {
   return row ?? null;
 }
 
-async function write(tx: Connection, id: string, { state, kind, match, detail, keepsAll }: End): Promise<void> {
+/** Writes what a mail was. Returns false where another node has done so meanwhile. */
+async function write(tx: Connection, id: string, { state, kind, match, detail, keepsAll }: End): Promise<boolean> {
   const owner = match?.owner;
-  await tx.run(
-    `UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ?${keepsAll ? '' : `, raw = substr(raw, 1, ${String(budgets.kept_of_mail.most)})`} WHERE id = ?`,
+  const written = await tx.all(
+    `UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ?${keepsAll ? '' : `, raw = substr(raw, 1, ${String(budgets.kept_of_mail.most)})`} WHERE id = ? AND kind IS NULL RETURNING id`,
     [state, kind, owner?.account_id ?? null, owner?.message_id ?? null, owner?.id ?? null, JSON.stringify(detail), id],
   );
+  return written.length > 0;
 }
 
 async function isFloodOf(tx: Connection, now: number): Promise<boolean> {

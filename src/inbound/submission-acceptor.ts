@@ -7,7 +7,7 @@ import { dateTime } from '../mail/message-head.ts';
 import type { SubmittedMail } from '../mail/submitted.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
-import { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
+import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
@@ -62,15 +62,10 @@ export class SubmissionAcceptor {
     { mail, options, key, digest, started }: Keyed,
   ): Promise<string> {
     const { deps } = this;
-    const { clock, idempotency } = deps;
+    const { clock } = deps;
     const audited = { step: 'DATA', caller, code: 250, problem: null, started };
-    const before = key === null ? null : await idempotency.store.find(key);
-    if (before !== null) {
-      if (before.body_hash !== digest && idempotency.onMismatch === 'error')
-        throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
-      await deps.audit.write(submissionAudit(deps, session, { ...audited, isReplay: true }));
-      return (JSON.parse(before.body) as { id: string }).id;
-    }
+    const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
+    if (before !== null) return before;
     const noticeTo = await this.noticeAddress(session, caller);
     const now = clock.now();
     const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
@@ -79,8 +74,33 @@ export class SubmissionAcceptor {
       audit: [submissionAudit(deps, session, { ...audited, requestId: sender.requestId })],
       ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
     });
-    const { id } = await acceptSingle(deps.accept, sender, draft, alsoWrite);
-    return id;
+    try {
+      const { id } = await acceptSingle(deps.accept, sender, draft, alsoWrite);
+      return id;
+    } catch (error) {
+      // Another node has accepted a mail with the same key meanwhile, and this one was rolled back.
+      const first =
+        key !== null && isKeyTaken(error) ? await this.idOfFirst(session, caller, { key, digest, started }) : null;
+      if (first === null) throw error;
+      return first;
+    }
+  }
+
+  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem where it was another mail. */
+  private async idOfFirst(
+    session: SubmissionSession,
+    caller: Caller,
+    { key, digest, started }: { key: string; digest: string; started: number },
+  ): Promise<string | null> {
+    const { deps } = this;
+    const { store, onMismatch } = deps.idempotency;
+    const row = await store.find(key);
+    if (row === null) return null;
+    if (row.body_hash !== digest && onMismatch === 'error')
+      throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
+    const line = { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true };
+    await deps.audit.write(submissionAudit(deps, session, line));
+    return (JSON.parse(row.body) as { id: string }).id;
   }
 
   /** Returns the address for a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */

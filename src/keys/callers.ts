@@ -12,7 +12,8 @@ import { parseKey } from './key-format.ts';
 import { createUseRecorder } from './key-uses.ts';
 
 const MOST_CACHED = 10_000;
-const FRESH_MS = 1000;
+/** The time after which every node knows of a change of a key, in milliseconds, also where it was not told. */
+export const KEY_FRESH_MS = 1000;
 
 const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
 
@@ -24,7 +25,7 @@ export function createCallers(deps: {
 }) {
   const cache = createLookUpCache<CachedKey | null>(
     deps,
-    { max: MOST_CACHED, freshMs: FRESH_MS, keep: (cached) => cached !== null },
+    { max: MOST_CACHED, freshMs: KEY_FRESH_MS, keep: (cached) => cached !== null },
     (publicId, before) => load(deps.db, publicId, before ?? null),
   );
   const uses = createUseRecorder(deps);

@@ -10,7 +10,6 @@ import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
-import type { Callers } from './callers.ts';
 import { usesIn } from './key-uses.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
@@ -18,8 +17,8 @@ import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type Ne
 export interface KeyDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** The cache to clear after changes; a command on the database alone has none. */
-  callers?: Pick<Callers, 'forget'>;
+  /** Clears the caches after changes; resolves when no node uses the old key. A command on the database alone has none. */
+  callers?: { forget(publicId: string): Promise<void> };
 }
 
 /** Names a key. The operator, who may use all accounts, gives `accountId` null. */
@@ -57,7 +56,7 @@ export async function createKey(
     await insertRows(tx, [{ api_keys: [row] }, alsoInTransaction({ row, key })]);
     return replaced;
   });
-  if (old !== undefined) deps.callers?.forget(old.public_id);
+  if (old !== undefined) await deps.callers?.forget(old.public_id);
   return { row, key };
 }
 
@@ -210,7 +209,7 @@ async function change(
     await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
-  deps.callers?.forget(row.public_id);
+  await deps.callers?.forget(row.public_id);
   return row;
 }
 

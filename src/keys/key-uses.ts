@@ -54,15 +54,17 @@ const writeUses = statement(
     FROM ${unfold('u', { id: 'text', at: 'integer', ip: 'text', endpoint: 'text', hours: 'text' })} WHERE api_keys.id = u.id`,
 );
 
+/** Locks what is read: other nodes add their uses to the same keys. */
+const readUses = statement(
+  ({ among, locked }) => `SELECT id, uses_json FROM api_keys WHERE id ${among('text')} ${locked('id', 'api_keys')}`,
+);
+
 const useWork: Work<Uses, undefined> = {
   name: 'key-use',
   async run(tx, inputs) {
     const all = inputs.flatMap((uses) => [...uses]);
     const ids = JSON.stringify(all.map(([id]) => id));
-    const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>(
-      statement(({ among }) => `SELECT id, uses_json FROM api_keys WHERE id ${among('text')}`),
-      [ids],
-    );
+    const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>(readUses, [ids]);
     const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
     for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
     await tx.run(writeUses, [

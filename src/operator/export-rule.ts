@@ -1,6 +1,7 @@
 /**
  * Rules of housekeeping that write exports and remove old ones. A step writes a few pages behind the bytes that are finished, and
- * then commits how far it came: after a crash the next step overwrites what was not committed.
+ * then commits how far it came: after a crash the next step overwrites what was not committed. On PostgreSQL the pages are committed with it
+ * (export-parts.ts), so that the next node that leads can go on.
  */
 import { mkdir, open, readdir, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
@@ -15,6 +16,7 @@ import type { Config } from '../config/schema.ts';
 import { statTypes } from '../events/stats.ts';
 import type { Database } from '../storage/database.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
+import { addPart } from './export-parts.ts';
 import {
   EXPORTS_KEPT_MS,
   exportFolder,
@@ -26,7 +28,7 @@ import {
 } from './exports.ts';
 
 export interface ExportRuleDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+  db: Pick<Database, 'commit' | 'reader' | 'engine'>;
   clock: Clock;
   log: Pick<Log, 'info' | 'warn' | 'error'>;
   config: Pick<Config, 'dataDir'>;
@@ -114,7 +116,8 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
   };
 }
 
-async function removeStrays(db: ExportRuleDeps['db'], config: Pick<Config, 'dataDir'>): Promise<void> {
+/** Removes the files of this node that no row names: other nodes remove exports too. */
+export async function removeStrays(db: Pick<Database, 'reader'>, config: Pick<Config, 'dataDir'>): Promise<void> {
   const names = await namesIn(exportFolder(config));
   if (names.length === 0) return;
   const rows = await db.reader<ExportRow>('export_files').select('id', 'format');
@@ -139,33 +142,46 @@ async function advance(deps: ExportRuleDeps, row: ExportRow, mostBytes: number):
   if (!deps.hasRoom()) throw new Problem('invalid_state', 'The disk of the server is full.');
   const [owner] = await deps.db.reader<AccountRow>('accounts').where({ id: row.account_id });
   if (owner === undefined) throw new Problem('not_found', 'Its account is gone.');
-  const file = await openFile(deps.config, row);
-  try {
-    let { rows_done: rows, bytes_done: bytes, cursor } = row;
-    let [isDone, isCut] = [false, false];
-    const query = JSON.parse(row.query_json) as Record<string, string>;
-    for (let page = 0; page < PAGES_A_STEP && !isDone; page += 1) {
-      const { data, next } = await readPage({ inside: deps.inside as Inside }, owner, {
-        kind: row.kind,
-        query,
-        cursor,
-        limit: PAGE_ROWS,
-      });
-      const text = Buffer.from(
-        (bytes === 0 ? headingOf(row) : '') + data.map((record) => lineOf(row, record)).join(''),
-      );
-      if (bytes + text.length > mostBytes) {
-        [isDone, isCut] = [true, true];
-        break;
-      }
-      await file.write(text, 0, text.length, bytes);
-      [rows, bytes, cursor, isDone] = [rows + data.length, bytes + text.length, next, next === null];
+  const pages = await readPages(deps, owner, row, mostBytes);
+  if (deps.db.engine === 'sqlite') {
+    const file = await openFile(deps.config, row);
+    try {
+      await file.write(pages.text, 0, pages.text.length, row.bytes_done);
+      await file.sync();
+    } finally {
+      await file.close();
     }
-    await file.sync();
-    await commitStep(deps, row, { rows, bytes, cursor, isDone, isCut });
-  } finally {
-    await file.close();
   }
+  await commitStep(deps, row, pages);
+}
+
+/** Reads the next pages as text, up to the size that is left for the file. */
+async function readPages(
+  { inside }: Pick<ExportRuleDeps, 'inside'>,
+  owner: AccountRow,
+  row: ExportRow,
+  mostBytes: number,
+): Promise<Step> {
+  const texts: Buffer[] = [];
+  let { rows_done: rows, bytes_done: bytes, cursor } = row;
+  let [isDone, isCut] = [false, false];
+  const query = JSON.parse(row.query_json) as Record<string, string>;
+  for (let page = 0; page < PAGES_A_STEP && !isDone; page += 1) {
+    const { data, next } = await readPage({ inside: inside as Inside }, owner, {
+      kind: row.kind,
+      query,
+      cursor,
+      limit: PAGE_ROWS,
+    });
+    const text = Buffer.from((bytes === 0 ? headingOf(row) : '') + data.map((record) => lineOf(row, record)).join(''));
+    if (bytes + text.length > mostBytes) {
+      [isDone, isCut] = [true, true];
+      break;
+    }
+    texts.push(text);
+    [rows, bytes, cursor, isDone] = [rows + data.length, bytes + text.length, next, next === null];
+  }
+  return { text: Buffer.concat(texts), rows, bytes, cursor, isDone, isCut };
 }
 
 /** Opens the file, without what a step wrote that was not committed. Throws where finished rows are gone. */
@@ -181,7 +197,9 @@ async function openFile(config: Pick<Config, 'dataDir'>, row: ExportRow): Promis
   throw new Problem('invalid_state', 'Its file is shorter than what was written.');
 }
 
+/** How far an export is after some pages, and their text. */
 interface Step {
+  text: Buffer;
   rows: number;
   bytes: number;
   cursor: string | null;
@@ -191,14 +209,17 @@ interface Step {
 
 async function commitStep({ db, clock, config, log }: ExportRuleDeps, row: ExportRow, step: Step): Promise<void> {
   const now = clock.now();
-  const { rows, bytes, cursor, isDone, isCut } = step;
-  const changed = await db.commit.transact((tx) =>
-    tx.all<{ id: string }>(
+  const { text, rows, bytes, cursor, isDone, isCut } = step;
+  const changed = await db.commit.transact(async (tx) => {
+    const found = await tx.all<{ id: string }>(
       `UPDATE export_files SET state = ?, rows_done = ?, bytes_done = ?, cursor = ?, is_cut = ?, touched_at = ?, finished_at = ?
        WHERE id = ? RETURNING id`,
       [isDone ? 'done' : 'running', rows, bytes, cursor, Number(isCut), now, isDone ? now : null, row.id],
-    ),
-  );
+    );
+    if (found.length > 0 && text.length > 0 && tx.engine === 'postgres')
+      await addPart(tx, row.id, row.bytes_done, text);
+    return found;
+  });
   // It was removed meanwhile.
   if (changed.length === 0) await removeFile(fileOf(config, row));
   else if (isDone)

@@ -16,6 +16,7 @@ import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
+import { requireFile } from './export-parts.ts';
 import { ofOthersArgument, ownOnly, refuseOthers } from './owners.ts';
 
 /** The kinds of exports: the operation of the API that reads each, and the parameter that ends its range. */
@@ -102,7 +103,7 @@ export const exportOperations = {
       return { data: rows.map(exportRecord) };
     },
   }),
-  /** Names the finished file of an export on the server's disk. */
+  /** Names the finished file of an export on the disk of the node that is asked. */
   'exports.file': onStore({
     act: null,
     scope: 'message:read',
@@ -117,7 +118,9 @@ export const exportOperations = {
         throw new Problem('invalid_state', 'This export is not finished, so it has no file.', { field: 'id' });
       const day = rfc3339(row.created_at).slice(0, 10);
       const { kind, format, bytes_done: bytes } = row;
-      return { path: fileOf(deps.config, row), name: `${kind}-${day}.${format}`, format, bytes };
+      const file = fileOf(deps.config, row);
+      await requireFile(deps.db, row, file);
+      return { path: file, name: `${kind}-${day}.${format}`, format, bytes };
     },
   }),
   /** Removes an export with its file; one that runs ends. */

@@ -17,6 +17,19 @@ export function recordKey(accountId: string, mode: string, method: string, path:
   return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
 }
 
+/**
+ * Returns whether the error says that a transaction was rolled back since its idempotency key is there already: another node has done the
+ * same work meanwhile, and its answer can be read. Requests with one key at the same node wait for each other.
+ */
+export function isKeyTaken(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code, constraint } = error as { code?: unknown; constraint?: unknown };
+  return (
+    (code === '23505' && constraint === 'idempotency_pkey') ||
+    error.message.includes('UNIQUE constraint failed: idempotency.key')
+  );
+}
+
 interface Asked {
   resolve(row: IdempotencyRow | null): void;
   reject(error: unknown): void;
@@ -74,8 +87,24 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
       await db.commit.submit(dropExpired, { key, now });
       return null;
     },
-    /** Inserts an answer that no other transaction carries. Rejects if the key exists. */
+    /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
+    /** Writes the answer in place of the row that was inserted for this key while the work ran. */
+    async replace(row: IdempotencyRow): Promise<void> {
+      await db.commit.transact((tx) =>
+        tx.run('UPDATE idempotency SET status = ?, headers_json = ?, body = ?, expires_at = ? WHERE key = ?', [
+          row.status,
+          row.headers_json,
+          row.body,
+          row.expires_at,
+          row.key,
+        ]),
+      );
+    },
+    /** Removes the row of a key whose work has no answer that is kept. */
+    async release(key: string): Promise<void> {
+      await db.commit.transact((tx) => tx.run('DELETE FROM idempotency WHERE key = ?', [key]));
+    },
     /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
     async purge(now: number): Promise<number> {
       const rows = await db.commit.transact((tx) =>

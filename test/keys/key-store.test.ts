@@ -77,7 +77,12 @@ describe('keys/key-store', () => {
   it('revokes once, tells the cache, and keeps the first time', async () => {
     const { row } = await make();
     const forgotten: string[] = [];
-    const callers = { forget: (publicId: string) => void forgotten.push(publicId) };
+    const callers = {
+      forget(publicId: string): Promise<void> {
+        forgotten.push(publicId);
+        return Promise.resolve();
+      },
+    };
     const first = await revokeKey({ ...deps(), callers }, { accountId: account.id, id: row.id });
     assert.equal(first.revoked_at, clock.now());
     assert.deepEqual(forgotten, [row.public_id]);

@@ -1,5 +1,6 @@
 /** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
 import { hashJson } from '../json.ts';
+import { isKeyTaken } from '../../storage/idempotency-store.ts';
 import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
 import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
@@ -24,8 +25,16 @@ export function idempotency(deps: Deps): Middleware {
     }
     let row: IdempotencyRow | null = null;
     try {
-      await next().catch((error: unknown) => (exchange.answer = answerTo(deps, exchange, error)));
-      row = await keep(deps, exchange, use);
+      const isTaken = await next().then(
+        () => false,
+        (error: unknown) => {
+          if (isKeyTaken(error)) return true;
+          exchange.answer = answerTo(deps, exchange, error);
+          return false;
+        },
+      );
+      const kept = isTaken ? 'taken' : await keep(deps, exchange, use);
+      row = kept === 'taken' ? await repeatOther(deps, exchange, use) : kept;
     } finally {
       turn.land(row);
     }
@@ -61,8 +70,21 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
   exchange.answer = answer;
 }
 
-/** Returns the row that the handler wrote with its work, or writes one. A failing store does not undo committed work. */
-async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | null> {
+/** Gives the answer of another node, which had a request with this key at the same moment and was first; returns its row. */
+async function repeatOther(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow> {
+  const row = await deps.idempotency.store.find(use.recordKey);
+  if (row === null) throw new Error('an idempotency key was taken by another node, and its row is gone');
+  // The work of this node was rolled back, and its line of the audit with it.
+  exchange.auditedStatus = null;
+  await replay(deps, exchange, use, row);
+  return row;
+}
+
+/**
+ * Returns the row that the handler wrote with its work, or writes one; `taken` where another node has written it meanwhile. A failing store
+ * does not undo committed work.
+ */
+async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | 'taken' | null> {
   const { answer, at, route } = exchange;
   if (answer === null) return null;
   if (use.written?.status === answer.status) return use.written;
@@ -71,6 +93,7 @@ async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promis
   try {
     await deps.idempotency.store.insert(row);
   } catch (err) {
+    if (isKeyTaken(err)) return 'taken';
     deps.log.error({ err, request_id: exchange.requestId }, 'an idempotency record could not be written');
   }
   return row;

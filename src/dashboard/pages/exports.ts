@@ -1,6 +1,5 @@
 /** Exports: lists as files, written in the background, with their progress. */
 import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import { Problem } from '../../base/problem.ts';
 import { exportFormats, exportKinds, type ExportKind } from '../../operator/exports.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -79,7 +78,5 @@ async function file(visit: Visit): Promise<Shown> {
     account: visit.account.id,
     id: visit.params['id'] ?? '',
   });
-  const found = await stat(path).catch(() => null);
-  if (found === null) throw new Problem('not_found', 'The file is gone. Export it again.');
   return { kind: 'file', body: createReadStream(path), type: mediaTypes[format], name };
 }

@@ -1,4 +1,5 @@
 /** Makes an acceptance durable: checks quota and disk, commits one transaction, then notifies the engine. */
+import type { SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { Problem } from '../../base/problem.ts';
@@ -13,8 +14,8 @@ import type { OwnMailRows } from './own-mail.ts';
 export interface AcceptCommitDeps {
   commit: Committer;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  /** Takes so many mails from the plan's quota; the returned function gives them back. Throws `quota_exceeded`. */
-  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<() => void>;
+  /** Takes so many mails from the plan's quota; the returned function says whether they were accepted. Throws `quota_exceeded`. */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;
   /** Limits how many acceptances are written at once. */
@@ -37,13 +38,14 @@ export async function commitPlan(
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
-  const returnQuota = await takeQuota(deps, sender, rows.deliveries);
+  const settleQuota = await takeQuota(deps, sender, rows.deliveries);
   try {
     await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
   } catch (error) {
-    returnQuota();
+    settleQuota(false);
     throw error;
   }
+  settleQuota(true);
   deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
   if (rows.events.length > 0) deps.notifiers.events.notify();
 }
@@ -66,7 +68,7 @@ function takeQuota(
   { takeQuota: take }: AcceptCommitDeps,
   { accountId, plan }: Sender,
   deliveries: readonly DeliveryRow[],
-): Promise<() => void> | (() => void) {
+): Promise<SettleQuota> | SettleQuota {
   if (take === undefined || plan === undefined) return noop;
   return take(accountId, plan, deliveries.filter(({ status }) => status !== 'suppressed').length);
 }

@@ -1,6 +1,6 @@
 /**
  * The operator's holds and lane limits: rows in the table `holds`, so that they survive a restart, all kept in memory, because
- * every mail asks. A row that has ended has no effect; `prune` removes it.
+ * every mail asks. A row that has ended has no effect; the next `add` removes it. Rows of other nodes come by `load`.
  */
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
@@ -34,16 +34,21 @@ export interface LaneLimits {
 /** Rows at once: all are in memory, and an operator must be able to look through them. */
 const MOST_HOLDS = 10_000;
 
+const removal = statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`);
+
 /** `changed` is called when other holds are in force. */
 export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; changed: () => void }) {
   const { db, clock, changed } = deps;
   const rows = new Map<string, HoldRow>();
   /** Rows by scope and target. */
   const index = new Map<string, HoldRow[]>();
+  /** Grows with each change by this node: a reading that began before it is out of date. */
+  let version = 0;
 
   const isInForce = (row: HoldRow): boolean => row.until === null || row.until > clock.now();
 
   function put(row: HoldRow): void {
+    drop(row.id);
     rows.set(row.id, row);
     const key = keyOf(row);
     index.set(key, [...(index.get(key) ?? []), row]);
@@ -61,9 +66,22 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
   const inForce = (key: string): readonly HoldRow[] => (index.get(key) ?? []).filter(isInForce);
 
   return {
-    /** Reads all rows. Called once, before any question. */
-    async load(): Promise<void> {
-      for (const row of await db.prepared.all<HoldRow>('SELECT * FROM holds ORDER BY id')) put(row);
+    /**
+     * Reads all rows: before any question, and again where other nodes may have changed them. Rows never change, they come and go. Resolves
+     * with true if they are others than before.
+     */
+    async load(): Promise<boolean> {
+      for (;;) {
+        const before = version;
+        const found = await db.prepared.all<HoldRow>('SELECT * FROM holds ORDER BY id');
+        if (version !== before) continue;
+        const ids = new Set(found.map(({ id }) => id));
+        const gone = [...rows.keys()].filter((id) => !ids.has(id));
+        const added = found.filter(({ id }) => !rows.has(id));
+        for (const id of gone) drop(id);
+        for (const row of added) put(row);
+        return gone.length + added.length > 0;
+      }
     },
     /** Returns the hold on this mail, or null. */
     find(mail: MailFacts): HoldRow | null {
@@ -93,46 +111,29 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
     list: (): HoldRow[] => [...rows.values()].filter(isInForce),
     /** Writes a hold together with `rows`. A limit replaces the lane's last one. Throws `invalid_state` if there are too many. */
     async add(row: HoldRow, others: Rows = {}): Promise<void> {
-      if (rows.size >= MOST_HOLDS)
+      const over = [...rows.values()].filter((one) => !isInForce(one)).map(({ id }) => id);
+      if (rows.size - over.length >= MOST_HOLDS)
         throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already. Release some first.`);
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
+      const gone = [...over, ...before];
       await db.commit.transact(async (tx) => {
-        if (before.length > 0)
-          await tx.run(
-            statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
-            [JSON.stringify(before)],
-          );
+        if (gone.length > 0) await tx.run(removal, [JSON.stringify(gone)]);
         await insertRows(tx, [{ holds: [row] }, others]);
       });
-      for (const id of before) drop(id);
+      version += 1;
+      for (const id of gone) drop(id);
       put(row);
       changed();
     },
     /** Ends these holds, together with `rows`. */
     async end(ids: readonly string[], others: Rows = {}): Promise<void> {
       await db.commit.transact(async (tx) => {
-        await tx.run(
-          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
-          [JSON.stringify(ids)],
-        );
+        await tx.run(removal, [JSON.stringify(ids)]);
         await insertRows(tx, [others]);
       });
+      version += 1;
       for (const id of ids) drop(id);
       changed();
-    },
-    /** Removes the rows that have ended; returns them. */
-    async prune(): Promise<HoldRow[]> {
-      const over = [...rows.values()].filter((row) => !isInForce(row));
-      if (over.length === 0) return [];
-      const ids = over.map(({ id }) => id);
-      await db.commit.transact((tx) =>
-        tx.run(
-          statement(({ among }) => `DELETE FROM holds WHERE id ${among('text')}`),
-          [JSON.stringify(ids)],
-        ),
-      );
-      for (const id of ids) drop(id);
-      return over;
     },
   };
 }

@@ -16,7 +16,15 @@ import type { ResultOf } from '../../../src/operator/operations.ts';
 import type { DeliveryRow } from '../../../src/storage/tables.ts';
 import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
-import { copyDatabase, databaseForFolder, dropDatabaseOf, isOnPostgres, urlOfFolder } from './postgres.ts';
+import {
+  copyDatabase,
+  databaseForFolder,
+  dropDatabaseOf,
+  isOnPostgres,
+  leaveDatabase,
+  shareDatabase,
+  urlOfFolder,
+} from './postgres.ts';
 import { FakeResolver } from '../fakes/fake-resolver.ts';
 import type { Zones } from '../fakes/zones.ts';
 
@@ -105,6 +113,8 @@ export interface SeenMessage {
 export interface TestAppOptions {
   /** An existing data folder, which is then kept. */
   folder?: string;
+  /** The first node, whose database and keys this one uses. Only on PostgreSQL. */
+  beside?: Pick<TestApp, 'folder'>;
   /** Settings over the harness's own, as they stand in the YAML file. */
   settings?: Record<string, unknown>;
   /** Port on which mail hosts are dialled. */
@@ -239,6 +249,7 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
 export async function startTestApp(options: TestAppOptions = {}): Promise<TestApp> {
   const made = await template();
   const folder = options.folder ?? newFolder();
+  if (options.beside !== undefined) shareDatabase(options.beside.folder, folder);
   if (isOnPostgres) await prepareOnPostgres(made.folder, folder);
   else if (!existsSync(path.join(folder, 'posthorn.db'))) await copyData(made.folder, folder);
   const clock = options.clock ?? new TestClock();
@@ -323,7 +334,8 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
       await app.stop();
       if (options.folder === undefined) {
         rmSync(folder, { recursive: true, force: true });
-        if (isOnPostgres) await dropDatabaseOf(folder);
+        if (options.beside !== undefined) leaveDatabase(folder);
+        else if (isOnPostgres) await dropDatabaseOf(folder);
       }
     },
   };

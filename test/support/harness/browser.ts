@@ -20,6 +20,14 @@ export class Browser {
     this.#url = url;
   }
 
+  /** The same browser at another node, which a balancer may choose for any request. */
+  at(url: string): Browser {
+    const other = new Browser(url);
+    for (const [name, value] of this.cookies) other.cookies.set(name, value);
+    other.#last = this.#last;
+    return other;
+  }
+
   get last(): Seen {
     return this.#last;
   }

@@ -141,6 +141,18 @@ export async function databaseForFolder(folder: string, template?: string): Prom
   ofFolders.set(folder, { name, url: urlOf(sockets, name) });
 }
 
+/** Lets a data folder use the database of another one, as a second node does. */
+export function shareDatabase(of: string, folder: string): void {
+  const known = ofFolders.get(of);
+  if (known === undefined) throw new Error(`no database was made for ${of}`);
+  ofFolders.set(folder, known);
+}
+
+/** Forgets the database of a data folder that others use too. */
+export function leaveDatabase(folder: string): void {
+  ofFolders.delete(folder);
+}
+
 /** Copies the database of a data folder, whose server may run, for another folder. */
 export async function copyDatabase(from: string, to: string): Promise<void> {
   const { folder } = await startedCluster();

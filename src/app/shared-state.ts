@@ -1,0 +1,95 @@
+/**
+ * What the nodes of one database tell each other beside events and due mail, and what each of them looks at by itself: the database is right
+ * even where a message is lost, so everything that is kept in memory has an age, or is read again here.
+ */
+import type { Timer } from '../base/clock.ts';
+import type { HoldBook } from '../messages/delivery/hold-book.ts';
+import type { CountedElsewhere, RateWindows } from '../scheduling/rate-windows.ts';
+import { removeStrays } from '../operator/export-rule.ts';
+import { HOUR_MS } from '../base/time.ts';
+import type { AppContext } from './context.ts';
+
+/** Time between two looks, in milliseconds. */
+const LOOK_MS = 2000;
+const RATES = 'rates';
+
+export interface SharedParts {
+  book: Pick<HoldBook, 'load'>;
+  mta: { complained(deliveryId: string): void };
+  accountWindows: Pick<RateWindows, 'add' | 'untold'>;
+  inbound: { takeLeft(): void };
+}
+
+export interface SharedState {
+  /** Reads again what must not be old when this node begins to lead. */
+  beforeLeading(): Promise<void>;
+  stop(): void;
+}
+
+/** Listens to the other nodes and looks every two seconds. On SQLite there are none, and only the listeners of this node are joined. */
+export function shareState(context: AppContext, parts: SharedParts): SharedState {
+  const { clock, log, nodes, notifiers, db, config } = context;
+  const { book, mta, accountWindows, inbound } = parts;
+  let timer: Timer | null = null;
+  let isStopped = false;
+  let servers = new Set<number>();
+  let strayed = clock.monotonic();
+
+  async function reloadHolds(): Promise<void> {
+    if (await book.load()) notifiers.holds.arrive();
+  }
+  const reported = (work: Promise<void>): void =>
+    void work.catch((err: unknown) => {
+      log.error({ event: 'look_failed', err }, 'what other nodes have changed could not be read: tried again');
+    });
+
+  // Only the node that leads keeps the counts of warm-ups.
+  notifiers.complaints.listen((deliveryId) => {
+    if (nodes.isLeader) mta.complained(deliveryId);
+  });
+  notifiers.holds.listen(() => {
+    if (nodes.hasOthers) reported(reloadHolds());
+  });
+  nodes.listen((message) => {
+    if (message?.about !== RATES || !Array.isArray(message.hint)) return;
+    for (const counted of message.hint as CountedElsewhere[]) accountWindows.add(counted, clock.now());
+  });
+
+  /** Mails that a node received and had not read when it ended are read by the one that leads. */
+  function noteEnded(): void {
+    const now = new Set(nodes.list().flatMap(({ epoch, isCommand }) => (isCommand ? [] : [epoch])));
+    const hasEnded = [...servers].some((epoch) => !now.has(epoch));
+    servers = now;
+    if (hasEnded && nodes.isLeader) inbound.takeLeft();
+  }
+
+  async function look(): Promise<void> {
+    noteEnded();
+    if (!nodes.hasOthers) return;
+    const told = accountWindows.untold(clock.now());
+    if (told.length > 0) nodes.tell({ about: RATES, hint: told });
+    // Open answers of keys look whether these are still good.
+    notifiers.keys.arrive();
+    await reloadHolds();
+    if (clock.monotonic() - strayed < HOUR_MS) return;
+    strayed = clock.monotonic();
+    // Housekeeping, which does that too, runs at the node that leads.
+    await removeStrays(db, config);
+  }
+
+  function plan(): void {
+    if (isStopped) return;
+    timer = clock.after(LOOK_MS, () => reported(look().finally(plan)), { background: true });
+  }
+  if (db.engine === 'postgres') plan();
+
+  return {
+    async beforeLeading() {
+      await book.load();
+    },
+    stop() {
+      isStopped = true;
+      timer?.cancel();
+    },
+  };
+}
