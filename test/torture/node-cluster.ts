@@ -1,5 +1,5 @@
 /** What `npm run torture:nodes` plays with: three servers of Posthorn, each before a proxy of its own, on a PostgreSQL with a synchronous standby. */
-import { copyFileSync, mkdirSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startAppliance, type Appliance } from '../bench/appliance.ts';
@@ -19,7 +19,9 @@ export interface TortureNode {
   appliance: Appliance | null;
   /** The supervisor does not start it while this is true. */
   isKeptDown: boolean;
-  /** How often it ended without being asked, and how. */
+  /** A fault is killing it. */
+  isKilled: boolean;
+  /** How it ended each time that it was not killed. */
   readonly ends: (number | string)[];
 }
 
@@ -87,16 +89,25 @@ export class Pair {
   }
 }
 
+/** Programs that see none of each other's processes, so that the nodes take each other for other machines. */
+const APART = ['unshare', '--pid', '--fork', '--kill-child'];
+
+export interface ClusterOptions {
+  env: Record<string, string>;
+  /** Each node takes the others for other machines: a dead process is seen by its silence only. Needs root. */
+  areApart: boolean;
+}
+
 export class NodeCluster {
   readonly nodes: TortureNode[] = [];
   readonly pair: Pair;
   private readonly root: string;
-  private readonly env: Record<string, string>;
+  private readonly options: ClusterOptions;
   private isStopping = false;
 
-  constructor(root: string, env: Record<string, string>) {
+  constructor(root: string, options: ClusterOptions) {
     this.root = root;
-    this.env = env;
+    this.options = options;
     this.pair = new Pair(root);
   }
 
@@ -112,6 +123,7 @@ export class NodeCluster {
         smtpPort: await freePort(),
         appliance: null,
         isKeptDown: false,
+        isKilled: false,
         ends: [],
       };
       mkdirSync(this.folderOf(node));
@@ -147,6 +159,22 @@ export class NodeCluster {
     await until(ready, 'all nodes', ms);
   }
 
+  /** Sends a signal to the program of a node; nothing where it is down. */
+  signal({ appliance }: TortureNode, signal: NodeJS.Signals): void {
+    if (appliance === null) return;
+    const { pid } = appliance;
+    const children = readFileSync(`/proc/${String(pid)}/task/${String(pid)}/children`, 'utf8');
+    process.kill(this.options.areApart ? Number(children.trim().split(' ')[0]) : pid, signal);
+  }
+
+  /** Sends a signal that ends the node's program; resolves when it has. */
+  async end(node: TortureNode, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const exited = node.appliance?.exited;
+    node.isKilled = signal === 'SIGKILL' && node.appliance !== null;
+    this.signal(node, signal);
+    await exited;
+  }
+
   /** Runs a command of one of the nodes that run. */
   async command(...args: string[]): Promise<unknown> {
     const running = this.nodes.find(({ appliance }) => appliance !== null)?.appliance;
@@ -154,15 +182,12 @@ export class NodeCluster {
     return running.command(...args);
   }
 
-  /** Ends all servers in order, the database last; returns how they ended. */
-  async stop(): Promise<(number | string)[]> {
+  /** Ends all servers in order, the database last. */
+  async stop(): Promise<void> {
     this.isStopping = true;
-    const codes = await Promise.all(
-      this.nodes.flatMap(({ appliance }) => (appliance === null ? [] : [appliance.stop()])),
-    );
+    await Promise.all(this.nodes.map((node) => this.end(node, 'SIGTERM')));
     await Promise.all(this.nodes.map(({ proxy }) => proxy.close()));
     await this.pair.stop();
-    return codes;
   }
 
   private folderOf({ name }: { name: string }): string {
@@ -173,8 +198,9 @@ export class NodeCluster {
     const appliance = await startAppliance({
       dataDir: this.folderOf(node),
       port: node.httpPort,
+      under: this.options.areApart ? APART : [],
       env: {
-        ...this.env,
+        ...this.options.env,
         POSTHORN_NODE__NAME: node.name,
         POSTHORN_STORAGE__URL: urlOn([node.proxy.folder], 'posthorn'),
         POSTHORN_SMTP__SUBMISSION__PORT: String(node.smtpPort),
@@ -185,7 +211,8 @@ export class NodeCluster {
     node.appliance = appliance;
     void appliance.exited.then((how) => {
       node.appliance = null;
-      node.ends.push(how);
+      if (!node.isKilled) node.ends.push(how);
+      node.isKilled = false;
       void this.restart(node);
     });
   }

@@ -11,17 +11,16 @@ export interface Fault {
 
 const pause =
   (ms: number): Fault['run'] =>
-  async (_cluster, { appliance }) => {
-    if (appliance === null) return;
-    process.kill(appliance.pid, 'SIGSTOP');
+  async (cluster, target) => {
+    cluster.signal(target, 'SIGSTOP');
     await sleep(ms);
-    process.kill(appliance.pid, 'SIGCONT');
+    cluster.signal(target, 'SIGCONT');
   };
 
 /** The node stays down long enough for others to take over. */
-const kill: Fault['run'] = async (_cluster, target, random) => {
+const kill: Fault['run'] = async (cluster, target, random) => {
   target.isKeptDown = true;
-  await target.appliance?.kill();
+  await cluster.end(target, 'SIGKILL');
   await sleep(3000 + random() * 5000);
   target.isKeptDown = false;
 };
@@ -65,7 +64,7 @@ export const faults: readonly Fault[] = [
     whom: 'each',
     run: async (cluster) => {
       for (const node of cluster.nodes) {
-        await node.appliance?.stop();
+        await cluster.end(node, 'SIGTERM');
         await cluster.whole(60_000);
       }
     },

@@ -23,6 +23,7 @@ const { values: options } = parseArgs({
     rounds: { type: 'string', default: '12' },
     seed: { type: 'string', default: '1' },
     only: { type: 'string' },
+    apart: { type: 'boolean', default: false },
   },
 });
 const SEED = Number(options.seed);
@@ -49,11 +50,12 @@ receiver.onMoment = (moment) => {
   if (moment === 'after the dot') arrivals.push(performance.now());
   return false;
 };
-const cluster = new NodeCluster(root, {
+const env = {
   POSTHORN_DELIVERY__ROUTES: JSON.stringify({ '*': `127.0.0.1:${String(receiver.port)}` }),
   POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: String(CONNECTIONS),
   POSTHORN_DELIVERY__RETRY__SCHEDULE: '1s',
-});
+};
+const cluster = new NodeCluster(root, { env, areApart: options.apart });
 let allowedCopies = 0;
 
 /** Returns the longest time without an arrival since `from`. */
@@ -206,11 +208,10 @@ async function run(): Promise<void> {
 try {
   await run();
 } finally {
-  const codes = await cluster.stop();
+  await cluster.stop();
   receiver.stop();
-  const ends = [...codes, ...cluster.nodes.flatMap((node) => node.ends)];
-  for (const how of ends)
-    if (how !== 0 && how !== 'SIGKILL' && how !== TAKEN_OVER) problems.push(`a node ended with ${String(how)}`);
+  const ends = cluster.nodes.flatMap((node) => node.ends);
+  for (const how of ends) if (how !== 0 && how !== TAKEN_OVER) problems.push(`a node ended with ${String(how)}`);
 }
 if (problems.length > 0) {
   for (const problem of problems) console.error(problem);
