@@ -239,6 +239,25 @@ describe('journey: two nodes', function () {
     });
   });
 
+  it('show a new key at the node that the redirect reaches, once', async () => {
+    await start();
+    const browser = await signedIn(one.url, one.operator);
+    await browser.open('/developer/keys/new');
+    const fields = {
+      _token: browser.token(),
+      _form: browser.field('_form'),
+      name: 'Shop',
+      mode: 'live',
+      preset: 'send',
+      ttl: 'none',
+    };
+    const made = await browser.ask('POST', '/developer/keys/new', { fields });
+    assert.equal(made.status, 303, await made.text());
+    const where = made.headers.get('location') ?? '';
+    assert.match((await browser.at(two.url).open(where)).html, /ak_live_\w+/);
+    assert.doesNotMatch((await browser.at(two.url).open(where)).html, /ak_live_\w{20}/);
+  });
+
   it('serve one session, do a form once that reaches both, and have the file of an export at both', async () => {
     await start();
     const browser = await signedIn(one.url, one.operator);
