@@ -24,7 +24,10 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
+import { createLaneFacts } from './operator/lane-facts.ts';
+import { NodeRequests } from './operator/node-requests.ts';
 import type { OperatorDeps } from './operator/operation.ts';
+import { performForNode } from './operator/operations.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
@@ -111,8 +114,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
+  const requests = new NodeRequests({ db, clock, log, nodes, perform: (call) => performForNode(operator, call) });
+  const laneFacts = createLaneFacts({ nodes, mta, askLeader: requests.ask });
   const api = buildApi(context, {
     accept,
+    laneFacts,
     mta,
     holds,
     webhooks,
@@ -140,7 +146,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const operator = buildOperator(
     context,
-    { delivery, accept, routes: api.routes, notices },
+    { delivery, accept, routes: api.routes, notices, askLeader: requests.ask, laneFacts },
     { inbound, certificate: certificateWatch },
   );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
@@ -160,6 +166,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     housekeeping,
     certificateWatch,
+    requests,
     shared: shareState(context, { book: delivery.book, mta, accountWindows, inbound }),
     isStopping: false,
   };
@@ -232,6 +239,8 @@ async function startAll(
     running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
+  // SQLite has no other nodes that could ask.
+  if (db.nodes !== null) running.requests.start();
   if (nodes.isLeader) await startLeading(running);
   await running.inbound.start();
   if (!nodes.isLeader) standBy(context, running);

@@ -5,8 +5,10 @@ import type { ApiDeps } from './request-state.ts';
 
 const Health = z.strictObject({
   status: z
-    .enum(['ok', 'degraded', 'starting', 'unavailable'])
-    .describe('`starting`: the ports for mail are not open yet; ask again in a second.'),
+    .enum(['ok', 'degraded', 'starting', 'draining', 'unavailable'])
+    .describe(
+      '`starting`: the ports for mail are not open yet; ask again in a second. `draining`: an operator takes this server out of service (`posthorn nodes drain`).',
+    ),
   checks: z.record(z.string(), z.boolean()).optional(),
   degraded: z
     .array(z.string())
@@ -33,10 +35,10 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         path: '/readyz',
         operationId: 'getReadiness',
         description:
-          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. For a moment of the start, before the ports for mail are open, the status is `starting` and the answer is 503. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
+          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. For a moment of the start, before the ports for mail are open, the status is `starting` and the answer is 503. While an operator drains the server, one of several, the status is `draining` and the answer is 503, though requests are still answered. It answers at all only while the listener of the API is there. Where another program has a port for mail, the status is `degraded` and the answer is 200: the API takes mail and delivery goes on, but bounces or submissions cannot arrive at that port.',
         responses: {
           200: { description: 'Ready, or degraded: a port for mail is in use by another program.', schema: Health },
-          503: { description: 'Not ready, or starting: the failed checks are false.', schema: Health },
+          503: { description: 'Not ready, starting or draining: the failed checks are false.', schema: Health },
         },
       },
       async () => {

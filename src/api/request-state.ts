@@ -47,8 +47,9 @@ export interface ApiSettings {
 
 /** The answer of `/readyz`. */
 export interface Readiness {
-  /** `degraded`: it works, but another program has a port for mail. `starting`: the ports for mail are not open yet. */
-  status: 'ok' | 'degraded' | 'starting' | 'unavailable';
+  /** `degraded`: it works, but another program has a port for mail. `starting`: the ports for mail are not open yet. `draining`: an
+   *  operator takes this node out of service. */
+  status: 'ok' | 'degraded' | 'starting' | 'draining' | 'unavailable';
   checks: Record<string, boolean>;
   /** The listeners whose port cannot be had. */
   degraded?: string[];

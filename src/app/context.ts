@@ -15,6 +15,7 @@ import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
+import { digestsOf } from '../config/shared-settings.ts';
 import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
@@ -81,7 +82,7 @@ async function openStorage(
   const db = await openDatabase({
     ...config.storage,
     workOrder: [RECORD_CHANGE],
-    node: nodeSelf(config),
+    node: nodeSelf(config, keyring),
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
@@ -104,7 +105,11 @@ async function openStorage(
 }
 
 /** Returns what this server says of itself to the others. */
-const nodeSelf = (config: Config): NodeSelf => ({ name: config.node.name, version, facts: '{}' });
+const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
+  name: config.node.name,
+  version,
+  facts: JSON.stringify({ settings: digestsOf(config, keyring.derive('settings digests')) }),
+});
 
 /** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */
 function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters | null): (budget: BudgetName) => void {
@@ -142,7 +147,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
   const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   await ensureDefaultAccount({ db, clock });
-  const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config), since: clock.now() });
+  const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config, keyring), since: clock.now() });
   const notifiers = {
     deliveries: createNotifier<readonly DueHint[]>(),
     events: createNotifier(),

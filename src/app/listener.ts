@@ -5,6 +5,7 @@ import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
+import { isDraining } from '../operator/nodes.ts';
 import type { AppContext } from './context.ts';
 
 export async function buildInbound(
@@ -47,6 +48,7 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     forward: { operatorAddress: config.smtp.operatorAddress, ...context.notices },
     audit: context.auditLog,
     idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
+    isDraining: () => isDraining(context.nodes),
     submitted: (code) => meters?.submitted(code),
   };
 }

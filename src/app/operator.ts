@@ -7,6 +7,8 @@ import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
+import type { LaneFactsOf } from '../messages/delivery/why.ts';
+import type { AskLeader } from '../operator/node-requests.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -19,6 +21,8 @@ export interface OperatorParts {
   /** The operations that have an HTTP door. */
   routes: readonly Route[];
   notices: AccountNotices;
+  askLeader: AskLeader;
+  laneFacts: LaneFactsOf;
 }
 
 /** The parts of the service whose state operators see. */
@@ -29,7 +33,7 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, accept, routes, notices }: OperatorParts,
+  { delivery, accept, routes, notices, askLeader, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -47,7 +51,10 @@ export function buildOperator(
     get config() {
       return live.config;
     },
+    nodes: context.nodes,
     mta,
+    askLeader,
+    laneFacts,
     holds,
     book,
     laneActs: createLaneActs(),

@@ -2,9 +2,12 @@
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { Database } from '../storage/database.ts';
+import { isDraining } from '../operator/nodes.ts';
+import type { Nodes } from '../storage/nodes.ts';
 import type { DiskGuard } from '../storage/disk-guard.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
+import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
@@ -25,6 +28,7 @@ export interface WebParts {
   mta: Mta;
   holds: DeliveryEngine['holds'];
   webhooks: Webhooks;
+  laneFacts: LaneFactsOf;
   metrics: MetricsHandler | null;
   /** Requests of each account, counted for HTTP and submission together. */
   accountWindows: RateWindows;
@@ -56,7 +60,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       keepBodies: config.requestLog.bodies,
       strangerLines: context.strangerLines,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk, parts.mailPorts()),
+      ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
@@ -71,7 +75,10 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
   );
 }
 
-function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
+function buildRoutes(
+  context: AppContext,
+  { accept, mta, holds, webhooks, laneFacts }: WebParts,
+): ReturnType<typeof apiRoutes> {
   const { config, db, clock, notifiers, keyring, recorder, directory, streams, fetch } = context;
   return apiRoutes({
     db,
@@ -83,7 +90,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     mailViewer: context.mailViewer,
     holdOf: holds.of,
     change: { db, clock, recorder, notifiers, retry: accept.retry },
-    laneFacts: mta.laneFacts,
+    laneFacts,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,
@@ -118,14 +125,27 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
 
 /** Builds the metrics for Prometheus, or null where they are switched off. */
 export function buildMetrics(
-  { config, db, clock, log, meters, resolver }: AppContext,
+  { config, db, clock, log, meters, resolver, nodes }: AppContext,
   mta: Mta,
   service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;
   return metricsHandler(
-    { db, clock, log, mta, meters, resolver, version, url: storage.url, dataDir, backupDir: backup.dir, ...service },
+    {
+      db,
+      clock,
+      log,
+      nodes,
+      mta,
+      meters,
+      resolver,
+      version,
+      url: storage.url,
+      dataDir,
+      backupDir: backup.dir,
+      ...service,
+    },
     config.metrics.token,
   );
 }
@@ -138,18 +158,29 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
 
 /** Ports for mail that another program has make the server degraded but not unready: the API takes mail and delivery goes on. */
 export async function readiness(
-  db: Pick<Database, 'prepared'>,
-  disk: Pick<DiskGuard, 'hasRoom'>,
+  {
+    db,
+    disk,
+    nodes,
+  }: {
+    db: Pick<Database, 'prepared'>;
+    disk: Pick<DiskGuard, 'hasRoom'>;
+    nodes: Pick<Nodes, 'epoch' | 'list' | 'holdsLease'>;
+  },
   mailPorts: readonly Pick<MailPortState, 'name' | 'open' | 'fault'>[],
 ): Promise<Readiness> {
-  const database = await db.prepared.all('SELECT 1').then(
-    () => true,
-    () => false,
-  );
+  // Without a sign of life for ten seconds this node writes nothing any more; a query could wait for the database for long.
+  const database =
+    nodes.holdsLease &&
+    (await db.prepared.all('SELECT 1').then(
+      () => true,
+      () => false,
+    ));
   const hasStarted = mailPorts.every(({ open, fault }) => open !== null || fault !== null);
   const degraded = mailPorts.filter(({ fault }) => fault !== null).map(({ name }) => name);
   const checks = { database, disk: disk.hasRoom(), listeners: hasStarted && degraded.length === 0 };
   if (!checks.database || !checks.disk) return { status: 'unavailable', checks };
+  if (isDraining(nodes)) return { status: 'draining', checks };
   if (!hasStarted) return { status: 'starting', checks };
   return degraded.length === 0 ? { status: 'ok', checks } : { status: 'degraded', checks, degraded };
 }

@@ -30,6 +30,7 @@ import { addInbound, type OpenReportParser } from './inbound.ts';
 import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
+import { addNodes } from './nodes.ts';
 import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
@@ -247,6 +248,7 @@ function addCommands(program: Command, context: Context, { startApp, openReportP
   addSuppressions(program, context);
   addWebhooks(program, context);
   addBooks(program, context);
+  addNodes(program, context);
   addDoctor(program, context);
   addStatus(program, context);
   addTls(program, context);

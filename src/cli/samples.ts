@@ -126,6 +126,10 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'webhooks pause': ['posthorn webhooks pause whk_01jz...'],
   'webhooks enable': ['posthorn webhooks enable whk_01jz...'],
   books: ['posthorn books', 'posthorn books --json'],
+  'nodes list': ['posthorn nodes list', 'posthorn nodes list --json'],
+  'nodes drain': ['posthorn nodes drain node-b'],
+  'nodes resume': ['posthorn nodes resume node-b'],
+  'nodes remove': ['posthorn nodes remove node-b', 'posthorn nodes remove node-b --force'],
   doctor: [
     'posthorn doctor',
     'posthorn doctor --only name,outbound,blocklists',

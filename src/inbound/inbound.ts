@@ -34,6 +34,8 @@ export interface InboundDeps
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
   submitted?: (code: number) => void;
+  /** Returns whether an operator takes this server out of service. */
+  isDraining?: () => boolean;
 }
 
 export interface InboundSettings {
@@ -73,7 +75,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const handlers = submissionHandlers({ ...deps, reader }, submission);
   const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
   const memory = new MailMemory();
-  const common = { hostname: submission.hostname, certificate };
+  const { isDraining = () => false } = deps;
+  const common = { hostname: submission.hostname, certificate, isDraining };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     new Listener(
       { clock, log },

@@ -65,6 +65,8 @@ export interface ListenerOptions {
   keepBytes: number;
   maxRecipients: number;
   limits?: Partial<ListenerLimits>;
+  /** Returns whether an operator takes this server out of service, so that new sessions have to go to another one. */
+  isDraining?: () => boolean;
   /** Counts the octets in memory; listeners that share it share `heldBytes`. */
   memory?: MailMemory;
 }
@@ -193,6 +195,7 @@ export class Listener<User> {
   private admit(session: SMTPServerSession): SmtpRefusal | null {
     const { id, remoteAddress: ip } = session;
     if (this.isClosing) return refuse(421, '4.3.2 the service is stopping');
+    if (this.options.isDraining?.() === true) return refuse(421, '4.3.2 this server is being taken out of service');
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     keepEnhancedCodes(connection, (code, { isCoded }) => {

@@ -1,6 +1,6 @@
 /** Reports on lanes and destinations for operators, commands and metrics: from memory, except for `resolve`, which asks DNS. */
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
+import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
 import { needOf } from './attempt/host-policy.ts';
 import type { Job } from './due-queue.ts';
@@ -64,7 +64,7 @@ export class LaneReports {
     return known.kind === 'site' ? known.name : this.deps.placing.laneFor(known, null);
   }
 
-  factsOf({ domain, account, mark = null }: Parameters<LaneFactsOf>[0]): ReturnType<LaneFactsOf> {
+  factsOf({ domain, account, mark = null }: MailOfLane): LaneFacts {
     const { sites, sources, holds } = this.deps;
     const marked = mark === null ? null : sources.holdOf(mark);
     const known = sites.lastKnown(domain);

@@ -5,7 +5,7 @@
  */
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
-import type { LaneFactsOf } from '../messages/delivery/why.ts';
+import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
@@ -176,7 +176,7 @@ export class Mta {
   }
 
   /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
-  readonly laneFacts: LaneFactsOf = (mail) => this.reports.factsOf(mail);
+  readonly laneFacts = (mail: MailOfLane): LaneFacts => this.reports.factsOf(mail);
 
   /** Returns where a domain's mail goes; asks DNS where needed. */
   resolve(domain: string): Promise<Resolved> {

@@ -11,7 +11,7 @@ import type { MailFacts } from '../messages/delivery/hold-book.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
-import type { LaneFactsOf } from '../messages/delivery/why.ts';
+import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
 
@@ -31,7 +31,7 @@ export interface SweeperDeps {
   someWaits(): boolean;
   lanes(): readonly LaneView[];
   /** Returns what holds mail on the way to a domain, and what it waits for. */
-  factsOf: LaneFactsOf;
+  factsOf: (mail: MailOfLane) => LaneFacts;
   /** Moves the times of limits and rests by `ms`, by which the clock was set. */
   shift(ms: number): void;
   failed(error: unknown): void;

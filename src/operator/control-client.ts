@@ -1,9 +1,9 @@
 /** The client of the control socket, for the command line. */
 import http from 'node:http';
 import { environment } from '../config/load.ts';
-import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
+import { resultIn } from './control-answer.ts';
 import { systemUser } from './system-user.ts';
-import { absenceOf, refusal, type ControlAnswer } from './control-socket.ts';
+import { absenceOf, refusal } from './control-socket.ts';
 
 export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
 
@@ -11,10 +11,7 @@ export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' }
 export async function callServer(file: string, name: string, args: unknown): Promise<Called> {
   const posted = await post(file, name, JSON.stringify(args));
   if (posted.kind === 'no_server') return posted;
-  const answer = read(posted.text);
-  if ('result' in answer) return { kind: 'result', result: answer.result };
-  const { code, message, field } = answer.problem;
-  throw new Problem(code, message, { field });
+  return { kind: 'result', result: resultIn(posted.text) };
 }
 
 function post(
@@ -43,25 +40,4 @@ function post(
     });
     request.end(body);
   });
-}
-
-/** Reads an answer. Throws if its form is unknown: the server may have another version. */
-function read(text: string): ControlAnswer {
-  const answer: unknown = JSON.parse(text);
-  if (typeof answer === 'object' && answer !== null) {
-    if ('result' in answer) return { result: answer.result };
-    if ('problem' in answer && isProblem(answer.problem)) return { problem: answer.problem };
-  }
-  throw new Error('the server answered in a form that is not known here: is it of another version?');
-}
-
-function isProblem(value: unknown): value is { code: ProblemCode; message: string; field: string | null } {
-  if (typeof value !== 'object' || value === null) return false;
-  const { code, message, field } = value as Record<string, unknown>;
-  return (
-    typeof code === 'string' &&
-    Object.hasOwn(catalogue, code) &&
-    typeof message === 'string' &&
-    (field === null || typeof field === 'string')
-  );
 }

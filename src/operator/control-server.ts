@@ -4,8 +4,8 @@ import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
-import { isStorageTrouble } from '../storage/commit.ts';
-import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
+import { answerOf } from './control-answer.ts';
+import { socketPath, lookAtSocket } from './control-socket.ts';
 import { commandLine } from '../operations/act.ts';
 import { perform, type OperatorDeps } from './operations.ts';
 import { agentOf } from './system-user.ts';
@@ -85,7 +85,13 @@ async function close({ clock }: Pick<OperatorDeps, 'clock'>, server: http.Server
 }
 
 async function answer(deps: OperatorDeps, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const [status, body] = await performed(deps, request);
+  const name = target.exec(request.url ?? '')?.[1] ?? '';
+  const { status, answer: body } = await answerOf(deps, name, async () => {
+    if (request.method !== 'POST') throw new Problem('method_not_allowed', 'the control socket takes POST only');
+    const user = request.headers['x-system-user'];
+    const acting = { ...commandLine, user_agent: agentOf(typeof user === 'string' ? user : undefined) };
+    return await perform(deps, name, await readArgs(request), { acting });
+  });
   const text = JSON.stringify(body);
   response.writeHead(status, {
     'content-type': 'application/json; charset=utf-8',
@@ -94,33 +100,6 @@ async function answer(deps: OperatorDeps, request: IncomingMessage, response: Se
     connection: 'close',
   });
   response.end(text);
-}
-
-async function performed(
-  deps: OperatorDeps,
-  request: IncomingMessage,
-): Promise<[status: number, answer: ControlAnswer]> {
-  const name = target.exec(request.url ?? '')?.[1] ?? '';
-  try {
-    if (request.method !== 'POST') throw new Problem('method_not_allowed', 'the control socket takes POST only');
-    const user = request.headers['x-system-user'];
-    const acting = { ...commandLine, user_agent: agentOf(typeof user === 'string' ? user : undefined) };
-    const result = await perform(deps, name, await readArgs(request), { acting });
-    return [200, { result }];
-  } catch (error) {
-    const problem = error instanceof Problem ? error : internal(deps, name, error);
-    const { code, message, field } = problem;
-    return [problem.status, { problem: { code, message, field } }];
-  }
-}
-
-/** A client that may open the socket may read the log as well, so the answer contains the error. */
-function internal({ log }: Pick<OperatorDeps, 'log'>, name: string, error: unknown): Problem {
-  log.error({ event: 'operation_failed', operation: name, err: error }, 'an operation of the operator failed');
-  const message = error instanceof Error ? error.message : String(error);
-  if (isStorageTrouble(error))
-    return new Problem('service_unavailable', `the database cannot take this now: ${message}`);
-  return new Problem('internal_error', message);
 }
 
 async function readArgs(request: IncomingMessage): Promise<unknown> {

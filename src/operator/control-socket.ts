@@ -4,11 +4,7 @@
  */
 import net from 'node:net';
 import path from 'node:path';
-import type { ProblemCode } from '../base/problem.ts';
 import { Unavailable } from './unavailable.ts';
-
-export type ControlAnswer =
-  { result: unknown } | { problem: { code: ProblemCode; message: string; field: string | null } };
 
 /** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
 const LONGEST_PATH_BYTES = 107;

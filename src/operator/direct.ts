@@ -32,7 +32,7 @@ export interface Direct {
  */
 export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {
   const operation = operationNamed(firstOperation);
-  if (operation?.needs === 'server') throw notRunning();
+  if (operation !== null && operation.needs !== 'store') throw notRunning();
   const isAct = operation === null ? !isReading(firstOperation) : operation.act !== null;
   const database = databaseFile(config.storage.url);
   if (database !== null) checkFiles(database, isAct);
@@ -78,7 +78,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
       { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
       acting,
     );
-  const deps: StoreDeps = { db, clock, keyring, resolver, config, inside };
+  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, inside };
   return {
     call: (name, args) => perform(deps, name, args, { acting }),
     async close() {

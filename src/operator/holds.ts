@@ -13,7 +13,7 @@ import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
-import { onServer, type OperatorDeps } from './operation.ts';
+import { onLeader, type OperatorDeps } from './operation.ts';
 
 const YEAR_MS = 366 * 86_400_000;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
@@ -35,7 +35,7 @@ const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connection
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
-  'queue.hold': onServer({
+  'queue.hold': onLeader({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
@@ -54,7 +54,7 @@ export const holdOperations = {
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
-  'queue.release': onServer({
+  'queue.release': onLeader({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
@@ -66,7 +66,7 @@ export const holdOperations = {
     },
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
-  'queue.holds': onServer({
+  'queue.holds': onLeader({
     act: null,
     args: z.strictObject({}),
     async run(deps) {
@@ -76,7 +76,7 @@ export const holdOperations = {
     },
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
-  'queue.limit': onServer({
+  'queue.limit': onLeader({
     act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     args: z.strictObject({
       lane: z.string().min(1).max(300),
@@ -103,7 +103,7 @@ export const holdOperations = {
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
-  'queue.cancel': onServer({
+  'queue.cancel': onLeader({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
       domain: part.domain,

@@ -88,10 +88,10 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<
 /** Returns whether these are the server's: without a server, the reason why mail waits is unknown. */
 const isServer = (deps: StoreDeps): deps is OperatorDeps => 'mta' in deps;
 
-async function whyOf({ db, clock, holds, mta }: OperatorDeps, id: string): Promise<Waiting[]> {
+async function whyOf({ db, clock, holds, laneFacts }: OperatorDeps, id: string): Promise<Waiting[]> {
   const row = await findAnyMessage(db.reader, id);
   if (row === undefined) throw notThere(id);
-  return await whyWaiting({ db, holdOf: holds.of, laneFacts: mta.laneFacts }, row, clock.now());
+  return await whyWaiting({ db, holdOf: holds.of, laneFacts }, row, clock.now());
 }
 
 const notThere = (id: string): Problem =>

@@ -21,7 +21,9 @@ import {
   type FigureDeps,
 } from './figures.ts';
 import { heldFigures } from './held-mail.ts';
+import type { Nodes } from '../storage/nodes.ts';
 import type { Meters } from './meters.ts';
+import { nodeFigures } from './node-figures.ts';
 import { serverFigures, type ServerFigureDeps } from './server-figures.ts';
 import { balanceFigures, domainFigures, hindranceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 import { HOUR_MS } from '../base/time.ts';
@@ -30,6 +32,7 @@ export interface MetricsDeps extends FigureDeps, ServerFigureDeps {
   log: Log;
   meters: Meters;
   version: string;
+  nodes: Pick<Nodes, 'isLeader' | 'list'>;
 }
 
 /** Answers a request for the metrics. Returns false if the request is for another path. */
@@ -46,12 +49,17 @@ export function metricsHandler(deps: MetricsDeps, token: string | null): Metrics
   const startedAt = clock.now();
   const groups = [
     remembered(clock, FRESH_MS, () => read(deps)),
+    remembered(clock, SELDOM_MS, () => backupFigures(deps)),
+  ];
+  const groupsOfLeader = [
+    remembered(clock, FRESH_MS, () => readQueue(deps)),
     remembered(clock, SELDOM_MS, () => readSeldom(deps)),
     remembered(clock, HOUR_MS, () => balanceFigures(deps)),
   ];
 
   async function figures(): Promise<Family[]> {
-    return (await Promise.all(groups.map((group) => group()))).flat();
+    const asked = deps.nodes.isLeader ? [...groups, ...groupsOfLeader] : groups;
+    return (await Promise.all(asked.map((group) => group()))).flat();
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -93,8 +101,19 @@ function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): ()
 }
 
 async function read(deps: MetricsDeps): Promise<Family[]> {
-  const [books, queue, files] = await Promise.all([bookFigures(deps), queueFigures(deps), fileFigures(deps)]);
-  return [...books, ...queue, ...commitFigures(deps), ...resolverFigures(deps), ...serverFigures(deps), ...files];
+  const files = await fileFigures(deps);
+  return [
+    ...commitFigures(deps),
+    ...resolverFigures(deps),
+    ...serverFigures(deps),
+    ...nodeFigures(deps.nodes),
+    ...files,
+  ];
+}
+
+/** Reads figures of the whole installation, which only the node that leads shows: then sums over all nodes stay true. */
+async function readQueue(deps: MetricsDeps): Promise<Family[]> {
+  return (await Promise.all([bookFigures(deps), queueFigures(deps)])).flat();
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
@@ -105,7 +124,6 @@ async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
       hindranceFigures(deps),
       webhookFigures(deps),
       reportFigures(deps),
-      backupFigures(deps),
     ])
   ).flat();
 }

@@ -16,14 +16,16 @@ import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
+import type { LaneFacts, LaneFactsOf, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
+import type { Nodes } from '../storage/nodes.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
+import type { AskLeader } from './node-requests.ts';
 
 /** The dependencies of every operation. */
 export interface StoreDeps {
@@ -34,6 +36,8 @@ export interface StoreDeps {
   config: Config;
   /** The operations of the API, as far as they can be performed here. */
   inside: Inside;
+  /** The servers of this database; null for a command on a file of SQLite, while no server runs. */
+  nodes: Nodes | null;
   /** Only the running server has one. */
   log?: Log;
   /** Only the running server can send mail. */
@@ -58,6 +62,7 @@ type MakeInvitation = (invitation: { to: string; url: string; expiresAt: number;
 /** The dependencies that only the running server has. */
 export interface OperatorDeps extends StoreDeps {
   log: Log;
+  nodes: Nodes;
   accept: AcceptDeps;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
@@ -67,7 +72,7 @@ export interface OperatorDeps extends StoreDeps {
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
-    laneFacts: LaneFactsOf;
+    laneFacts: (mail: MailOfLane) => LaneFacts;
     /** Ends rests and pauses for this domain (null: all), and lets one mail try first. */
     tryNow(domain: string | null): Promise<void>;
     sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
@@ -76,6 +81,10 @@ export interface OperatorDeps extends StoreDeps {
       read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
     };
   };
+  /** Has the node that delivers perform an operation. */
+  askLeader: AskLeader;
+  /** Returns the facts of the lanes of mails, which the node that delivers has. */
+  laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   laneActs: LaneActs;
@@ -212,7 +221,8 @@ export interface StoreOperation<Args, Result> extends Common<Args> {
 }
 
 export interface ServerOperation<Args, Result> extends Common<Args> {
-  needs: 'server';
+  /** `leader`: the server that delivers. On another node the operation is passed on to it (node-requests.ts). */
+  needs: 'server' | 'leader';
   run(deps: OperatorDeps, args: Args, act: Act): Promise<Result>;
 }
 
@@ -225,9 +235,16 @@ export function onStore<Args, Result>(
   return { ...operation, needs: 'store' };
 }
 
-/** An operation that needs the running server. */
+/** An operation that needs a running server, and is about this one: its ports, its certificate, its machine. */
 export function onServer<Args, Result>(
   operation: Omit<ServerOperation<Args, Result>, 'needs'>,
 ): ServerOperation<Args, Result> {
   return { ...operation, needs: 'server' };
+}
+
+/** An operation that needs what the delivery engine has in memory, so that the server that delivers performs it. */
+export function onLeader<Args, Result>(
+  operation: Omit<ServerOperation<Args, Result>, 'needs'>,
+): ServerOperation<Args, Result> {
+  return { ...operation, needs: 'leader' };
 }

@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
+import type { LaneFacts } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
@@ -11,12 +12,12 @@ import type { Act } from '../operations/act.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf } from './lane-acts.ts';
 import { laneRecords, oneLane, waitingDomains } from './lane-records.ts';
-import { onServer, onStore, type StoreDeps } from './operation.ts';
+import { onLeader, onStore, type StoreDeps } from './operation.ts';
 
 const domainArgument = z.string().min(1).max(253).toLowerCase();
 
 export const queueOperations = {
-  'queue.lanes': onServer({
+  'queue.lanes': onLeader({
     act: null,
     args: z.strictObject({}),
     async run(deps) {
@@ -24,8 +25,27 @@ export const queueOperations = {
       return { data: laneRecords(deps, domains), domains };
     },
   }),
+  /** Returns why mails wait, as far as their lanes know it: what other nodes ask the one that delivers. */
+  'queue.laneFacts': onLeader({
+    act: null,
+    args: z.strictObject({
+      mails: z
+        .array(
+          z.strictObject({
+            domain: z.string().max(300),
+            account: z.string().max(100),
+            mark: z.string().max(300).nullable().optional(),
+          }),
+        )
+        .max(1000),
+    }),
+    run: ({ mta }, { mails }) =>
+      Promise.resolve({
+        data: mails.map(({ domain, account, mark = null }): LaneFacts => mta.laneFacts({ domain, account, mark })),
+      }),
+  }),
   /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start. */
-  'queue.lane': onServer({
+  'queue.lane': onLeader({
     act: null,
     args: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
@@ -57,7 +77,7 @@ export const queueOperations = {
     },
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
-  'queue.flush': onServer({
+  'queue.flush': onLeader({
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({
       domain: domainArgument.optional(),

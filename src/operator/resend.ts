@@ -15,7 +15,7 @@ import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
-import { onServer, type OperatorDeps } from './operation.ts';
+import { onLeader, type OperatorDeps } from './operation.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 export interface Resent {
@@ -56,7 +56,7 @@ const resendArguments = z.strictObject({
 type ResendFilter = z.output<typeof resendArguments>;
 
 export const resendOperations = {
-  'messages.resend': onServer({
+  'messages.resend': onLeader({
     act: { says: 'sent bounced mail again', type: 'queue', keeps: ['recipients', 'messages', 'left_out', 'dry_run'] },
     args: resendArguments,
     run: resendBounced,

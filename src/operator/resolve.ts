@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { onServer, type ResolvedDomain } from './operation.ts';
+import { onLeader, type ResolvedDomain } from './operation.ts';
 
 export interface ResolveRecord {
   object: 'resolution';
@@ -31,7 +31,7 @@ export interface ResolveRecord {
 }
 
 export const resolveOperations = {
-  resolve: onServer({
+  resolve: onLeader({
     act: null,
     args: z.strictObject({ domain: z.string().min(1).max(253) }),
     async run({ mta, config }, { domain: written }): Promise<ResolveRecord> {

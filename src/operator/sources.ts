@@ -2,16 +2,16 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { onServer, type SourceState } from './operation.ts';
+import { onLeader, type SourceState } from './operation.ts';
 
 export const sourceOperations = {
-  'queue.sources': onServer({
+  'queue.sources': onLeader({
     act: null,
     args: z.strictObject({}),
     run: ({ mta }) => Promise.resolve({ data: mta.sources.list().map(sourceRecord) }),
   }),
   /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address. */
-  'queue.unblock': onServer({
+  'queue.unblock': onLeader({
     act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
     args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
     async run({ mta, notifiers, log }, { source: name = null }, act) {

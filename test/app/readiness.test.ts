@@ -1,13 +1,20 @@
 import assert from 'node:assert/strict';
+import { loneNode } from '../../src/storage/nodes.ts';
 import { readiness } from '../../src/app/web.ts';
 
-type Given = Parameters<typeof readiness>;
+type Deps = Parameters<typeof readiness>[0];
 
-const database = (works: boolean): Given[0] =>
+const database = (works: boolean): Deps['db'] =>
   ({ prepared: { all: () => (works ? Promise.resolve([]) : Promise.reject(new Error('closed'))) } }) as never;
-const disk = (room: boolean): Given[1] => ({ hasRoom: () => room });
+const disk = (room: boolean): Deps['disk'] => ({ hasRoom: () => room });
 const taken = { code: 'EADDRINUSE', since: 0, holder: null } as const;
-const open: Given[2][number] = { name: 'submission', open: 587, fault: null };
+const [self] = loneNode(7, { name: 'a', version: '1', facts: '{}', since: 0 }).list();
+const node = (isDraining: boolean, holdsLease = true): Deps['nodes'] => ({
+  epoch: 7,
+  holdsLease,
+  list: () => (self === undefined ? [] : [{ ...self, isDraining }]),
+});
+const open: Parameters<typeof readiness>[1][number] = { name: 'submission', open: 587, fault: null };
 
 describe('readiness', () => {
   for (const [what, works, room, mx, status] of [
@@ -18,6 +25,15 @@ describe('readiness', () => {
     ['has no database', false, true, { open: 25, fault: null }, 'unavailable'],
   ] as const)
     it(`is ${status} where the server ${what}`, async () => {
-      assert.equal((await readiness(database(works), disk(room), [{ name: 'mx', ...mx }, open])).status, status);
+      const deps = { db: database(works), disk: disk(room), nodes: node(false) };
+      assert.equal((await readiness(deps, [{ name: 'mx', ...mx }, open])).status, status);
+    });
+
+  for (const [what, nodes, status] of [
+    ['is drained by an operator', node(true), 'draining'],
+    ['has given the database no sign of life for ten seconds', node(false, false), 'unavailable'],
+  ] as const)
+    it(`is ${status} where the server ${what}`, async () => {
+      assert.equal((await readiness({ db: database(true), disk: disk(true), nodes }, [open])).status, status);
     });
 });

@@ -26,6 +26,7 @@ import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/operator.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
+import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
@@ -110,12 +111,15 @@ export class Office {
         sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) },
         transcripts: createTranscripts({ clock }),
       },
+      nodes: loneNode(1, { name: 'office', version: 'test', facts: '{}', since: clock.now() }),
+      askLeader: () => Promise.reject(new Error('this one leads')),
+      laneFacts: (mails) => Promise.resolve(mails.map(() => ({ waits: this.waits, held: this.held }))),
       book,
       laneActs: createLaneActs(),
       strangerLines: { notKept: 0 },
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
-    const { keyring, accept, recorder, holds, mta } = deps;
+    const { keyring, accept, recorder, holds } = deps;
     const { smtp, limits, retention, domains } = this.config;
     const routes = apiRoutes({
       db,
@@ -129,7 +133,7 @@ export class Office {
       resolver: this.resolver,
       change: { db, clock, recorder, notifiers, retry: accept.retry },
       holdOf: holds.of,
-      laneFacts: mta.laneFacts,
+      laneFacts: deps.laneFacts,
       wireBytes: () => Promise.resolve({ kind: 'none', why: 'it is a test' }),
       planOf: () => null,
       usedBy: () => Promise.resolve({ today: 0, thisMonth: 0 }),

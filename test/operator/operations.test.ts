@@ -143,14 +143,14 @@ describe('operator/operations', () => {
 
   it('says that the server is needed, and audits nothing then', async () => {
     const { db, clock, keyring, resolver, config, inside } = office.deps;
-    const store: StoreDeps = { db, clock, keyring, resolver, config, inside };
+    const store: StoreDeps = { nodes: null, db, clock, keyring, resolver, config, inside };
     await assert.rejects(
       perform(store, 'queue.flush', { all: true }),
       (error: unknown) => error instanceof Unavailable && error.why === 'not_running',
     );
     assert.deepEqual(await office.audit(), []);
     assert.deepEqual(((await perform(store, 'listKeys', {})) as { data: unknown[] }).data, []);
-    assert.equal(operationNamed('queue.flush')?.needs, 'server');
+    assert.equal(operationNamed('queue.flush')?.needs, 'leader');
   });
 
   it('adds nobody to the team where the invitation cannot be mailed since no server runs', async () => {

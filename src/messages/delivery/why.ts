@@ -125,13 +125,22 @@ function makeReason(
   return { reason, message, summary: `${text}${also}`, since: rfc3339(since), until: rfc3339(until), set_by: by };
 }
 
-/** Returns the waits of the lane for a recipient's domain, and the hold on the lane. */
-export type LaneFactsOf = (mail: {
+/** A mail, as far as its lane depends on it. */
+export interface MailOfLane {
   domain: string;
   account: string;
   /** The mark of the mail's hold. */
   mark?: string | null;
-}) => { waits: readonly LaneWait[]; held: Hold | null };
+}
+
+/** The waits of the lane for a recipient's domain, and the hold on the lane. */
+export interface LaneFacts {
+  waits: readonly LaneWait[];
+  held: Hold | null;
+}
+
+/** Returns the facts of each of these mails, in their order. The node that delivers knows them, so another one has to ask it. */
+export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
 export interface WhyDeps {
   db: { prepared: Connection };
@@ -153,9 +162,12 @@ export async function whyWaiting(
   const deliveries = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
     message.id,
   ]);
+  const lanes = await laneFacts(
+    deliveries.map(({ domain, held_by: mark }) => ({ domain, account: message.account_id, mark })),
+  );
   return Promise.all(
-    deliveries.map(async (delivery): Promise<Waiting> => {
-      const lane = laneFacts({ domain: delivery.domain, account: message.account_id, mark: delivery.held_by });
+    deliveries.map(async (delivery, at): Promise<Waiting> => {
+      const lane = lanes[at] ?? { waits: [], held: null };
       const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
       const { address: email, status } = delivery;
       return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits }) };

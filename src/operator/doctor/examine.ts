@@ -11,6 +11,7 @@ import { books, oneClick, webhooks } from './ledger.ts';
 import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
 import { listeners } from './listeners.ts';
 import { ipv6OfName } from './ipv6.ts';
+import { nodes } from './nodes.ts';
 import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
@@ -30,6 +31,7 @@ const checks = {
   secret_key: secretKey,
   disk,
   database,
+  nodes,
   clock,
   listeners,
   certificate,

@@ -18,8 +18,14 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
     ...machineProbes(config, clock),
     resolver,
     wantsDnssec,
-    store: storeProbes(db),
-    server: { kind: 'server', listeners: () => deps.listeners(), selfTest: deps.selfTest, settings: deps.settings },
+    store: storeProbes(db, clock),
+    server: {
+      kind: 'server',
+      listeners: () => deps.listeners(),
+      selfTest: deps.selfTest,
+      settings: deps.settings,
+      nodes: deps.nodes,
+    },
   };
 }
 
@@ -60,7 +66,8 @@ async function openStore(config: Config): Promise<Opened> {
   try {
     if (file !== null) checkFiles(file, false);
     const reader = await openReader(config.storage);
-    if (reader.waiting.length === 0) return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
+    if (reader.waiting.length === 0)
+      return { kind: 'open', store: storeProbes(reader, systemClock), close: () => reader.close() };
     await reader.close();
     return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
   } catch (error) {

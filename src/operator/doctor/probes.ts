@@ -86,4 +86,5 @@ interface Server {
   selfTest: OperatorDeps['selfTest'];
   /** Compares the settings in force with the written ones. */
   settings: OperatorDeps['settings'];
+  nodes: Pick<OperatorDeps['nodes'], 'list'>;
 }

@@ -12,19 +12,20 @@ import { disk } from '../doctor/machine-checks.ts';
 import { verdictsOn } from '../doctor/settings.ts';
 import { createMachine } from '../doctor/machine.ts';
 import { withHold } from '../holds.ts';
+import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
 import { waitingDomains } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
 import { needsOf } from './needs.ts';
-import { onServer, type OperatorDeps } from '../operation.ts';
+import { onLeader, type OperatorDeps } from '../operation.ts';
 
 export const needOperations = {
   /**
    * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
    * only administrators see that.
    */
-  needs: onServer({
+  needs: onLeader({
     act: null,
     scope: 'message:read',
     forMembers: { server: false },
@@ -55,6 +56,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
   const found = [
     ...diskFound.map((one) => ({ check: 'disk', ...one })),
     ...verdictsOn(deps.settings()).map((one) => ({ check: 'settings', ...one })),
+    ...verdictsOnNodes(deps.nodes.list()).map((one) => ({ check: 'nodes', ...one })),
     ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
   ];
   return {

@@ -185,7 +185,12 @@ const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
         }),
       ];
 
-const FINDING_NAMES: Readonly<Record<string, string>> = { disk: 'Disk', backups: 'Backups', settings: 'Settings' };
+const FINDING_NAMES: Readonly<Record<string, string>> = {
+  disk: 'Disk',
+  backups: 'Backups',
+  settings: 'Settings',
+  nodes: 'Nodes',
+};
 
 const findings: Rule<ServerFacts> = ({ findings: all }) =>
   all.map(({ check, status, why }) =>

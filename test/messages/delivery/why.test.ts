@@ -122,9 +122,14 @@ describe('messages/why', () => {
       {
         db: { prepared: { all: () => Promise.resolve(rows as never[]) } as never },
         holdOf: ({ domain }) => Promise.resolve(domain === 'a.test' ? null : hold),
-        laneFacts: ({ domain, account }) => {
-          asked.push(`${domain} ${account}`);
-          return { waits: [], held: domain === 'a.test' ? { ...hold, why: 'its lane is held' } : hold };
+        laneFacts: (mails) => {
+          asked.push(...mails.map(({ domain, account }) => `${domain} ${account}`));
+          return Promise.resolve(
+            mails.map(({ domain }) => ({
+              waits: [],
+              held: domain === 'a.test' ? { ...hold, why: 'its lane is held' } : hold,
+            })),
+          );
         },
       },
       { id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },

@@ -173,7 +173,7 @@ export class Patient {
               : { kind: 'answered', offsetMs: this.timeOffset },
           ),
       },
-      store: storeProbes(deps.db),
+      store: storeProbes(deps.db, deps.clock),
       server: {
         kind: 'server',
         listeners: () => this.listeners(),
@@ -183,6 +183,7 @@ export class Patient {
           return Promise.resolve(this.detour);
         },
         settings: () => this.written,
+        nodes: deps.nodes,
       },
     };
   }

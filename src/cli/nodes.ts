@@ -1,0 +1,64 @@
+/** `posthorn nodes list|drain|resume|remove`. */
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { ResultOf } from '../operator/operations.ts';
+import { helpOf } from '../operations/summaries.ts';
+import type { Context } from './cli.ts';
+import { table } from './table.ts';
+
+type Node = ResultOf<'nodes.list'>['data'][number];
+
+const lines = (nodes: readonly Node[]): string[] =>
+  table(
+    ['NODE', 'EPOCH', 'STATE', 'DELIVERS', 'VERSION', 'SINCE', 'LAST SIGN OF LIFE', 'THIS ONE'],
+    nodes.map((one) => [
+      one.name,
+      one.epoch,
+      one.state.replaceAll('_', ' '),
+      one.leads,
+      one.version,
+      one.since,
+      one.last_sign_of_life_at,
+      one.this,
+    ]),
+  );
+
+function drainLines(node: Node): string[] {
+  const { name, leads } = node;
+  return [
+    `${name} takes no new SMTP sessions, and answers 503 at /readyz. It still answers requests.`,
+    ...(leads ? ['It goes on delivering until it is stopped: then another node takes over.'] : []),
+    `To end this: posthorn nodes resume ${name}`,
+  ];
+}
+
+export function addNodes(program: CommandUnknownOpts, context: Context): void {
+  const nodes = program.command('nodes').description('the servers that use the same database');
+  nodes
+    .command('list')
+    .description(helpOf('nodes.list'))
+    .option('--json', 'as one JSON object')
+    .action(({ json }) => context.show(json, 'nodes.list', {}, ({ data }) => lines(data)));
+  nodes
+    .command('drain')
+    .description(helpOf('nodes.drain'))
+    .argument('<node>', 'name or epoch')
+    .option('--json', 'as one JSON object')
+    .action((node, { json }) => context.show(json, 'nodes.drain', { node }, drainLines));
+  nodes
+    .command('resume')
+    .description(helpOf('nodes.resume'))
+    .argument('<node>', 'name or epoch')
+    .option('--json', 'as one JSON object')
+    .action((node, { json }) => context.show(json, 'nodes.resume', { node }, (one) => lines([one])));
+  nodes
+    .command('remove')
+    .description(helpOf('nodes.remove'))
+    .argument('<node>', 'name or epoch')
+    .option('--force', 'also one that lives: what it is doing ends')
+    .option('--json', 'as one JSON object')
+    .action((node, { force, json }) =>
+      context.show(json, 'nodes.remove', { node, force: force === true }, ({ name }) => [
+        `${name} is removed: what it writes fails from now on, and it stops when it notices.`,
+      ]),
+    );
+}

@@ -1,0 +1,79 @@
+/** Checks that the nodes of a database are alike, and that one can take over from another. */
+import { differingSettings } from '../../config/shared-settings.ts';
+import { isPostgresUrl } from '../../base/postgres-url.ts';
+import { nodeState } from '../nodes.ts';
+import type { NodeRecord } from '../../storage/nodes.ts';
+import { counted, ok, orWell, warning, type Verdict } from './finding.ts';
+import type { Probes } from './probes.ts';
+
+/** Signs of life are measured by the clock of the database, and rows carry the time of their node. */
+const MOST_OFF_MS = 250;
+
+export async function nodes({
+  config,
+  server,
+  store,
+}: Pick<Probes, 'config' | 'server' | 'store'>): Promise<readonly Verdict[]> {
+  if (!isPostgresUrl(config.storage.url)) return [ok('a database of SQLite has one server')];
+  if (server.kind === 'missing') return [warning(`the nodes are unknown: ${server.why}`, server.cure)];
+  const found = verdictsOnNodes(server.nodes.list());
+  if (store.kind === 'missing') return found;
+  const { off, within } = await store.clockOffset();
+  // The time of the query is not known better than the time it took.
+  if (Math.abs(off) - within <= MOST_OFF_MS) return found;
+  const fault = warning(
+    `the clock of this machine is ${String(Math.round(Math.abs(off)))} ms ${off > 0 ? 'ahead of' : 'behind'} that of the database`,
+    'Let a time service keep both: systemctl enable --now systemd-timesyncd (or chrony).',
+  );
+  return [...found.filter(({ status }) => status !== 'ok'), fault];
+}
+
+/** Returns what is wrong with the nodes as the database knows them. Pure. */
+export function verdictsOnNodes(all: readonly NodeRecord[]): readonly Verdict[] {
+  const servers = all.filter(({ isCommand }) => !isCommand);
+  const faults: Verdict[] = [];
+  for (const one of servers) {
+    const { name, quietMs } = one;
+    if (nodeState(one) === 'silent')
+      faults.push(
+        warning(
+          `the node ${name} has given no sign of life for ${String(Math.round(quietMs / 1000))} s`,
+          `Look at its machine. The others remove it by themselves soon; at once: posthorn nodes remove ${name}`,
+          { copy: [`posthorn nodes remove ${name}`] },
+        ),
+      );
+    if (one.isDraining)
+      faults.push(
+        warning(
+          `the node ${name} is drained: balancers send it nothing`,
+          `Stop it, or run: posthorn nodes resume ${name}`,
+          {
+            copy: [`posthorn nodes resume ${name}`],
+          },
+        ),
+      );
+  }
+  const versions = new Set(servers.map(({ version }) => version));
+  if (versions.size > 1)
+    faults.push(
+      warning(
+        `the nodes have different versions: ${servers.map(({ name, version }) => `${name} ${version}`).join(', ')}`,
+        'End the upgrade: install the same version on all of them, one after another.',
+      ),
+    );
+  const differing = differingSettings(servers.map(({ facts }) => facts));
+  if (differing.length > 0)
+    faults.push(
+      warning(
+        `the nodes were started with different settings: ${differing.join(', ')}`,
+        'Make them the same in the settings of all nodes, and restart those that have others.',
+      ),
+    );
+  const [first] = servers;
+  return orWell(
+    faults,
+    servers.length === 1 && first !== undefined
+      ? `${first.name} is the only node: none takes over while it is down`
+      : `${counted(servers.length, 'node')}, of the same version and with the same settings`,
+  );
+}

@@ -1,0 +1,115 @@
+/** Operations on the nodes, the servers that use one database: what they do, and taking one out of service. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { NodeRecord, Nodes } from '../storage/nodes.ts';
+import { onStore, type StoreDeps } from './operation.ts';
+
+/** Three signs of life are missing. */
+const SILENT_AFTER_MS = 6000;
+
+export type NodeState = 'leading' | 'standing_by' | 'draining' | 'silent' | 'command';
+
+const nodeArgument = z.string().min(1).max(100);
+const kept = ['epoch', 'name', 'state', 'version'];
+
+export const nodeOperations = {
+  /** Returns the servers and the commands that write by themselves, the one that leads first. */
+  'nodes.list': onStore({
+    act: null,
+    args: z.strictObject({}),
+    run: ({ nodes, clock }) =>
+      Promise.resolve({ data: nodes === null ? [] : nodes.list().map((one) => nodeRecord(one, nodes, clock.now())) }),
+  }),
+  /** Has a node refuse new SMTP sessions and answer 503 at /readyz, so that balancers send nothing to it; it still answers requests. */
+  'nodes.drain': onStore({
+    act: { says: 'drained the node {name}', type: 'node', named: 'name', keeps: kept },
+    args: z.strictObject({ node: nodeArgument }),
+    run: (deps, { node }, act) => setDraining(deps, node, true, (record) => act.on({ object: node, after: record })),
+  }),
+  'nodes.resume': onStore({
+    act: { says: 'ended the draining of the node {name}', type: 'node', named: 'name', keeps: kept },
+    args: z.strictObject({ node: nodeArgument }),
+    run: (deps, { node }, act) => setDraining(deps, node, false, (record) => act.on({ object: node, after: record })),
+  }),
+  /** Ends a node: what it writes fails from then on, and its process stops when it notices. Where it led, the next one leads. */
+  'nodes.remove': onStore({
+    act: { says: 'removed the node {name}', type: 'node', named: 'name', keeps: kept },
+    args: z.strictObject({ node: nodeArgument, force: z.boolean().optional() }),
+    async run(deps, { node, force = false }, act) {
+      act.on({ object: node });
+      const { nodes, found } = findNode(deps, node);
+      const record = nodeRecord(found, nodes, deps.clock.now());
+      act.on({ before: record });
+      if (found.epoch === nodes.epoch)
+        throw new Problem('invalid_state', `${found.name} is the node that you ask: stop it instead`, {
+          field: 'node',
+        });
+      if (record.state !== 'silent' && !force)
+        throw new Problem(
+          'invalid_state',
+          `the node ${found.name} lives: stop it there, or remove it by force, which ends what it is doing`,
+          { field: 'node' },
+        );
+      await nodes.remove(found.epoch);
+      return record;
+    },
+  }),
+};
+
+async function setDraining(
+  deps: StoreDeps,
+  node: string,
+  isDraining: boolean,
+  note: (record: object) => void,
+): Promise<ReturnType<typeof nodeRecord>> {
+  note({ name: node });
+  const { nodes, found } = findNode(deps, node);
+  await nodes.setDraining(found.epoch, isDraining);
+  const record = nodeRecord({ ...found, isDraining }, nodes, deps.clock.now());
+  note(record);
+  return record;
+}
+
+/** Finds a node by its name or epoch. Throws a `Problem` where there is none, or where there can be only one. */
+function findNode({ nodes, db }: StoreDeps, wanted: string): { nodes: Nodes; found: NodeRecord } {
+  if (nodes === null || db.engine === 'sqlite')
+    throw new Problem(
+      'invalid_state',
+      'a database of SQLite has one server, so that this is for PostgreSQL: stop the server instead',
+    );
+  const servers = nodes.list().filter(({ isCommand }) => !isCommand);
+  const found = servers.find(({ name, epoch }) => name === wanted || String(epoch) === wanted);
+  if (found === undefined)
+    throw new Problem('not_found', `there is no node ${JSON.stringify(wanted)}: see \`posthorn nodes list\``, {
+      field: 'node',
+    });
+  return { nodes, found };
+}
+
+function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now: number) {
+  return {
+    object: 'node' as const,
+    epoch: node.epoch,
+    name: node.name,
+    state: nodeState(node),
+    /** True where it delivers, calls webhooks and does the chores. One that drains still leads until it is stopped. */
+    leads: node.isLeader,
+    version: node.version,
+    since: rfc3339(node.since),
+    last_sign_of_life_at: rfc3339(now - node.quietMs),
+    /** True for the node that answers. */
+    this: node.epoch === own,
+  };
+}
+
+export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeRecord): NodeState {
+  if (isCommand) return 'command';
+  if (quietMs >= SILENT_AFTER_MS) return 'silent';
+  if (isDraining) return 'draining';
+  return isLeader ? 'leading' : 'standing_by';
+}
+
+/** Returns whether an operator has asked this node to take nothing new. */
+export const isDraining = (nodes: Pick<Nodes, 'epoch' | 'list'>): boolean =>
+  nodes.list().some((one) => one.isDraining && one.epoch === nodes.epoch);
