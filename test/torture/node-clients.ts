@@ -5,7 +5,7 @@ import { plainAuth, smtpClient } from '../support/harness/smtp-client.ts';
 import type { TortureNode } from './node-cluster.ts';
 
 /** A client gives a node up after this time and asks the next one. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 10_000;
 const PAUSE_MS = 60;
 
 /** One request and what became of it. `status` is 0 where no answer came. */
@@ -49,11 +49,12 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   let isSending = true;
   let isReading = true;
 
-  const anyNode = (): TortureNode => {
-    const node = nodes[Math.floor(random() * nodes.length)];
+  const nodeAt = (place: number): TortureNode => {
+    const node = nodes[place % nodes.length];
     if (node === undefined) throw new Error('there are no nodes');
     return node;
   };
+  const anyNode = (): TortureNode => nodeAt(Math.floor(random() * nodes.length));
   const ask = async (node: TortureNode, where: string, init: Init): Promise<{ status: number; body: unknown }> => {
     const at = performance.now();
     const signal = AbortSignal.timeout(PATIENCE_MS);
@@ -71,14 +72,14 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
     return { status, body };
   };
 
-  /** Sends one mail after the other; each with its key until some node has answered with 202. */
-  async function httpSender(): Promise<void> {
+  /** Sends one mail after the other, each with its key: to its own node, and where that does not answer with 202, to the next ones. */
+  async function httpSender(home: number): Promise<void> {
     while (isSending) {
       const id = randomUUID();
       const body = JSON.stringify({ from: 'a@torture.test', to: `${id}@dest.test`, subject: 'x', html: '<p>x</p>' });
-      for (;;) {
+      for (let place = home; ; place++) {
         const init = { method: 'POST', headers: { 'idempotency-key': id }, body };
-        const { status, body: record } = await ask(anyNode(), '/v1/messages', init);
+        const { status, body: record } = await ask(nodeAt(place), '/v1/messages', init);
         const message = (record as { id?: string } | null)?.id;
         if (status === 202 && message !== undefined) {
           accepted.set(message, message);
@@ -120,7 +121,7 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   }
 
   const senders = [
-    ...Array.from({ length: httpSenders }, httpSender),
+    ...Array.from({ length: httpSenders }, (_, at) => httpSender(at)),
     ...Array.from({ length: smtpSenders }, smtpSender),
   ];
   const reading = reader();

@@ -1,4 +1,4 @@
-/** nginx and Caddy with the configurations of docs/reverse-proxy.md, on ports of loopback, as the user of the test. */
+/** nginx, Caddy and HAProxy with the configurations of the documents, on ports of loopback, as the user of the test. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -81,6 +81,30 @@ export async function startCaddy(apiPort: number): Promise<WebProxy> {
     port,
     plainPort: null,
   });
+}
+
+/** A node behind the balancer: the ports of its API and of submission. */
+export interface BalancedNode {
+  name: string;
+  api: number;
+  submission: number;
+}
+
+/** Starts HAProxy with the configuration of docs/several-nodes.md; `plainPort` is that of submission. */
+export async function startHaproxy(configuration: string, nodes: readonly BalancedNode[]): Promise<WebProxy> {
+  const [port, plainPort] = [await freePort(), await freePort()];
+  const dir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-haproxy-'));
+  const text = replaced(configuration, [
+    ['check port 8025 ', 'check '],
+    ['bind :8025', `bind 127.0.0.1:${String(port)}`],
+    ['bind :587', `bind 127.0.0.1:${String(plainPort)}`],
+    ...nodes.flatMap(({ name, api, submission }) => [
+      [`${name}:8025`, `127.0.0.1:${String(api)}`] as const,
+      [`${name}:587`, `127.0.0.1:${String(submission)} port ${String(api)}`] as const,
+    ]),
+  ]);
+  writeFileSync(path.join(dir, 'haproxy.cfg'), text);
+  return await started('haproxy', ['-db', '-f', path.join(dir, 'haproxy.cfg')], { dir, port, plainPort });
 }
 
 async function started(
