@@ -28,7 +28,7 @@ import { readForm, SignInFirst, signInFirst } from './form-reading.ts';
 import { lacksSecondFactor } from '../members/second-factor.ts';
 import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import { move, type Guest, type Page, type Shown } from './page.ts';
+import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { render, showProblem } from './render.ts';
 import { createShownOnce } from './shown-once.ts';
@@ -52,7 +52,7 @@ export function createDashboard(deps: DashboardDeps) {
     views: loadViews(),
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
-    once: createShownOnce(deps),
+    once: createShownOnce({ ...deps, store: deps.idempotency }),
     repeats: createFormRepeats({
       clock: deps.clock,
       store: deps.idempotency,
@@ -237,8 +237,15 @@ function showLayer(dashboard: DashboardContext): Layer {
     if (page === null) throw noSuchPage();
     const guest = guestOf(dashboard, ctx);
     if (page.who !== 'anyone') ctx.state.visit = await visitOf(dashboard, ctx, guest);
-    render(dashboard, ctx, await shownBy(dashboard, ctx, page, guest));
+    const shown = await shownBy(dashboard, ctx, page, guest);
+    render(dashboard, ctx, shown.kind === 'kept' ? await keptPage(dashboard, ctx, shown.token) : shown);
   };
+}
+
+/** Returns a page with a secret, the first time that it is asked for. */
+async function keptPage({ once }: DashboardContext, { state }: Context, token: string): Promise<View> {
+  const page = await once.take(state.session?.row.id ?? '', token);
+  return page ?? view('shown-over', 'Shown already', {}, 404);
 }
 
 /** Calls the page's handler; for a form that a member has sent already, returns the first send's redirect instead. */
@@ -255,7 +262,7 @@ async function shownBy(
     { memberId: visit.member.id, url, fields },
     async () => {
       const shown = await page.run(visit);
-      return shown.kind === 'once' ? move(`/shown/${once.keep(sessionId, shown.page)}`) : shown;
+      return shown.kind === 'once' ? move(`/shown/${await once.keep(sessionId, shown.page)}`) : shown;
     },
     ({ to }) => {
       if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));

@@ -8,6 +8,7 @@ import { eventPages } from './pages/events.ts';
 import { exportPages } from './pages/exports.ts';
 import { keyPages } from './pages/keys.ts';
 import { messagePages } from './pages/messages.ts';
+import { nodePages } from './pages/nodes.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
@@ -49,6 +50,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...apiPages(deps),
     ...settingsPages(deps),
     ...sourcePages(),
+    ...nodePages(),
     ...profilePages(deps),
     ...queuePages(deps),
     ...watchPages(),

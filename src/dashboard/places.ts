@@ -57,6 +57,7 @@ const acts: readonly Place[] = [
 const actsOfAdmins: readonly Place[] = [
   act('Pause a domain, hold mail', '/queue?pause#hold'),
   act('Addresses that mail is sent from', '/settings/sources'),
+  act('Nodes, the servers of this database', '/settings/nodes'),
 ];
 
 /** Returns the act of an administrator for a recipient domain that was typed: `gmail.com`, `@gmail.com`, `pause gmail.com`. */

@@ -7,7 +7,7 @@ import { boundTo, placeBack, type Context, type DashboardContext } from './conte
 import { menu, openTo, type Place } from './places.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
-import { view, type Shown, type Visit } from './page.ts';
+import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
@@ -70,7 +70,7 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function render(dashboard: DashboardContext, ctx: Context, shown: Shown): void {
+export function render(dashboard: DashboardContext, ctx: Context, shown: Exclude<Shown, { kind: 'kept' }>): void {
   switch (shown.kind) {
     case 'view':
       for (const { name, value } of shown.cookies ?? []) {
@@ -83,11 +83,6 @@ export function render(dashboard: DashboardContext, ctx: Context, shown: Shown):
       return;
     case 'once':
       throw new Error('a secret was made without a form of a member');
-    case 'kept': {
-      const page = dashboard.once.take(ctx.state.session?.row.id ?? '', shown.token);
-      render(dashboard, ctx, page ?? view('shown-over', 'Shown already', {}, 404));
-      return;
-    }
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
       if (shown.say !== undefined) keepMessage(ctx, shown.say);

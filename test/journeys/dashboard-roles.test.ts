@@ -140,7 +140,19 @@ describe('dashboard: roles', () => {
 
     it(`${role}: finds only places in the search that it may open`, async () => {
       const found = new Set<string>();
-      for (const word of ['new', 'add', 'settings', 'first', 'queue', 'team', 'doctor', 'accounts', 'pause', 'log']) {
+      for (const word of [
+        'new',
+        'add',
+        'settings',
+        'first',
+        'queue',
+        'team',
+        'doctor',
+        'accounts',
+        'pause',
+        'log',
+        'nodes',
+      ]) {
         const { html } = await browserOf(role).open(`/search?q=${word}`);
         for (const [, href = ''] of html.matchAll(/<a href="(\/[^"?#]*)[^"]*" data-kind="(?:page|act)"/g))
           found.add(href);
@@ -159,7 +171,7 @@ describe('dashboard: roles', () => {
         '/welcome',
       ])
         assert.equal(found.has(href), isAtLeast(role, 'developer'), href);
-      for (const href of ['/queue', '/team', '/doctor', '/accounts', '/settings/sources'])
+      for (const href of ['/queue', '/team', '/doctor', '/accounts', '/settings/sources', '/settings/nodes'])
         assert.equal(found.has(href), role === 'administrator', href);
       assert.ok(found.has('/developer/log'));
     });

@@ -6,6 +6,8 @@ import { Problem } from '../../src/base/problem.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 import { smtpClient } from '../support/harness/smtp-client.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
@@ -149,6 +151,25 @@ describe('journey: operating several nodes', function () {
     while ((await two.get('/readyz')).status !== 200) await new Promise((resolve) => setImmediate(resolve));
   });
 
+  it('has a page that drains and resumes nodes, and pages of lanes that name the leader', async () => {
+    const browser = await signedIn(two.url, two.operator);
+    const { html } = await browser.open('/settings/nodes');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.match(html, /<strong>one<\/strong>.*b-leading/);
+    assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-standing_by/);
+    assert.match((await browser.open('/queue')).html, /those of the node <a href="\/settings\/nodes">one<\/a>/);
+    assert.match((await browser.open('/settings/sources')).html, /those of the node/);
+    await browser.open('/settings/nodes');
+    const drained = await browser.submit('/settings/nodes/drain', { node: 'one' });
+    assert.match(drained.html, /one is drained: .* It goes on delivering until it is stopped\./);
+    assert.match(drained.html, /b-draining/);
+    assert.match((await browser.submit('/settings/nodes/resume', { node: 'one' })).html, /one is in service again/);
+    const lives = await browser.submit('/settings/nodes/remove', { node: 'one' });
+    assert.equal(lives.status, 409);
+    assert.match(lives.html, /the node one lives/);
+    assert.equal((await browser.submit('/settings/nodes/drain', { node: '<b>' })).status, 404);
+  });
+
   it('has the figures of the books at the leader only', async () => {
     const read = async (node: TestApp): Promise<string> => {
       const headers = { authorization: 'Bearer secret-of-the-figures' };
@@ -188,6 +209,7 @@ describe('journey: operating several nodes', function () {
     assert.deepEqual(
       (await audited('nodes.remove')).map(({ summary }) => summary),
       [
+        'removed the node one (refused: invalid_state)',
         'removed the node one (refused: invalid_state)',
         'removed the node one (refused: invalid_state)',
         'removed the node three',

@@ -119,6 +119,7 @@ const withMuch: Scene[] = [
   at('settings', '/settings'),
   at('changelog', '/settings/changelog'),
   at('sources', '/settings/sources'),
+  at('nodes', '/settings/nodes'),
   at('profile', '/profile'),
   at('second-factor', '/profile/second-factor'),
   at('queue', '/queue'),

@@ -8,6 +8,7 @@ import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
+import { otherLeader } from './nodes.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
@@ -40,7 +41,11 @@ export function queuePages(deps: Deps): Page[] {
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = (query.get('domain') ?? pausedOn(visit) ?? '').trim().toLowerCase();
-  const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
+  const [found, holds, leader] = await Promise.all([
+    visit.operate('queue.lanes', {}),
+    visit.operate('queue.holds', {}),
+    otherLeader(visit),
+  ]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
     words: ['name', 'oldest'],
@@ -54,6 +59,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
   return view('queue', 'Queue', {
     ...sumOf(found),
+    leader,
     lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
     laneHeadings: laneOrder.headings,
     domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),

@@ -1,6 +1,7 @@
 /** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { otherLeader } from './nodes.ts';
 
 const WHERE = '/settings/sources';
 /** Most sites that are shown for a source, the most used first. */
@@ -19,7 +20,11 @@ export function sourcePages(): Page[] {
 }
 
 async function show(visit: Visit): Promise<Shown> {
-  const [{ data }, holds] = await Promise.all([visit.operate('queue.sources', {}), visit.operate('queue.holds', {})]);
+  const [{ data }, holds, leader] = await Promise.all([
+    visit.operate('queue.sources', {}),
+    visit.operate('queue.holds', {}),
+    otherLeader(visit),
+  ]);
   const rows = data.map((source) => ({
     ...source,
     hold: holds.data.find(({ scope, target }) => scope === 'source' && target === source.name) ?? null,
@@ -30,6 +35,7 @@ async function show(visit: Visit): Promise<Shown> {
   }));
   return view('sources', 'Addresses', {
     rows,
+    leader,
     isSystem: rows.every(({ name }) => name === null),
     warming: rows.filter(({ sites }) => sites.length > 0),
     blocks: rows.flatMap(({ name, blocks }) => blocks.map((block) => ({ ...block, name }))),

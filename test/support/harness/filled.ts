@@ -122,6 +122,7 @@ export async function filled(app: TestApp): Promise<string[]> {
     '/settings',
     '/settings/changelog',
     '/settings/sources',
+    '/settings/nodes',
     '/nothing-here',
     '/profile',
     '/profile/second-factor',

@@ -1,0 +1,56 @@
+/** The nodes, for administrators: the servers that use the database, and taking one out of service. */
+import type { Problem } from '../../base/problem.ts';
+import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/settings/nodes';
+
+export function nodePages(): Page[] {
+  return [
+    adminGet(WHERE, (visit) => show(visit, null)),
+    adminPost(`${WHERE}/drain`, withFault(drain, show)),
+    adminPost(`${WHERE}/resume`, withFault(resume, show)),
+    adminPost(`${WHERE}/remove`, withFault(remove, show)),
+  ];
+}
+
+async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const [{ data }, { data: findings }] = await Promise.all([
+    visit.operate('nodes.list', {}),
+    visit.operate('doctor', { checks: ['nodes'] }),
+  ]);
+  const servers = data.flatMap((one) => (one.state === 'command' ? [] : [{ ...one, isThis: one.this }]));
+  return view('nodes', 'Nodes', {
+    servers,
+    isOne: servers.length < 2,
+    commands: data.filter(({ state }) => state === 'command'),
+    faults: findings.flatMap(({ status, why, cure }) =>
+      status === 'ok' ? [] : [{ why: `${why.slice(0, 1).toUpperCase()}${why.slice(1)}`, cure }],
+    ),
+    fault,
+  });
+}
+
+const nodeOf = ({ form }: Visit): string => form.get('node') ?? '';
+
+async function drain(visit: Visit): Promise<Shown> {
+  const { name, leads } = await visit.operate('nodes.drain', { node: nodeOf(visit) });
+  const more = leads ? ' It goes on delivering until it is stopped.' : '';
+  return move(WHERE, `${name} is drained: balancers and SMTP clients are sent to the other nodes.${more}`);
+}
+
+async function resume(visit: Visit): Promise<Shown> {
+  const { name } = await visit.operate('nodes.resume', { node: nodeOf(visit) });
+  return move(WHERE, `${name} is in service again.`);
+}
+
+async function remove(visit: Visit): Promise<Shown> {
+  const { name } = await visit.operate('nodes.remove', { node: nodeOf(visit), force: visit.form.get('force') === '1' });
+  return move(WHERE, `${name} is removed: what it writes fails from now on.`);
+}
+
+/** Returns the name of the node whose lanes and sources a page shows; null where that is the node that shows it. */
+export async function otherLeader(visit: Visit): Promise<string | null> {
+  const { data } = await visit.operate('nodes.list', {});
+  const leader = data.find(({ leads }) => leads);
+  return leader === undefined || leader.this ? null : leader.name;
+}

@@ -1,0 +1,93 @@
+/** The doctor's look at the nodes: what differs between them, and the settings that must not. */
+import assert from 'node:assert/strict';
+import { differingSettings, digestsOf } from '../../../src/config/shared-settings.ts';
+import { verdictsOnNodes } from '../../../src/operator/doctor/nodes.ts';
+import { nodeFigures } from '../../../src/operator/node-figures.ts';
+import type { NodeRecord } from '../../../src/storage/nodes.ts';
+import { configFor } from '../../support/harness/app.ts';
+
+const node = (name: string, fields: Partial<NodeRecord> = {}): NodeRecord => ({
+  epoch: 1,
+  name,
+  version: '1.0.0',
+  facts: '{}',
+  isDraining: false,
+  isLeader: name === 'a',
+  isCommand: false,
+  since: 0,
+  quietMs: 100,
+  ...fields,
+});
+const facts = (settings: Record<string, string>): string => JSON.stringify({ settings });
+
+describe('operator/doctor: nodes', () => {
+  for (const [what, all, status, says] of [
+    ['are alike', [node('a'), node('b')], 'ok', /^2 nodes, of the same version/],
+    [
+      'are one, beside a command',
+      [node('a'), node('cli', { isCommand: true, version: '' })],
+      'ok',
+      /^a is the only node/,
+    ],
+    [
+      'have a silent one',
+      [node('a'), node('b', { quietMs: 9000 })],
+      'warning',
+      /^the node b has given no sign of life for 9 s$/,
+    ],
+    ['have a drained one', [node('a', { isDraining: true }), node('b')], 'warning', /^the node a is drained/],
+    [
+      'differ in version',
+      [node('a'), node('b', { version: '1.1.0' })],
+      'warning',
+      /different versions: a 1\.0\.0, b 1\.1\.0$/,
+    ],
+    [
+      'differ in settings',
+      [
+        node('a', { facts: facts({ limits: 'x', plans: 'p' }) }),
+        node('b', { facts: facts({ limits: 'y', plans: 'p' }) }),
+      ],
+      'warning',
+      /different settings: limits$/,
+    ],
+  ] as const)
+    it(`that ${what}: ${status}`, () => {
+      const found = verdictsOnNodes(all);
+      assert.deepEqual(
+        found.map((one) => one.status),
+        [status],
+      );
+      assert.match(found[0]?.why ?? '', says);
+      assert.equal(found[0]?.cure === null, status === 'ok');
+    });
+
+  it('compares only settings that both versions have, and no text of another form', () => {
+    assert.deepEqual(
+      differingSettings([facts({ a: '1', b: '2' }), facts({ b: '3', c: '4' }), 'null', '[', '{"settings":7}']),
+      ['b'],
+    );
+  });
+
+  it('makes other digests of other settings and keys, and the same of the same', () => {
+    const key = Buffer.alloc(32, 1);
+    const own = digestsOf(configFor('/tmp/one', 25), key);
+    // The folder and the ports are the node's own.
+    assert.deepEqual(digestsOf(configFor('/tmp/two', 25, { smtp: { mx: { port: 2525 } } }), key), own);
+    const other = digestsOf(configFor('/tmp/one', 25, { retention: { events: '30d' } }), key);
+    assert.deepEqual(differingSettings([facts(own), facts(other)]), ['retention']);
+    assert.notEqual(digestsOf(configFor('/tmp/one', 25), Buffer.alloc(32, 2))['limits'], own['limits']);
+  });
+
+  it('counts no command as a node', () => {
+    const figures = nodeFigures({ isLeader: true, list: () => [node('a'), node('cli', { isCommand: true })] });
+    assert.deepEqual(
+      figures.map(({ name, samples }) => [name, samples]),
+      [
+        ['posthorn_nodes', [{ value: 1 }]],
+        ['posthorn_node_leads', [{ value: 1 }]],
+        ['posthorn_node_sign_of_life_age_seconds', [{ labels: { node: 'a' }, value: 0.1 }]],
+      ],
+    );
+  });
+});
