@@ -19,8 +19,10 @@ describe('journey: two nodes', function () {
   let two: TestApp;
   let running: TestApp[];
 
-  beforeEach(async function () {
+  before(function () {
     if (!isOnPostgres) this.skip('only PostgreSQL has several nodes');
+  });
+  beforeEach(async () => {
     server = await startMailServer();
     running = [];
   });
