@@ -167,7 +167,7 @@ export class NodeRequests {
       });
   }
 
-  /** Performs a request that no node has taken. One that is left because too many run is told of again by its asker. */
+  /** Performs a request that no node has taken. Where too many run it is left, and the node that asked tells of it again within a second. */
   private async take(id: string): Promise<void> {
     const { nodes, log } = this.deps;
     if (!nodes.isLeader || this.isStopping || this.performing >= MOST_AT_ONCE) return;
@@ -176,7 +176,7 @@ export class NodeRequests {
       await this.performTaken(id);
       nodes.tell({ about: 'answer', hint: id });
     } catch (err) {
-      // Its asker learns after its time that there is no answer.
+      // The node that asked reports after its time limit that there is no answer.
       log.error({ event: 'node_request_failed', err }, 'what another node asked could not be answered');
     } finally {
       this.performing--;

@@ -260,7 +260,7 @@ export class JoinedNode implements Node, Nodes {
     }
   }
 
-  /** Events that no message told of are looked for. */
+  /** Calls the listeners of events where there are new ones that no message told of. */
   private noteEvent(event: number | null): void {
     if (event !== this.lastEvent && this.hasOthers) this.deps.messages.missed('events');
     this.lastEvent = event;
