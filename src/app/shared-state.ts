@@ -1,6 +1,6 @@
 /**
- * What the nodes of one database tell each other beside events and due mail, and what each of them looks at by itself: the database is right
- * even where a message is lost, so everything that is kept in memory has an age, or is read again here.
+ * Keeps the memory of this node in step with what other nodes change, beside events and due mail: holds, request rates, keys, complaints, and
+ * received mail that a node left unread. Messages between nodes may be lost, so what has no age of its own is read again here.
  */
 import type { Timer } from '../base/clock.ts';
 import type { HoldBook } from '../messages/delivery/hold-book.ts';
@@ -32,6 +32,7 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
   const { book, mta, accountWindows, inbound } = parts;
   let timer: Timer | null = null;
   let isStopped = false;
+  let isFailing = false;
   let servers = new Set<number>();
   let strayed = clock.monotonic();
 
@@ -39,9 +40,17 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     if (await book.load()) notifiers.holds.arrive();
   }
   const reported = (work: Promise<void>): void =>
-    void work.catch((err: unknown) => {
-      log.error({ event: 'look_failed', err }, 'what other nodes have changed could not be read: tried again');
-    });
+    void work.then(
+      () => {
+        isFailing = false;
+      },
+      (err: unknown) => {
+        // While the database is away every look fails: one line says so.
+        if (!isFailing)
+          log.error({ event: 'look_failed', err }, 'what other nodes have changed could not be read: tried again');
+        isFailing = true;
+      },
+    );
 
   // Only the node that leads keeps the counts of warm-ups.
   notifiers.complaints.listen((deliveryId) => {
