@@ -50,6 +50,11 @@ export class Owners {
     return best.node;
   }
 
+  /** Returns the names of the nodes that take work. */
+  names(): string[] {
+    return this.candidates.map(({ node }) => node.name);
+  }
+
   /** Calls the listener after keys may have moved. Returns the function that ends this. */
   onChange(listener: () => void): () => void {
     this.listeners.add(listener);
