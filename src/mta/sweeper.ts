@@ -186,7 +186,7 @@ export class Sweeper {
        WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT ?`,
       [now, now, BATCH],
     );
-    // What keeps a mail waiting is known where it is delivered.
+    // The node that delivers a mail knows why it waits.
     const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
     const occurrences = await Promise.all(own.map((row) => this.agedOrHeld(row)));
     if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
