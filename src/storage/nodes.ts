@@ -14,6 +14,8 @@ export interface NodeRecord {
   /** It finishes what it has begun and takes nothing new, on an operator's request. */
   readonly isDraining: boolean;
   readonly isLeader: boolean;
+  /** Its version divides the work between the nodes; false for one of which the leader does all of it (owners.ts). */
+  readonly dividesWork: boolean;
   /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
   readonly isCommand: boolean;
   /** When it joined, in milliseconds. */
@@ -36,6 +38,19 @@ export interface NodeSelf {
 export interface NodeMessage {
   readonly about: string;
   readonly hint: unknown;
+}
+
+/** What a server of this version says of itself, in `facts`. */
+export const DIVIDES_WORK = { dividesWork: true } as const;
+
+/** Tells whether a server says that its version divides the work. */
+export function saysDividesWork(facts: string): boolean {
+  try {
+    return (JSON.parse(facts) as Partial<typeof DIVIDES_WORK> | null)?.dividesWork === true;
+  } catch {
+    // Another version may write another form.
+    return false;
+  }
 }
 
 /** This server among the nodes. */
@@ -71,7 +86,7 @@ export interface Nodes {
 
 /** The one node of a database that no other can use. */
 export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
-  const self = { ...node, epoch, isDraining: false, isLeader: true, isCommand: false, quietMs: 0 };
+  const self = { ...node, epoch, isDraining: false, isLeader: true, isCommand: false, dividesWork: true, quietMs: 0 };
   return {
     epoch,
     name: node.name,

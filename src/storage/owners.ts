@@ -5,6 +5,10 @@
  *
  * Two nodes may differ for some seconds about who is there, and so about the owner. What they write decides then: a delivery is claimed once,
  * and an event may reach an endpoint twice.
+ *
+ * Before nodes divided the work the leader did all of it. While a node of such a version is there, during an upgrade, the leader has every key,
+ * as that node expects: two that deliver the same mail without telling each other would open twice the connections that a receiver allows,
+ * and call each endpoint twice.
  */
 import type { NodeRecord, Nodes } from './nodes.ts';
 
@@ -63,12 +67,17 @@ export class Owners {
     };
   }
 
-  /** Nodes that drain take no work, unless all of them drain: mail never waits for want of an owner. */
   private read(): void {
     const servers = this.nodes.list().filter(({ isCommand }) => !isCommand);
-    const takers = servers.filter(({ isDraining }) => !isDraining);
-    this.candidates = (takers.length > 0 ? takers : servers).map((node) => ({ node, seed: seedOf(node.name) }));
+    this.candidates = takersOf(servers).map((node) => ({ node, seed: seedOf(node.name) }));
   }
+}
+
+/** Nodes that drain take no work, unless all of them drain: mail never waits for want of an owner. */
+function takersOf(servers: readonly NodeRecord[]): readonly NodeRecord[] {
+  if (!servers.every(({ dividesWork }) => dividesWork)) return servers.filter(({ isLeader }) => isLeader);
+  const takers = servers.filter(({ isDraining }) => !isDraining);
+  return takers.length > 0 ? takers : servers;
 }
 
 /** The offset and the prime of FNV-1a for 32 bits. */

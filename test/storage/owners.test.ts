@@ -10,6 +10,7 @@ const node = (epoch: number, name: string, more: Partial<NodeRecord> = {}): Node
   isDraining: false,
   isLeader: false,
   isCommand: false,
+  dividesWork: true,
   since: 0,
   quietMs: 0,
   facts: '{}',
@@ -73,6 +74,17 @@ describe('owners of domains and endpoints', () => {
     assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 5));
     become([node(4, 'one', { isDraining: true }), node(5, 'two', { isDraining: true })]);
     assert.ok(keys.some((key) => owners.isOurs(key)) && keys.some((key) => !owners.isOurs(key)));
+  });
+
+  it('gives all to the leader while a server of a version that does not divide the work is there', () => {
+    const led = [node(4, 'one', { isLeader: true, isDraining: true }), node(5, 'two')];
+    const old = node(9, 'old', { dividesWork: false });
+    const { owners, become } = ownersAt(5, [...led, old]);
+    assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 4));
+    become([node(3, 'old', { dividesWork: false, isLeader: true }), node(5, 'two')]);
+    assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 3));
+    become([...led, node(9, 'x', { isCommand: true, dividesWork: false })]);
+    assert.ok(keys.every((key) => owners.isOurs(key)));
   });
 
   it('has no owner while nobody is known, and tells its listeners of each change until they end', () => {

@@ -6,7 +6,7 @@ import { hostname } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import type { NodeRecord, Nodes, NodeSelf } from '../nodes.ts';
+import { saysDividesWork, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import {
   DEAD_AFTER_MS,
@@ -306,6 +306,7 @@ const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
   name: row.name,
   version: row.version,
   facts: row.facts,
+  dividesWork: saysDividesWork(row.facts),
   isDraining: row.is_draining === 1,
   isCommand: row.is_command === 1,
   isLeader,

@@ -14,6 +14,7 @@ const node = (name: string, fields: Partial<NodeRecord> = {}): NodeRecord => ({
   isDraining: false,
   isLeader: name === 'a',
   isCommand: false,
+  dividesWork: true,
   since: 0,
   quietMs: 100,
   ...fields,
