@@ -109,7 +109,7 @@ describe('journey: all nodes deliver', function () {
     // Nobody else is there to do the chores.
     assert.equal(three.app.db.nodes?.isLeader, true);
     const { data } = await three.operator.call('doctor', { checks: ['nodes'] });
-    assert.ok(data.some(({ why }) => /^no node delivers/.test(why)));
+    assert.ok(data.some(({ why }) => why.startsWith('no node delivers')));
     assert.deepEqual(recipients(), []);
   });
 
