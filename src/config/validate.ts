@@ -36,7 +36,7 @@ function contradictions(config: Config): string[] {
   ];
 }
 
-/** The only server of a database has nobody to leave a role to. */
+/** The only server of a database needs every role. */
 function lonelyRoles({ node, storage }: Config): string[] {
   if (storage.url.startsWith('postgres') || (node.roles.includes('delivery') && node.roles.includes('chores')))
     return [];

@@ -366,7 +366,7 @@ describe('settings that contradict each other', () => {
     assert.equal(readSettings({ delivery: { ...delivery, dnssecResolver: true } }, around).kind, 'ok');
   });
 
-  it('are refused: roles left to nobody, where SQLite has one server', () => {
+  it('are refused: roles left out, where SQLite has one server', () => {
     const postgres = { storage: { url: 'postgres://posthorn@db/posthorn' } };
     for (const roles of [[], ['delivery'], ['chores']]) {
       const read = readSettings({ node: { roles } }, around);
