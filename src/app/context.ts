@@ -19,7 +19,7 @@ import { digestsOf } from '../config/shared-settings.ts';
 import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
-import { DIVIDES_WORK, loneNode, type NodeSelf } from '../storage/nodes.ts';
+import { loneNode, type NodeSelf } from '../storage/nodes.ts';
 import { Owners } from '../storage/owners.ts';
 import { version } from '../version.ts';
 import { joinNotifiers } from './node-notifiers.ts';
@@ -109,7 +109,10 @@ async function openStorage(
 const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
   name: config.node.name,
   version,
-  facts: JSON.stringify({ ...DIVIDES_WORK, settings: digestsOf(config, keyring.derive('settings digests')) }),
+  facts: JSON.stringify({
+    roles: config.node.roles,
+    settings: digestsOf(config, keyring.derive('settings digests')),
+  }),
 });
 
 /** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */
