@@ -6,6 +6,8 @@ export interface Round {
   name: string;
   /** The longest time in which mail for a domain waited and none for it arrived, in ms. */
   standstillMs: number;
+  /** The most connections to the site at the same time. */
+  connections: number;
 }
 
 export interface NodesTally {
@@ -18,8 +20,10 @@ export interface NodesTally {
   allowedCopies: number;
   /** Calls of webhook endpoints with events that they had been called with. */
   repeatedCalls: number;
-  /** The most connections to the site at the same time, and how many there may be. */
-  connections: { most: number; allowed: number };
+  /** How often a node was killed, stopped or cut off. */
+  losses: number;
+  /** How many connections to the site there may be at the same time. */
+  allowedConnections: number;
   /** Mails that each node brought to the receiver. */
   brought: ReadonlyMap<string, number>;
   events: number;
@@ -48,8 +52,8 @@ export function nodesTallyText(tally: NodesTally): string {
   const isGood = ({ status }: Asked): boolean => status >= 200 && status < 300;
   return [
     ...rounds.map(
-      ({ name, standstillMs }, at) =>
-        `${String(at + 1).padStart(3)} ${name.padEnd(44)} longest standstill of a domain ${seconds(standstillMs)}`,
+      ({ name, standstillMs, connections }, at) =>
+        `${String(at + 1).padStart(3)} ${name.padEnd(44)} longest standstill of a domain ${seconds(standstillMs)}, at most ${String(connections)} connections`,
     ),
     ...names.map((name) => {
       const of = asked.filter(({ node }) => node === name);
@@ -57,7 +61,7 @@ export function nodesTallyText(tally: NodesTally): string {
       const slowest = Math.max(0, ...good.map(({ ms }) => ms));
       return `${name}: ${String(tally.brought.get(name) ?? 0)} mails brought; ${String(of.length)} requests, ${String(of.length - good.length)} without success; longest time away ${seconds(longestDowntime(of, isGood))}, slowest good answer ${seconds(slowest)}`;
     }),
-    `connections at the same time: ${String(tally.connections.most)} (${String(tally.connections.allowed)} allowed); webhook calls repeated: ${String(tally.repeatedCalls)}`,
-    `${String(rounds.length)} rounds: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
+    `connections at the same time: ${String(Math.max(0, ...rounds.map(({ connections }) => connections)))} (${String(tally.allowedConnections)} allowed); webhook calls repeated: ${String(tally.repeatedCalls)}`,
+    `${String(rounds.length)} rounds, ${String(tally.losses)} nodes killed, stopped or cut off: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
   ].join('\n');
 }
