@@ -38,7 +38,10 @@ export async function buildDeliveryEngine(context: AppContext): Promise<Delivery
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
-  return { mta: buildMta(context, { book, sources, holds, tlsTally }), holds, book, tlsTally };
+  const mta = buildMta(context, { book, sources, holds, tlsTally });
+  // SQLite has no other nodes.
+  if (db.nodes !== null) mta.shareLimits();
+  return { mta, holds, book, tlsTally };
 }
 
 function buildMta(
@@ -65,6 +68,7 @@ function buildMta(
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
+      nodes: context.nodes,
       maySend: () => context.nodes.holdsLease,
       ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
       ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),

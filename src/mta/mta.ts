@@ -18,6 +18,7 @@ import { type Job, DueQueue } from './due-queue.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
 import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
 import type { LaneChange } from './lanes/lane-state.ts';
+import { NodeShares, type NodeSharesDeps } from './lanes/node-shares.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
 import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
@@ -40,6 +41,7 @@ export interface MtaDeps
     Pick<PassageDeps, 'tlsSeen' | 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
     Pick<LaneControlDeps, 'limitsOf'>,
+    Pick<NodeSharesDeps, 'nodes'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
@@ -78,6 +80,7 @@ export class Mta {
   private readonly aside: Aside;
   private readonly dueQueue: DueQueue;
   private readonly lanesOfJobs: Lanes<Job>;
+  private readonly shares: NodeShares;
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
@@ -110,6 +113,7 @@ export class Mta {
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
+    this.shares = this.makeShares();
     this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
     this.placing = this.makePlacing();
@@ -120,6 +124,14 @@ export class Mta {
     this.attempts = new Attempts({ ...deps, control, hostTls, pump, passages: this.passages }, options);
     this.reports = new LaneReports({ ...deps, control, aside, placing, lanes: this.lanesOfJobs });
     this.sweeper = this.makeSweeper();
+  }
+
+  /**
+   * Shares the limits of receivers with the other nodes from now on, before it delivers: the others take more than one connection only
+   * when every server has said which it has.
+   */
+  shareLimits(): void {
+    this.shares.start();
   }
 
   async start(): Promise<void> {
@@ -142,7 +154,15 @@ export class Mta {
     const { clock } = this.deps;
     this.isStopping = true;
     for (const end of this.stopListening) end();
-    for (const part of [this.dueQueue, this.sweeper, this.starvation, this.control, this.aside, this.transcripts])
+    for (const part of [
+      this.dueQueue,
+      this.sweeper,
+      this.starvation,
+      this.shares,
+      this.control,
+      this.aside,
+      this.transcripts,
+    ])
       part.stop();
     const timers = [
       clock.after(STOP_GIVE_UP_MS, () => this.pool.abandon()),
@@ -244,6 +264,7 @@ export class Mta {
           this.aside.wake(lane, host, room);
           this.control.wake(lane);
         },
+        mostOf: (lane) => this.control.mostConnections(lane),
       },
       this.options.pool,
     );
@@ -288,6 +309,20 @@ export class Mta {
     });
   }
 
+  private makeShares(): NodeShares {
+    return new NodeShares({
+      ...this.deps,
+      lanes: {
+        demandOf: (lane) => this.control.demandOf(lane),
+        open: (lane) => this.pool.openOf(lane) - this.control.slowConnections(lane),
+        withSeveral: () => this.pool.lanesWithSeveral(),
+        learn: (lane, learnt) => this.control.learnFrom(lane, learnt),
+        shrink: (lane) => this.pool.shrink(lane),
+        pump: (lane) => this.lanesOfJobs.pump(lane),
+      },
+    });
+  }
+
   private makeControl(): LaneControl {
     const { clock, log, limitsOf } = this.deps;
     return new LaneControl(
@@ -295,6 +330,7 @@ export class Mta {
         clock,
         log,
         pool: this.pool,
+        shares: this.shares,
         // A limit of a site is a limit of each of its lanes.
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
