@@ -20,6 +20,7 @@ import { databaseFile, openDatabase, type Database } from '../storage/database.t
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
 import { loneNode, type NodeSelf } from '../storage/nodes.ts';
+import { Owners } from '../storage/owners.ts';
 import { version } from '../version.ts';
 import { joinNotifiers } from './node-notifiers.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
@@ -217,6 +218,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
       return failure;
     },
     nodes,
+    owners: new Owners(nodes),
     epoch: nodes.epoch,
     notifiers,
     meters,

@@ -38,10 +38,7 @@ export async function buildDeliveryEngine(context: AppContext): Promise<Delivery
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
-  const mta = buildMta(context, { book, sources, holds, tlsTally });
-  // SQLite has no other nodes.
-  if (db.nodes !== null) mta.shareLimits();
-  return { mta, holds, book, tlsTally };
+  return { mta: buildMta(context, { book, sources, holds, tlsTally }), holds, book, tlsTally };
 }
 
 function buildMta(
@@ -63,12 +60,13 @@ function buildMta(
       sources,
       random,
       holds,
+      nodes: context.nodes,
+      owners: context.owners,
       sites: buildSites(context, six),
       trackingKey: context.trackKeys[0],
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
-      nodes: context.nodes,
       maySend: () => context.nodes.holdsLease,
       ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
       ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),

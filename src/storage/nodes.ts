@@ -1,7 +1,7 @@
 /**
- * The servers of Posthorn that use one database: its nodes. On SQLite there is one. On PostgreSQL each has a row while it may write; the one
- * that joined first leads: it delivers, calls webhooks and does what only one may do. When its row is removed, because it ended or died,
- * its writes fail from then on, and the next one leads.
+ * The servers of Posthorn that use one database: its nodes. On SQLite there is one. On PostgreSQL each has a row while it may write. All of
+ * them accept, deliver and call webhooks (owners.ts); the one that joined first leads: it does what only one may do. When the row of a node is
+ * removed, because it ended or died, its writes fail from then on.
  */
 
 /** A node, as the database knows it. */
@@ -59,6 +59,10 @@ export interface Nodes {
   tell(message: NodeMessage): void;
   /** Calls the listener with each message of another node; with null when messages may have been lost. */
   listen(listener: (message: NodeMessage | null) => void): void;
+  /** Calls the listener after a server joined, ended or was asked to drain or to go on. `list()` is the new one then. */
+  onChange(listener: () => void): void;
+  /** Returns those of these epochs whose nodes have ended: they write nothing any more. */
+  ended(epochs: readonly number[]): Promise<number[]>;
   /** Asks a node to take nothing new, or to go on. */
   setDraining(epoch: number, isDraining: boolean): Promise<void>;
   /** Ends a node: its writes fail from now on. */
@@ -78,6 +82,8 @@ export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nod
     list: () => [self],
     tell: () => undefined,
     listen: () => undefined,
+    onChange: () => undefined,
+    ended: (epochs) => Promise.resolve(epochs.filter((one) => one < epoch)),
     setDraining: () => Promise.resolve(),
     remove: () => Promise.resolve(),
   };

@@ -135,7 +135,9 @@ export class LaneWorld {
         rest: (job, until) => {
           this.later(job, until);
         },
+        leave: () => undefined,
       },
+      owners: { isOurs: () => true },
       lanes: this.lanes,
       offered: () => undefined,
       isStopping: () => false,
@@ -173,6 +175,7 @@ export class LaneWorld {
         nextDueAt: null,
         restUntil: -Infinity,
         reading: false,
+        isGone: false,
       };
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }

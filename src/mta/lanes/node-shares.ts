@@ -40,7 +40,7 @@ export interface NodeSharesDeps {
   db: Pick<Database, 'commit'>;
   clock: Clock;
   log: Pick<Log, 'error'>;
-  nodes: Pick<Nodes, 'epoch' | 'hasOthers' | 'list'>;
+  nodes: Pick<Nodes, 'epoch' | 'hasOthers' | 'list' | 'onChange'>;
   lanes: SharedLanes;
 }
 
@@ -68,10 +68,11 @@ export class NodeShares implements LaneShares {
     this.deps = deps;
   }
 
-  /** Looks from now on, also while this node does not deliver: the others wait until every server has announced its lanes. */
+  /** Shares from now on while other servers are there. They take more than one connection only when this one has announced what it has. */
   start(): void {
     this.isStopped = false;
-    this.plan();
+    this.deps.nodes.onChange(() => this.nodesChanged());
+    this.nodesChanged();
   }
 
   stop(): void {
@@ -82,7 +83,7 @@ export class NodeShares implements LaneShares {
 
   of(lane: string): LaneShare {
     if (!this.isSharing) {
-      if (!this.deps.nodes.hasOthers) return wholeLane;
+      if (!this.deps.nodes.hasOthers || this.isStopped) return wholeLane;
       this.begin();
     }
     const share = this.shares.get(lane);
@@ -105,8 +106,15 @@ export class NodeShares implements LaneShares {
     );
   }
 
-  private plan(): void {
+  private nodesChanged(): void {
     if (this.isStopped) return;
+    if (!this.isSharing && this.deps.nodes.hasOthers) this.begin();
+    else this.soon();
+  }
+
+  private plan(): void {
+    this.timer?.cancel();
+    if (this.isStopped || !this.isSharing) return;
     this.timer = this.deps.clock.after(LOOK_MS, () => void this.look().finally(() => this.plan()), {
       background: true,
     });
@@ -120,6 +128,7 @@ export class NodeShares implements LaneShares {
     this.noteNodes();
     for (const lane of lanes.withSeveral()) this.shares.set(lane, { ...this.first, connections: lanes.open(lane) });
     this.soon();
+    this.plan();
   }
 
   private noteNodes(): void {
@@ -130,9 +139,7 @@ export class NodeShares implements LaneShares {
   /** Looks once more where a look is under way, as that one may have read before what has changed. */
   private async look(): Promise<void> {
     await this.looking;
-    if (this.isStopped) return;
-    if (!this.isSharing && this.deps.nodes.hasOthers) this.begin();
-    if (!this.isSharing) return;
+    if (this.isStopped || !this.isSharing) return;
     this.looking ??= this.lookOnce()
       .then(
         () => {
@@ -176,6 +183,7 @@ export class NodeShares implements LaneShares {
   /** This node is alone: the limits are its own. */
   private end(): void {
     this.isSharing = false;
+    this.timer?.cancel();
     const lanes = [...this.shares.keys()];
     this.shares.clear();
     for (const lane of lanes) this.deps.lanes.pump(lane);

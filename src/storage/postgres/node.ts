@@ -139,6 +139,7 @@ export class JoinedNode implements Node, Nodes {
   private readonly deps: NodeDeps;
   private readonly silences = new Silences();
   private records: readonly NodeRecord[] = [];
+  private readonly changeListeners: (() => void)[] = [];
   private beginLeading: () => void = () => undefined;
   private timer: { cancel(): void } | null = null;
   /** When the last good sign of life was sent, by the monotonic clock. */
@@ -196,6 +197,17 @@ export class JoinedNode implements Node, Nodes {
 
   listen(listener: Parameters<Nodes['listen']>[0]): void {
     this.deps.messages.listen(listener);
+  }
+
+  onChange(listener: () => void): void {
+    this.changeListeners.push(listener);
+  }
+
+  async ended(epochs: readonly number[]): Promise<number[]> {
+    if (epochs.length === 0) return [];
+    const rows = await this.deps.connection.all<{ epoch: number }>('SELECT epoch FROM nodes');
+    const living = new Set(rows.map(({ epoch }) => epoch));
+    return epochs.filter((epoch) => !living.has(epoch));
   }
 
   async setDraining(epoch: number, isDraining: boolean): Promise<void> {
@@ -278,10 +290,16 @@ export class JoinedNode implements Node, Nodes {
     }
     const left = rows.filter(({ epoch }) => !removed.has(epoch));
     const leader = left.find(({ is_command }) => is_command === 0)?.epoch;
+    const before = serversIn(this.records);
     this.records = left.map((one) => recordOf(one, one.epoch === leader));
     if (this.isLeader) this.beginLeading();
+    if (serversIn(this.records) !== before) for (const listener of this.changeListeners) listener();
   }
 }
+
+/** Names the servers that take work, to be compared. */
+const serversIn = (records: readonly NodeRecord[]): string =>
+  JSON.stringify(records.flatMap(({ epoch, isCommand, isDraining }) => (isCommand ? [] : [[epoch, isDraining]])));
 
 const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
   epoch: row.epoch,
