@@ -36,7 +36,7 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   running.isStopping = true;
   const { nodes, report } = context;
   // The others take over at once what this one has not begun. Where they cannot be told, they find its row gone.
-  if (nodes.hasOthers) await nodes.setDraining(nodes.epoch, true).catch(report);
+  if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
   running.requests.stop();
   running.certificateWatch.stop();
   running.shared.stop();

@@ -85,10 +85,32 @@ describe('journey: all nodes deliver', function () {
     assert.equal(new Set(recipients()).size, domains.length, 'none twice');
     assert.deepEqual(deliveredAt(two).sort(), [...domains].sort());
     await sendToAll();
-    running.shift();
-    await one.stop();
+    await one.app.stop();
     await until(() => two.app.db.nodes?.isLeader === true);
     await until(() => recipients().length === 2 * domains.length);
+  });
+
+  it('but not one without the role: it accepts, and does not lead while another one may', async () => {
+    const three = await startTestApp({
+      mailPort: server.port,
+      settings: { node: { name: 'three', roles: [] } },
+      clock: one.clock,
+      resolver: one.resolver,
+      beside: one,
+    });
+    running.push(three);
+    await one.app.stop();
+    await two.app.stop();
+    await until(() => three.app.db.nodes?.hasOthers === false);
+    const { key } = one;
+    const mail = { from: 'hi@acme.test', to: 'ana@d0.test', subject: 'Hello', text: 'Hello.' };
+    const { status } = await three.request('POST', '/v1/messages', mail, { key });
+    assert.equal(status, 202);
+    // Nobody else is there to do the chores.
+    assert.equal(three.app.db.nodes?.isLeader, true);
+    const { data } = await three.operator.call('doctor', { checks: ['nodes'] });
+    assert.ok(data.some(({ why }) => why.startsWith('no node delivers')));
+    assert.deepEqual(recipients(), []);
   });
 
   it('the leader takes back what a node that ended had begun', async () => {
