@@ -4,7 +4,7 @@
  * lane's limit of connections and one more for each node but the first. Pure.
  */
 
-/** What a node has announced of a lane. */
+/** The announcement of a node about a lane. */
 export interface LaneClaim {
   /** The number of the node's run. */
   readonly epoch: number;
@@ -16,7 +16,7 @@ export interface LaneClaim {
   readonly allowed: number;
 }
 
-/** What a node may use of a lane. */
+/** The part of a lane that a node may use. */
 export interface LaneShare {
   /** Connections that it may have open, idle ones included. */
   readonly connections: number;
@@ -39,7 +39,7 @@ export interface LaneShares {
 /** The shares of a node that is alone. */
 export const wholeLanes: LaneShares = { of: () => wholeLane, soon: () => undefined };
 
-/** What a node knows of a lane when it looks. */
+/** The state of a lane at a node when it looks. */
 export interface LaneLook {
   readonly epoch: number;
   /** Connections that it may have so far, and those that are open, being opened or being closed. */

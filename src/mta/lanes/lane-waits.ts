@@ -46,7 +46,7 @@ export interface LaneLimitsReport {
   lastProgressAt: number;
 }
 
-/** What else decides how fast a lane goes. */
+/** The limits and counts, beside the lane's own state, that decide how fast it goes. */
 export interface Surroundings {
   /** The operator's limits. */
   given: LaneLimits | null;

@@ -16,7 +16,7 @@ import { announce, haveOthersAnnounced, readOthers, withdraw, writeOwn, type Lan
 import { isWanted, lookedAt, wholeLane, type LaneLook, type LaneShare, type LaneShares } from './lane-shares.ts';
 import type { Learnt } from './throttle.ts';
 
-/** What the engine says of one lane. */
+/** The need of a lane for connections, and its limits. */
 export interface LaneDemand extends Pick<LaneLook, 'demand' | 'hasRate' | 'allowed'> {
   readonly learnt: Learnt;
 }

@@ -25,7 +25,7 @@ export interface Throttle {
   readonly causeAt: number;
 }
 
-/** What a throttle has learnt of a receiver, for the other nodes that send to it. */
+/** The part of a throttle that was learnt from a receiver, for the other nodes that send to it. */
 export type Learnt = Pick<Throttle, 'limit' | 'ceiling' | 'halvedAt' | 'cause'>;
 
 /** The time between two halvings, in ms, so that the receiver notices the first. */
