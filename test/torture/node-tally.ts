@@ -4,8 +4,10 @@ import type { Asked } from './node-clients.ts';
 export interface Round {
   /** The fault, and the nodes that it met where it did not meet all. */
   name: string;
-  /** The longest time in which mail for a domain waited and none for it arrived, in ms. */
-  standstillMs: number;
+  /** The longest time in which mail waited for the domains that a node had before the fault, and none to them arrived, in ms. */
+  nodeStandstillMs: number;
+  /** The same for a single domain: its mail may also wait behind that of others. */
+  domainStandstillMs: number;
   /** The most connections to the site at the same time. */
   connections: number;
 }
@@ -46,15 +48,15 @@ export function longestDowntime(asked: readonly Asked[], isGood: (one: Asked) =>
 
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`;
 
+export const roundText = (round: Round, at: number): string =>
+  `${String(at + 1).padStart(3)} ${round.name.padEnd(44)} standstill of a node's domains ${seconds(round.nodeStandstillMs)}, of a domain ${seconds(round.domainStandstillMs)}; at most ${String(round.connections)} connections`;
+
 export function nodesTallyText(tally: NodesTally): string {
   const { rounds, asked } = tally;
   const names = [...new Set(asked.map(({ node }) => node))].sort();
   const isGood = ({ status }: Asked): boolean => status >= 200 && status < 300;
   return [
-    ...rounds.map(
-      ({ name, standstillMs, connections }, at) =>
-        `${String(at + 1).padStart(3)} ${name.padEnd(44)} longest standstill of a domain ${seconds(standstillMs)}, at most ${String(connections)} connections`,
-    ),
+    ...rounds.map(roundText),
     ...names.map((name) => {
       const of = asked.filter(({ node }) => node === name);
       const good = of.filter(isGood);
