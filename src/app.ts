@@ -104,6 +104,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     log,
     fetch,
     notifiers,
+    owners: context.owners,
+    hasOthers: () => nodes.hasOthers,
     random,
     notice: disabledNotice(notices, config),
   });
