@@ -34,6 +34,9 @@ export interface Running {
 
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
+  const { nodes, report } = context;
+  // The others take over at once what this one has not begun. Where they cannot be told, they find its row gone.
+  if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
   running.requests.stop();
   running.certificateWatch.stop();
   running.shared.stop();
