@@ -12,6 +12,7 @@ import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
+import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
 import { partOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
@@ -102,6 +103,7 @@ export class LaneWorld {
         log: quietLog,
         pool: this.pool,
         limitsOf: () => null,
+        shares: wholeLanes,
         viewOf: (lane) => this.lanes.view(lane),
         pump: (lane) => {
           this.lanes.pump(lane);
