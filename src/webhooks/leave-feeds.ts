@@ -1,6 +1,6 @@
 /**
  * Ends the calling of endpoints at this node, because another one calls them from now on or the program stops. Written are how far each has
- * come, and a row for each call on the wire: whoever goes on makes those again that have not ended by then, and nothing else.
+ * come, and a row for each call on the wire: the node that goes on makes those again that have not ended by then, and nothing else.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
