@@ -42,13 +42,13 @@ type Counts = Pick<WarmUpRow, 'sent' | 'blocked' | 'deferred' | 'complained'>;
 interface Entry {
   /** The sums of all nodes, as far as they are known here, with what is not written yet. */
   row: WarmUpRow;
-  /** What this node has counted since its last write. */
+  /** The counts of this node since its last write. */
   added: Counts;
   /** The row is in the database, and with it the stage of the day. */
   isStored: boolean;
 }
 
-/** What is added to a row. */
+/** Counts to add to a row. */
 interface Addition {
   row: WarmUpRow;
   isStored: boolean;
@@ -218,7 +218,7 @@ function store(entry: Entry, sum: WarmUpRow): void {
   entry.isStored = true;
 }
 
-/** Adds to rows, and returns them as they are then. Other nodes may add to the same rows. */
+/** Adds counts to rows, and returns the rows as they are then. Other nodes may add to the same rows. */
 const addCounts: Work<readonly Addition[], readonly WarmUpRow[]> = {
   name: 'warm-up',
   async run(tx, inputs) {
