@@ -9,6 +9,7 @@ import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
+import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
 import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
@@ -48,7 +49,7 @@ export interface MtaDeps
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   sites: Sites;
   sources: Sources;
-  nodes: SweeperDeps['nodes'] & NodeSharesDeps['nodes'];
+  nodes: SweeperDeps['nodes'] & NodeSharesDeps['nodes'] & Pick<Nodes, 'listen'>;
   /** Tells which domains this node delivers. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
 }
@@ -132,7 +133,7 @@ export class Mta {
   }
 
   async start(): Promise<void> {
-    const { notifiers, owners } = this.deps;
+    const { notifiers, owners, nodes } = this.deps;
     await this.sweeper.takeBack();
     await this.hostTls.load();
     await this.sources.load();
@@ -142,6 +143,10 @@ export class Mta {
       notifiers.holds.listen(() => this.holdsChanged()),
       owners.onChange(() => this.domainsMoved()),
     ];
+    nodes.listen((message) => {
+      // Hints of other nodes may have been lost.
+      if (message === null && !this.isStopping) void this.dueQueue.scan().catch(this.logStorageFailure);
+    });
     await this.sweeper.start();
   }
 
