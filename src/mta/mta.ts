@@ -32,7 +32,7 @@ import type { Sites } from './sites/sites.ts';
 import type { Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
 import { Sweeper, type SweeperDeps } from './sweeper.ts';
-import { createHostTls, type HostTls } from './tls/host-tls.ts';
+import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
 import { createWorker } from './worker.ts';
 
 export type { LaneReport, Resolved } from './lane-reports.ts';
@@ -393,7 +393,8 @@ export class Mta {
   private domainsMoved(): void {
     const { owners } = this.deps;
     for (const job of this.lanesOfJobs.removeWaiting(({ domain }) => !owners.isOurs(domain))) this.dueQueue.leave(job);
-    void Promise.all([this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
+    const learnt = this.hostTls.load(HOSTS_REREAD);
+    void Promise.all([learnt, this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
   }
 
   /** The operator has set or ended a hold or limit: held mail may go, and lanes have other limits. */

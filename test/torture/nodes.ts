@@ -53,7 +53,7 @@ const CALM_MS = 1500;
 /** While mail is made up for, a domain's turn comes at least so often. */
 const MOVING_MS = 3000;
 /** A domain whose mail stands still for longer was forgotten, and found by the sweep of every 30 seconds. */
-const FORGOTTEN_MS = 20_000;
+const FORGOTTEN_MS = 28_000;
 const WHOLE_MS = 120_000;
 /** For one mail of what waits at the end, on a machine that has others to serve. */
 const SLOWEST_MS = 50;
