@@ -8,7 +8,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
-import type { NodeRequests } from '../operator/node-requests.ts';
+import type { NodeQuestions } from '../operator/node-questions.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
 import type { SharedState } from './shared-state.ts';
@@ -28,13 +28,13 @@ export interface Running {
   certificateWatch: CertificateWatch;
   shared: SharedState;
   /** Set when the stop has begun: nothing more is started. */
-  requests: Pick<NodeRequests, 'start' | 'stop'>;
+  questions: Pick<NodeQuestions, 'start' | 'stop'>;
   isStopping: boolean;
 }
 
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
-  running.requests.stop();
+  running.questions.stop();
   running.certificateWatch.stop();
   running.shared.stop();
   context.disk.stop();
