@@ -228,7 +228,7 @@ async function startAll(
   running: Running,
   { operator, metrics, newcomers, certificate, isApart }: StartParts,
 ): Promise<string> {
-  const { config, clock, log, db, epoch, nodes } = context;
+  const { config, clock, log, db, epoch, nodes, owners, endWith } = context;
   const url = await listen(running.api, config.http);
   if (isApart)
     running.apart = await listenApart({ clock, log, newcomers }, running.dashboard, {
@@ -243,45 +243,27 @@ async function startAll(
   }
   // SQLite has no other nodes that could ask.
   if (db.nodes !== null) running.questions.start();
-  if (nodes.isLeader) await startLeading(running);
+  await running.mta.start();
   await running.inbound.start();
-  if (!nodes.isLeader) standBy(context, running);
+  owners.onChange(() => log.info({ event: 'domains_moved', nodes: owners.names() }, 'the domains were divided anew'));
+  const leading = startLeading(context, running);
+  if (nodes.isLeader) await leading;
+  else leading.catch(endWith);
   if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
   await noteServerAct(context, 'server.start', { version, epoch });
   log.info({ event: 'started', url, ...running.inbound.ports(), epoch, migrated: db.migrated }, 'Posthorn is running');
   return url;
 }
 
-/** Starts what only one node does: it delivers, calls webhooks and does the chores. */
-async function startLeading(running: Running): Promise<void> {
-  await running.shared.beforeLeading();
-  await running.mta.start();
+/** Starts what only one node does, when this one leads: webhooks, the chores, and reading what a node that ended has left unread. */
+async function startLeading({ nodes, log }: AppContext, running: Running): Promise<void> {
+  const isFirst = nodes.isLeader;
+  await nodes.leads;
+  if (running.isStopping) return;
+  if (!isFirst) log.warn({ event: 'leading', node: nodes.name }, 'this node leads from now on');
   await running.webhooks.start();
   running.housekeeping.start();
   running.inbound.takeLeft();
-}
-
-/** Accepts mail while another node leads, and leads when that one has ended. */
-function standBy({ nodes, log, endWith }: AppContext, running: Running): void {
-  const leader = nodes.list().find(({ isLeader }) => isLeader)?.name;
-  log.info(
-    { event: 'standing_by', leader },
-    'another node delivers: this one accepts, and takes over when that one ends',
-  );
-  const lead = async (): Promise<void> => {
-    await nodes.leads;
-    if (running.isStopping) return;
-    log.warn(
-      { event: 'leading', node: nodes.name },
-      'the node that delivered has ended: this one delivers from now on',
-    );
-    await startLeading(running);
-  };
-  lead().catch((err: unknown) => {
-    const what = 'this node could not take over: it stops, so that another one can';
-    log.error({ event: 'leading_failed', err }, what);
-    endWith(new Error(what, { cause: err }));
-  });
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

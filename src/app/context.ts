@@ -109,7 +109,10 @@ async function openStorage(
 const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
   name: config.node.name,
   version,
-  facts: JSON.stringify({ settings: digestsOf(config, keyring.derive('settings digests')) }),
+  facts: JSON.stringify({
+    roles: config.node.roles,
+    settings: digestsOf(config, keyring.derive('settings digests')),
+  }),
 });
 
 /** Returns a function that counts each use of a budget that is used up, and logs it once an hour. */

@@ -60,6 +60,8 @@ function buildMta(
       sources,
       random,
       holds,
+      nodes: context.nodes,
+      owners: context.owners,
       sites: buildSites(context, six),
       trackingKey: context.trackKeys[0],
       judge: (refusal) => live.judge(refusal),

@@ -21,8 +21,6 @@ export interface SharedParts {
 }
 
 export interface SharedState {
-  /** Reads again what must not be old when this node begins to lead. */
-  beforeLeading(): Promise<void>;
   stop(): void;
 }
 
@@ -93,9 +91,6 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
   if (db.engine === 'postgres') plan();
 
   return {
-    async beforeLeading() {
-      await book.load();
-    },
     stop() {
       isStopped = true;
       timer?.cancel();

@@ -34,7 +34,9 @@ export interface Running {
 
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
-  running.questions.stop();
+  const { nodes, report } = context;
+  // The others take over at once what this one has not begun. Where they cannot be told, they find its row gone.
+  if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
   running.certificateWatch.stop();
   running.shared.stop();
   context.disk.stop();
@@ -43,6 +45,8 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   try {
     await stopWork(context, running);
   } finally {
+    // Until here other nodes are answered: what this one still has on the wire is part of their lists.
+    running.questions.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();
   }

@@ -10,11 +10,12 @@ type Node = ResultOf<'nodes.list'>['data'][number];
 
 const lines = (nodes: readonly Node[]): string[] =>
   table(
-    ['NODE', 'EPOCH', 'STATE', 'LEADS', 'VERSION', 'SINCE', 'LAST SIGN OF LIFE', 'THIS ONE'],
+    ['NODE', 'EPOCH', 'STATE', 'DELIVERS', 'LEADS', 'VERSION', 'SINCE', 'LAST SIGN OF LIFE', 'THIS ONE'],
     nodes.map((one) => [
       one.name,
       one.epoch,
       one.state,
+      one.delivers,
       one.leads,
       one.version,
       one.since,

@@ -179,6 +179,11 @@ export const settings = group(
         'The name of this node, which no other node may have.',
         { fallbackText: 'the name of the machine' },
       ),
+      roles: setting(
+        list(oneOf('delivery', 'chores'), 2),
+        ['delivery', 'chores'],
+        'What this node does beside accepting mail and serving the dashboard: `delivery` sends mail and calls webhooks, `chores` may lead, which means the housekeeping.',
+      ),
     }),
     storage: group('The database.', {
       url: setting(
@@ -410,7 +415,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
       bounceRules: written.delivery.bounceRules.map(absolute),
       operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },
-    node: { name: written.node.name ?? hostname().slice(0, 63) },
+    node: { ...written.node, name: written.node.name ?? hostname().slice(0, 63) },
     storage: {
       ...storage,
       url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}`,

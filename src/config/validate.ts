@@ -27,13 +27,20 @@ export function readSettings(
 /** Finds settings that are valid alone but not together. */
 function contradictions(config: Config): string[] {
   const { delivery } = config;
-  const clashes = portClashes(config);
+  const clashes = [...portClashes(config), ...lonelyRoles(config)];
   const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
   if (delivery.dnssecResolver || dane.length === 0) return clashes;
   return [
     ...clashes,
     `delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`,
   ];
+}
+
+/** The only server of a database needs every role. */
+function lonelyRoles({ node, storage }: Config): string[] {
+  if (storage.url.startsWith('postgres') || (node.roles.includes('delivery') && node.roles.includes('chores')))
+    return [];
+  return ['node.roles: expected delivery and chores, since a SQLite database has one server'];
 }
 
 function mistakesOf(

@@ -12,6 +12,9 @@
  * reading walks over them: those of finished mail before the rows that are due, those of ended claims (whose due time was the end of
  * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only where it is not known what falls due
  * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them where a hint was lost.
+ *
+ * Of several nodes each reads only the domains that are its own. When domains have moved, the groups of those that went are forgotten, and a
+ * scan finds those that came; a job that is in a lane already is forgotten there, before its claim.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
@@ -63,6 +66,8 @@ interface Group {
   /** The group is not read before then: its destination keeps its mail back. */
   restUntil: number;
   reading: boolean;
+  /** Its domain has moved to another node. */
+  isGone: boolean;
 }
 
 /** A read of a group's next rows. */
@@ -75,6 +80,10 @@ export interface DueQueueDeps {
   /** `maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
   db: { prepared: Connection; maintenance: Connection };
   clock: Clock;
+  /** Tells whether this node delivers the mail of a domain. */
+  isOurs(domain: string): boolean;
+  /** Tells all nodes, this one included, when mail falls due whose domain has moved meanwhile. */
+  tell(hints: readonly DueHint[]): void;
   /** Takes a job that is due. */
   offer(job: Job): void;
   /** Reports that reading failed; it is tried again after a while. */
@@ -111,8 +120,10 @@ export class DueQueue {
   /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
   private isStopped = false;
-  /** A scan has ended: a group that is not in memory has no rows, or a hint comes for each of them. */
+  /** A scan has ended since domains moved: a group of ours that is not in memory has no rows, or a hint comes for each of them. */
   private hasScanned = false;
+  /** Counts the times that domains have moved. */
+  private moves = 0;
 
   constructor(deps: DueQueueDeps) {
     this.deps = deps;
@@ -121,27 +132,44 @@ export class DueQueue {
 
   /** Finds every group that has something waiting. Costs a few microseconds a group. */
   async scan(): Promise<void> {
+    const { moves } = this;
     for (const group of this.groups.values()) group.restUntil = -Infinity;
     let after: GroupRow | null = null;
     do {
       const page: GroupRow[] = await readGroups(this.deps.db.maintenance, after, SCAN_PAGE);
-      for (const row of page) this.noteDue(this.groupOf(row.domain, row.class, row.account_id, false), row.due_at);
+      for (const row of page)
+        if (this.deps.isOurs(row.domain))
+          this.noteDue(this.groupOf(row.domain, row.class, row.account_id, false), row.due_at);
       after = page.length < SCAN_PAGE ? null : (page.at(-1) ?? null);
     } while (after !== null && !this.isStopped);
-    this.hasScanned = true;
+    if (moves === this.moves) this.hasScanned = true;
+  }
+
+  /** Forgets the groups of domains that are not ours any more, and finds those that are now. */
+  async domainsMoved(): Promise<void> {
+    this.moves++;
+    this.hasScanned = false;
+    for (const [key, group] of this.groups) {
+      if (this.deps.isOurs(group.domain)) continue;
+      group.isGone = true;
+      this.groups.delete(key);
+      this.empty.delete(group);
+      this.low.delete(group);
+    }
+    await this.scan();
   }
 
   /** Notes that something has become due. */
   hint(hints: readonly DueHint[]): void {
     for (const { domain, class: order, accountId, dueAt } of hints)
-      this.noteDue(this.groupOf(domain, order, accountId, this.hasScanned), dueAt);
+      if (this.deps.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId, this.hasScanned), dueAt);
   }
 
   /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void {
     const { group } = job;
     this.unbuffer(job);
-    if (dueAt !== null) this.noteDue(group, dueAt);
+    if (dueAt !== null) this.noteOrTell(group, dueAt);
     this.requestRead(group);
     this.forgetIfIdle(group);
     this.startReading();
@@ -153,7 +181,12 @@ export class DueQueue {
     this.unbuffer(job);
     group.restUntil = Math.max(group.restUntil, until);
     group.dirty = true;
-    this.noteDue(group, until);
+    this.noteOrTell(group, until);
+  }
+
+  /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */
+  leave(job: Job): void {
+    this.unbuffer(job);
   }
 
   /** Ends all rests: the groups are read again. */
@@ -193,6 +226,7 @@ export class DueQueue {
         nextDueAt: null,
         restUntil: -Infinity,
         reading: false,
+        isGone: false,
       };
       this.groups.set(key, group);
     }
@@ -201,8 +235,8 @@ export class DueQueue {
 
   /** Forgets a group with nothing in memory and nothing to come; a hint or a scan brings it back. */
   private forgetIfIdle(group: Group): void {
-    const { buffered, dirty, cursor, nextDueAt, reading } = group;
-    if (buffered > 0 || dirty || cursor !== null || nextDueAt !== null || reading) return;
+    const { buffered, dirty, cursor, nextDueAt, reading, isGone } = group;
+    if (buffered > 0 || dirty || cursor !== null || nextDueAt !== null || reading || isGone) return;
     this.groups.delete(keyOf(group.domain, group.class, group.account));
   }
 
@@ -214,6 +248,12 @@ export class DueQueue {
 
   private unbuffer({ id, group }: Job): void {
     if (this.bufferedIds.delete(id)) group.buffered--;
+  }
+
+  /** The domain may have moved, also away and back, while the job was in hand. */
+  private noteOrTell(group: Group, dueAt: number): void {
+    if (!group.isGone) this.noteDue(group, dueAt);
+    else this.deps.tell([{ domain: group.domain, class: group.class, accountId: group.account, dueAt }]);
   }
 
   private noteDue(group: Group, dueAt: number): void {
@@ -231,6 +271,7 @@ export class DueQueue {
       group.isNextKnown = false;
       group.dirty = true;
     }
+    if (group.isGone) return;
     // A row of a group that rests fell due: the group is read when its rest ends.
     if (this.isResting(group)) this.noteDue(group, group.restUntil);
     else this.requestRead(group);
@@ -241,7 +282,7 @@ export class DueQueue {
   }
 
   private requestRead(group: Group): void {
-    if (this.isStopped || group.reading || this.isResting(group) || group.buffered >= LOW) return;
+    if (this.isStopped || group.isGone || group.reading || this.isResting(group) || group.buffered >= LOW) return;
     if (!group.dirty && group.cursor === null) return;
     if (group.buffered === 0) {
       this.low.delete(group);
@@ -322,6 +363,7 @@ export class DueQueue {
   }
 
   private takeRows({ group, begunAt, until }: Read, rows: readonly DueRow[], limit: number): void {
+    if (group.isGone) return;
     const now = this.deps.clock.now();
     const beganAt = group.cursor;
     // The hints of what was committed since the read began have lowered the floor meanwhile.

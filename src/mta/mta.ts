@@ -9,6 +9,7 @@ import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
+import type { Owners } from '../storage/owners.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
 import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
 import { createTranscripts } from './attempt/transcripts.ts';
@@ -40,12 +41,14 @@ export interface MtaDeps
     Pick<PassageDeps, 'tlsSeen' | 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
     Pick<LaneControlDeps, 'limitsOf'>,
-    Pick<SweeperDeps, 'recorder' | 'holds'> {
+    Pick<SweeperDeps, 'recorder' | 'holds' | 'nodes'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   sites: Sites;
   sources: Sources;
+  /** Tells which domains this node delivers. */
+  owners: Pick<Owners, 'isOurs' | 'onChange'>;
 }
 
 export interface MtaOptions extends AttemptOptions, PassageOptions {
@@ -106,6 +109,8 @@ export class Mta {
     this.dueQueue = new DueQueue({
       db: deps.db,
       clock,
+      isOurs: (domain) => deps.owners.isOurs(domain),
+      tell: (hints) => deps.notifiers.deliveries.notify(hints),
       offer: (job) => this.placing.place(job),
       failed: this.logStorageFailure,
     });
@@ -123,13 +128,14 @@ export class Mta {
   }
 
   async start(): Promise<void> {
-    const { notifiers } = this.deps;
+    const { notifiers, owners } = this.deps;
     await this.sweeper.takeBack();
     await this.hostTls.load();
     await this.sources.load();
     this.stopListening = [
       notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
       notifiers.holds.listen(() => this.holdsChanged()),
+      owners.onChange(() => this.domainsMoved()),
     ];
     await this.sweeper.start();
   }
@@ -190,6 +196,8 @@ export class Mta {
 
   /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
   async tryNow(domain: string | null): Promise<void> {
+    // Another node has the domain by now.
+    if (this.isStopping) return;
     const { control, pool } = this;
     const { sites } = this.deps;
     sites.retry(domain);
@@ -322,7 +330,7 @@ export class Mta {
 
   private makeSweeper(): Sweeper {
     const { sites } = this.deps;
-    const { epoch, retry, timeouts } = this.options;
+    const { retry, timeouts } = this.options;
     return new Sweeper(
       {
         ...this.deps,
@@ -337,8 +345,15 @@ export class Mta {
         },
         failed: this.logStorageFailure,
       },
-      { epoch, retry, stalledMs: timeouts.attempt + LEASE_MARGIN_MS },
+      { retry, stalledMs: timeouts.attempt + LEASE_MARGIN_MS },
     );
+  }
+
+  /** A node joined, ended or drains: other domains are ours now, and what an ended node had begun is taken back. */
+  private domainsMoved(): void {
+    const { owners } = this.deps;
+    for (const job of this.lanesOfJobs.removeWaiting(({ domain }) => !owners.isOurs(domain))) this.dueQueue.leave(job);
+    void Promise.all([this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
   }
 
   /** The operator has set or ended a hold or limit: held mail may go, and lanes have other limits. */

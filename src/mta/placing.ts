@@ -8,6 +8,7 @@ import type { Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
+import type { Owners } from '../storage/owners.ts';
 import { statement } from '../storage/sql.ts';
 import { partOf, UNTRIED_MS } from './attempt/attempt.ts';
 import type { NoPassage } from './attempt/passages.ts';
@@ -34,7 +35,8 @@ export interface PlacingDeps {
   control: Pick<LaneControl, 'register' | 'routeOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
   pool: Pick<Pool, 'waitOf'>;
   aside: Pick<Aside, 'add'>;
-  dueQueue: Pick<DueQueue, 'done' | 'rest'>;
+  dueQueue: Pick<DueQueue, 'done' | 'rest' | 'leave'>;
+  owners: Pick<Owners, 'isOurs'>;
   lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
   /** Is called when a job came into a lane. */
   offered(): void;
@@ -91,10 +93,16 @@ export class Placing {
   }
 
   /**
-   * Tells whether the job may be tried in this lane now. Where its route has changed it goes to another lane; where its part of the
-   * lane rests it waits on disk; where, in an operator's lane, the hosts of its own domain cannot be had it is put aside.
+   * Tells whether the job may be tried in this lane now. Where its domain has moved to another node it is forgotten; where its route has
+   * changed it goes to another lane; where its part of the lane rests it waits on disk; where, in an operator's lane, the hosts of its own
+   * domain cannot be had it is put aside.
    */
   mayGo(lane: string, job: Job): boolean {
+    if (!this.deps.owners.isOurs(job.domain)) {
+      this.releaseQuota(job);
+      this.deps.dueQueue.leave(job);
+      return false;
+    }
     const known = this.deps.sites.known(job.domain);
     const source = job.source ?? null;
     if (known === null || laneOf(known, source) !== lane) {

@@ -1,22 +1,30 @@
 /**
  * Works even where notifiers and timers failed: finds mail that waits, gives up mail that is too old, notices a clock that was set,
- * and warns of lanes that make no progress. At the start it takes back attempts that an earlier run left unfinished.
+ * and warns of lanes that make no progress. It takes back attempts that an earlier run, or a node that ended, left unfinished.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
+import { hintsOfChanged, type DueHint } from '../messages/delivery/due-hint.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { MailFacts } from '../messages/delivery/hold-book.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
+import type { Nodes } from '../storage/nodes.ts';
+import type { Owners } from '../storage/owners.ts';
+import type { DeliveryRow } from '../storage/tables.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
 
 export interface SweeperDeps {
   db: Pick<Database, 'prepared'>;
+  nodes: Pick<Nodes, 'isLeader' | 'ended'>;
+  owners: Pick<Owners, 'isOurs'>;
+  notifiers: { deliveries: Notifier<readonly DueHint[]> };
   clock: Clock;
   log: Log;
   recorder: Recorder;
@@ -38,7 +46,6 @@ export interface SweeperDeps {
 }
 
 export interface SweeperOptions {
-  epoch: number;
   retry: Pick<RetryRule, 'schedule'>;
   /** A lane that makes no progress for so long is stalled, in ms; longer than the longest attempt. */
   stalledMs: number;
@@ -56,6 +63,8 @@ const LONGEST_JITTER = 1.2;
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
 
+type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
+
 export class Sweeper {
   private readonly deps: SweeperDeps;
   private readonly options: SweeperOptions;
@@ -69,26 +78,41 @@ export class Sweeper {
     this.options = options;
   }
 
-  /** Takes back the claims of earlier runs: how far those attempts came is not known, so they are tried again by the schedule. */
+  /**
+   * Takes back the claims of earlier runs and of nodes that have ended: how far those attempts came is not known, so they are tried again by
+   * the schedule. Of several nodes the leader does that.
+   */
   async takeBack(): Promise<void> {
+    const { db, nodes } = this.deps;
+    if (!nodes.isLeader) return;
+    const claims = await db.prepared.all<{ epoch: number }>(
+      'SELECT DISTINCT claim_epoch AS epoch FROM deliveries WHERE claim_epoch IS NOT NULL',
+    );
+    // A node joins before it claims: an epoch that was read here and has no node after that has ended.
+    for (const epoch of await nodes.ended(claims.map((claim) => claim.epoch))) await this.takeBackOf(epoch);
+  }
+
+  private async takeBackOf(epoch: number): Promise<void> {
+    const { db, recorder, notifiers, log, clock, random } = this.deps;
     for (;;) {
-      const rows = await this.deps.db.prepared.all<{ id: string; claim_epoch: number; attempt_count: number }>(
-        'SELECT id, claim_epoch, attempt_count FROM deliveries WHERE claim_epoch IS NOT NULL AND claim_epoch < ? LIMIT ?',
-        [this.options.epoch, BATCH],
+      const rows = await db.prepared.all<Claimed>(
+        'SELECT id, domain, class, account_id, attempt_count FROM deliveries WHERE claim_epoch = ? LIMIT ?',
+        [epoch, BATCH],
       );
       if (rows.length === 0) return;
-      const now = this.deps.clock.now();
-      await this.deps.recorder.record(
-        rows.map(({ id, claim_epoch, attempt_count }) => ({
+      const now = clock.now();
+      const recorded = await recorder.record(
+        rows.map(({ id, attempt_count }) => ({
           deliveryId: id,
           change: {
             kind: 'orphaned',
-            epoch: claim_epoch,
-            retryAt: nextTryAt(this.options.retry, attempt_count, now, this.deps.random()),
+            epoch,
+            retryAt: nextTryAt(this.options.retry, attempt_count, now, random()),
           },
         })),
       );
-      this.deps.log.warn(
+      notifiers.deliveries.notify(hintsOfChanged(rows, recorded));
+      log.warn(
         { event: 'attempts_taken_back', count: rows.length },
         'attempts that an earlier run left unfinished are tried again',
       );
@@ -99,6 +123,7 @@ export class Sweeper {
   async start(): Promise<void> {
     try {
       await this.checkClock();
+      await this.takeBack();
       await this.deps.freeHeldMail();
       await this.deps.scan();
       await this.giveUpOld();
@@ -161,7 +186,9 @@ export class Sweeper {
        WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT ?`,
       [now, now, BATCH],
     );
-    const occurrences = await Promise.all(rows.map((row) => this.agedOrHeld(row)));
+    // The node that delivers a mail knows why it waits.
+    const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
+    const occurrences = await Promise.all(own.map((row) => this.agedOrHeld(row)));
     if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
   }
 

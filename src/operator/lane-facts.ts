@@ -53,6 +53,7 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
   const { nodes, mta, askNode } = deps;
 
   async function factsAt({ node, mails }: Part): Promise<readonly LaneFacts[]> {
+    if (node.epoch === nodes.epoch && !node.isDelivering) return mails.map(() => nobody);
     if (node.epoch === nodes.epoch) return await inSlices(mails, ([, mail]) => mta.laneFacts(mail));
     const asked = { name: laneFactsQuestion.name, args: { mails: mails.map(([, mail]) => plain(mail)) } };
     const answer = await askNode(node, asked, WITHIN_MS);
@@ -97,7 +98,8 @@ const unanswered = (node: string): LaneFacts => because(`The node ${node} delive
 const ended = (node: string): LaneFacts =>
   because(`The node ${node}, which delivered it, has ended. Another one takes over within 15 seconds.`);
 
-const because = (message: string): LaneFacts => ({
-  held: null,
-  waits: [{ reason: 'queued', message, since: null, until: null, by: 'us', stops: false }],
-});
+function because(message: string): LaneFacts {
+  return { held: null, waits: [{ reason: 'queued', message, since: null, until: null, by: 'us', stops: false }] };
+}
+
+const nobody = because('No node delivers mail now: none that runs has the role delivery (node.roles).');

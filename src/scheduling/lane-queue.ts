@@ -96,6 +96,20 @@ export class LaneQueue<Job extends LaneJob> {
     for (const job of this.prefetched.keys()) this.giveBack(job);
   }
 
+  /** Removes and returns the waiting jobs that are `unwanted`. Prefetched ones stay. */
+  removeWaiting(unwanted: (job: Job) => boolean): Job[] {
+    const removed: Job[] = [];
+    for (const shares of this.classes)
+      for (const [share, jobs] of shares) {
+        removed.push(...jobs.filter(unwanted));
+        const kept = jobs.filter((job) => !unwanted(job));
+        if (kept.length > 0) shares.set(share, kept);
+        else shares.delete(share);
+      }
+    this.waiting -= removed.length;
+    return removed;
+  }
+
   get isIdle(): boolean {
     return this.slots === 0 && this.waiting === 0 && this.prefetched.size === 0;
   }

@@ -63,6 +63,17 @@ export class Lanes<Job extends LaneJob> {
     if (lane !== undefined) this.startWorkers(lane);
   }
 
+  /** Removes and returns the jobs that wait in any lane and are `unwanted`. */
+  removeWaiting(unwanted: (job: Job) => boolean): Job[] {
+    const removed: Job[] = [];
+    for (const lane of [...this.lanes.values()]) {
+      removed.push(...lane.removeWaiting(unwanted));
+      if (lane.waiting === 0) this.starved.delete(lane);
+      this.forgetIfIdle(lane);
+    }
+    return removed;
+  }
+
   views(): LaneView[] {
     return [...this.lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots }));
   }
@@ -92,6 +103,12 @@ export class Lanes<Job extends LaneJob> {
     else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
     return true;
   };
+
+  private forgetIfIdle(lane: LaneQueue<Job>): void {
+    if (!lane.isIdle) return;
+    this.lanes.delete(lane.name);
+    this.options.empty?.(lane.name);
+  }
 
   private startWorkers(lane: LaneQueue<Job>): void {
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
@@ -129,10 +146,7 @@ export class Lanes<Job extends LaneJob> {
       this.startWorkers(starved);
     }
     this.startWorkers(lane);
-    if (lane.isIdle) {
-      this.lanes.delete(lane.name);
-      this.options.empty?.(lane.name);
-    }
+    this.forgetIfIdle(lane);
     if (this.total === 0) this.stopped?.();
   }
 }

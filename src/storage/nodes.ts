@@ -14,6 +14,8 @@ export interface NodeRecord {
   /** It finishes what it has begun and takes nothing new, on an operator's request. */
   readonly isDraining: boolean;
   readonly isLeader: boolean;
+  /** It sends mail and calls webhooks: the role `delivery` of the setting `node.roles`. */
+  readonly isDelivering: boolean;
   /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
   readonly isCommand: boolean;
   /** When it joined, in milliseconds. */
@@ -28,8 +30,14 @@ export interface NodeRecord {
 export interface NodeSelf {
   readonly name: string;
   readonly version: string;
-  /** JSON that other nodes compare with their own, such as a digest of settings that must agree. */
+  /** JSON: `roles`, the setting `node.roles`, and what other nodes compare with their own, such as digests of settings that must agree. */
   readonly facts: string;
+}
+
+/** Returns the roles in the facts of a node. One of a version without roles has all of them. */
+export function rolesIn(facts: string): readonly unknown[] {
+  const { roles = ['delivery', 'chores'] } = JSON.parse(facts) as { roles?: unknown };
+  return Array.isArray(roles) ? roles : [];
 }
 
 /** A message between nodes: the name of a notifier and what it carries. Lost while a node cannot reach the database. */
@@ -71,7 +79,7 @@ export interface Nodes {
 
 /** The one node of a database that no other can use. */
 export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
-  const self = { ...node, epoch, isDraining: false, isLeader: true, isCommand: false, quietMs: 0 };
+  const self = { ...node, epoch, isDraining: false, isLeader: true, isDelivering: true, isCommand: false, quietMs: 0 };
   return {
     epoch,
     name: node.name,

@@ -33,7 +33,7 @@ export class Owners {
     return this.ownerOf(key)?.epoch === this.nodes.epoch;
   }
 
-  /** Returns the node that has the key; null while no server is known. */
+  /** Returns the node that has the key; null while no node delivers. */
   ownerOf(key: string): NodeRecord | null {
     const [first, ...others] = this.candidates;
     if (first === undefined) return null;
@@ -50,6 +50,11 @@ export class Owners {
     return best.node;
   }
 
+  /** Returns the names of the nodes that take work. */
+  names(): string[] {
+    return this.candidates.map(({ node }) => node.name);
+  }
+
   /** Calls the listener after keys may have moved. Returns the function that ends this. */
   onChange(listener: () => void): () => void {
     this.listeners.add(listener);
@@ -58,9 +63,9 @@ export class Owners {
     };
   }
 
-  /** Nodes that drain take no work, unless all of them drain: mail never waits for want of an owner. */
+  /** Nodes that drain take no work, unless all that deliver drain: mail does not wait because of it. */
   private read(): void {
-    const servers = this.nodes.list().filter(({ isCommand }) => !isCommand);
+    const servers = this.nodes.list().filter(({ isCommand, isDelivering }) => isDelivering && !isCommand);
     const takers = servers.filter(({ isDraining }) => !isDraining);
     this.candidates = (takers.length > 0 ? takers : servers).map((node) => ({ node, seed: seedOf(node.name) }));
   }

@@ -365,6 +365,19 @@ describe('settings that contradict each other', () => {
     });
     assert.equal(readSettings({ delivery: { ...delivery, dnssecResolver: true } }, around).kind, 'ok');
   });
+
+  it('are refused: roles left out, where SQLite has one server', () => {
+    const postgres = { storage: { url: 'postgres://posthorn@db/posthorn' } };
+    for (const roles of [[], ['delivery'], ['chores']]) {
+      const read = readSettings({ node: { roles } }, around);
+      assert.deepEqual(read, {
+        kind: 'bad',
+        mistakes: ['node.roles: expected delivery and chores, since a SQLite database has one server'],
+      });
+      assert.equal(readSettings({ node: { roles }, ...postgres }, around).kind, 'ok');
+    }
+    assert.equal(readSettings({ node: { roles: ['api'] }, ...postgres }, around).kind, 'bad');
+  });
 });
 
 describe('readSurroundings', () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
 import { type Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import { statement, textFor } from '../../src/storage/sql.ts';
@@ -15,6 +16,9 @@ describe('mta/due-queue', () => {
   let offered: Job[];
   let failures: unknown[];
   let statements: string[];
+  /** Domains that another node has. */
+  let foreign: Set<string>;
+  let told: DueHint[];
   let underWay = 0;
   /** Notes each statement, and how many run. */
   let prepared: Connection;
@@ -27,6 +31,8 @@ describe('mta/due-queue', () => {
     offered = [];
     failures = [];
     statements = [];
+    foreign = new Set();
+    told = [];
     disturb = null;
     prepared = {
       ...temp.db.prepared,
@@ -45,6 +51,11 @@ describe('mta/due-queue', () => {
     windows = new DueQueue({
       db: { prepared, maintenance: prepared },
       clock,
+      isOurs: (domain) => !foreign.has(domain),
+      tell: (hints) => {
+        told.push(...hints);
+        windows.hint(hints);
+      },
       offer: (job) => offered.push(job),
       failed: (error) => failures.push(error),
     });
@@ -136,6 +147,8 @@ describe('mta/due-queue', () => {
     const held = new DueQueue({
       db: { prepared, maintenance: prepared },
       clock,
+      isOurs: () => true,
+      tell: () => undefined,
       offer: (job) => {
         offered.push(job);
         held.rest(job, clock.now() + 30_000);
@@ -458,5 +471,83 @@ describe('mta/due-queue', () => {
     await idle();
     assert.equal(offered.length, 2);
     await finish(offered);
+  });
+
+  it('leaves domains of other nodes alone, in scans and hints', async () => {
+    foreign.add('other.test');
+    const [own] = await add({}, { domain: 'other.test' });
+    await windows.scan();
+    hint(NOW, 'other.test');
+    await idle();
+    assert.deepEqual(ids(), [own?.id]);
+    await finish(offered);
+  });
+
+  it('forgets a domain that moves away, and tells when its mail falls due that was in hand', async () => {
+    await add({ due_at: NOW }, { due_at: NOW + HOUR });
+    hint();
+    await idle();
+    const [job] = offered.splice(0);
+    assert.ok(job);
+    foreign.add('dest.test');
+    await windows.domainsMoved();
+    assert.deepEqual(windows.sizes(), { groups: 0, jobs: 1 });
+    await temp.db.commit.transact((tx) =>
+      tx.run('UPDATE deliveries SET due_at = ? WHERE id = ?', [NOW + 5000, job.id]),
+    );
+    windows.done(job, NOW + 5000);
+    assert.deepEqual(told, [{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: NOW + 5000 }]);
+    clock.advance(2 * HOUR);
+    await idle();
+    assert.deepEqual([offered.length, windows.sizes()], [0, { groups: 0, jobs: 0 }]);
+  });
+
+  it('finds the mail of a domain that comes, and offers a job that it still holds once', async () => {
+    const [kept] = await add({});
+    hint();
+    await idle();
+    const [job] = offered.splice(0);
+    assert.ok(job);
+    foreign.add('dest.test');
+    await windows.domainsMoved();
+    const [later] = await add({ due_at: NOW });
+    foreign.delete('dest.test');
+    await windows.domainsMoved();
+    await idle();
+    assert.deepEqual(ids(), [later?.id], 'the job of before is still in hand');
+    windows.rest(job, NOW);
+    await idle();
+    assert.deepEqual(ids(), [later?.id, kept?.id]);
+    await finish(offered);
+  });
+
+  it('throws away what it was reading of a domain that moved away meanwhile', async () => {
+    await add({});
+    disturb = async () => {
+      disturb = null;
+      foreign.add('dest.test');
+      await windows.domainsMoved();
+    };
+    hint();
+    await idle();
+    assert.deepEqual([offered.length, windows.sizes()], [0, { groups: 0, jobs: 0 }]);
+  });
+
+  it('does not believe a scan that began before domains moved', async () => {
+    foreign.add('dest.test');
+    await add({ due_at: NOW + 1000 });
+    disturb = async () => {
+      disturb = null;
+      foreign.clear();
+      await windows.domainsMoved();
+    };
+    await windows.scan();
+    hint(NOW + HOUR);
+    clock.advance(1000);
+    await idle();
+    assert.equal(offered.length, 1);
+    await finish(offered);
+    clock.advance(HOUR);
+    await idle();
   });
 });

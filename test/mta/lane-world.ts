@@ -133,7 +133,9 @@ export class LaneWorld {
         rest: (job, until) => {
           this.later(job, until);
         },
+        leave: () => undefined,
       },
+      owners: { isOurs: () => true },
       lanes: this.lanes,
       offered: () => undefined,
       isStopping: () => false,
@@ -171,6 +173,7 @@ export class LaneWorld {
         nextDueAt: null,
         restUntil: -Infinity,
         reading: false,
+        isGone: false,
       };
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }

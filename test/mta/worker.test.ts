@@ -73,6 +73,8 @@ class Bench {
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
       rest: () => undefined,
+      leave: () => undefined,
+      domainsMoved: () => Promise.resolve(),
       wake: () => undefined,
       stop: () => undefined,
       sizes: () => ({ groups: 0, jobs: 0 }),
@@ -127,6 +129,7 @@ class Bench {
         nextDueAt: null,
         restUntil: -Infinity,
         reading: false,
+        isGone: false,
       };
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
     }

@@ -46,6 +46,7 @@ describe('operator/node-questions', function () {
     isDraining: false,
     isCommand: false,
     isLeader: name === 'one',
+    isDelivering: true,
     since: 0,
     quietMs: 0,
     ...more,

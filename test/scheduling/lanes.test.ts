@@ -494,4 +494,18 @@ describe('base/lanes', () => {
       { numRuns: 200 },
     );
   });
+
+  it('removes waiting jobs that are not wanted, and forgets a lane that has nothing else', async () => {
+    const bench = new Bench();
+    bench.most = 1;
+    bench.offer('here', [job('h1'), job('h2'), job('gone-1', 'b'), job('h3', 'a', 1), job('gone-2', 'a', 1)]);
+    bench.offer('there', [job('gone-3'), job('gone-4')]);
+    assert.equal(bench.lanes.starving(), 1);
+    const removed = bench.lanes.removeWaiting(({ id }) => id.startsWith('gone'));
+    assert.deepEqual(removed.map(({ id }) => id).sort(), ['gone-1', 'gone-2', 'gone-3', 'gone-4']);
+    assert.equal(bench.lanes.starving(), 0);
+    assert.deepEqual(bench.empties, ['there']);
+    assert.deepEqual(bench.lanes.views(), [{ name: 'here', waiting: 2, slots: 1 }]);
+    assert.deepEqual(await bench.finish(), ['h1', 'h2', 'h3']);
+  });
 });

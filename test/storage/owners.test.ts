@@ -9,6 +9,7 @@ const node = (epoch: number, name: string, more: Partial<NodeRecord> = {}): Node
   version: '1',
   isDraining: false,
   isLeader: false,
+  isDelivering: true,
   isCommand: false,
   since: 0,
   quietMs: 0,
@@ -73,6 +74,15 @@ describe('owners of domains and endpoints', () => {
     assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 5));
     become([node(4, 'one', { isDraining: true }), node(5, 'two', { isDraining: true })]);
     assert.ok(keys.some((key) => owners.isOurs(key)) && keys.some((key) => !owners.isOurs(key)));
+  });
+
+  it('gives nothing to nodes without the role, also where no other is there', () => {
+    const { owners, become } = ownersAt(4, [node(4, 'one', { isDelivering: false }), node(5, 'two')]);
+    assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 5));
+    become([node(4, 'one', { isDelivering: false }), node(5, 'two', { isDraining: true })]);
+    assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 5));
+    become([node(4, 'one', { isDelivering: false })]);
+    assert.equal(owners.ownerOf('a.example'), null);
   });
 
   it('has no owner while nobody is known, and tells its listeners of each change until they end', () => {

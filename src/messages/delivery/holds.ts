@@ -10,6 +10,7 @@ import { refusalOf, type DomainDirectory, type SendingDomain } from '../../domai
 import type { Streams } from '../../accounts/stream-store.ts';
 import type { AccountPauses } from '../../accounts/account-store.ts';
 import type { Connection } from '../../storage/connection.ts';
+import type { Owners } from '../../storage/owners.ts';
 import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
 import type { HoldBook, MailFacts } from './hold-book.ts';
@@ -103,9 +104,13 @@ const operatorsHold = ({ id, scope, target, note, until, created_at: since }: Ho
 /** Deliveries that are freed in one commit; other writers get their turn between. */
 const PAGE = 500;
 
-/** Makes mail due whose hold has ended, and notifies the engine; returns the number of deliveries. */
+/**
+ * Makes mail due whose hold has ended, and notifies the engine; returns the number of deliveries. Of several nodes each frees the mail of its own
+ * domains: whether a pool may send is known where the mail is delivered.
+ */
 export async function freeHeld(deps: {
   db: { prepared: Connection };
+  owners: Pick<Owners, 'isOurs'>;
   holds: Pick<Holds, 'stands'>;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
@@ -130,16 +135,18 @@ async function heldBy(db: Connection): Promise<string[]> {
 
 type Freeable = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id'>;
 
-async function free({ db, recorder, notifiers }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
+async function free({ db, owners, recorder, notifiers }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
   let freed = 0;
   let after = '';
   for (;;) {
-    const rows = await db.prepared.all<Freeable>(
+    const page = await db.prepared.all<Freeable>(
       `SELECT id, domain, class, account_id FROM deliveries WHERE held_by = ? AND id > ? ORDER BY id LIMIT ${String(PAGE)}`,
       [by, after],
     );
-    if (rows.length === 0) return freed;
-    after = rows.at(-1)?.id ?? after;
+    if (page.length === 0) return freed;
+    after = page.at(-1)?.id ?? after;
+    const rows = page.filter(({ domain }) => owners.isOurs(domain));
+    if (rows.length === 0) continue;
     const recorded = await recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'freed' } })));
     freed += recorded.filter(({ applied }) => applied).length;
     notifiers.deliveries.notify(hintsOfChanged(rows, recorded));

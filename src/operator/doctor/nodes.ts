@@ -53,6 +53,13 @@ export function verdictsOnNodes(all: readonly NodeRecord[]): readonly Verdict[] 
         ),
       );
   }
+  if (servers.length > 0 && servers.every(({ isDelivering }) => !isDelivering))
+    faults.push(
+      warning(
+        'no node delivers: mail waits and webhooks are not called',
+        'Give one of them the role delivery in node.roles, and restart it.',
+      ),
+    );
   const versions = new Set(servers.map(({ version }) => version));
   if (versions.size > 1)
     faults.push(

@@ -1,12 +1,12 @@
 /**
  * This process among those that use the database. It has a row in `nodes` while it may write, says every two seconds that it lives, and removes
- * the rows of dead ones. The server with the smallest epoch leads.
+ * the rows of dead ones. Of the servers with the role `chores`, the one with the smallest epoch leads.
  */
 import { hostname } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import type { NodeRecord, Nodes, NodeSelf } from '../nodes.ts';
+import { rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import {
   DEAD_AFTER_MS,
@@ -289,7 +289,9 @@ export class JoinedNode implements Node, Nodes {
       if (gone.length > 0) removed.add(epoch);
     }
     const left = rows.filter(({ epoch }) => !removed.has(epoch));
-    const leader = left.find(({ is_command }) => is_command === 0)?.epoch;
+    const servers = left.filter(({ is_command }) => is_command === 0);
+    // Where no node has the chores the first one does them: without them the database fills up.
+    const leader = (servers.find(({ facts }) => rolesIn(facts).includes('chores')) ?? servers[0])?.epoch;
     const before = serversIn(this.records);
     this.records = left.map((one) => recordOf(one, one.epoch === leader));
     if (this.isLeader) this.beginLeading();
@@ -309,6 +311,7 @@ const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
   isDraining: row.is_draining === 1,
   isCommand: row.is_command === 1,
   isLeader,
+  isDelivering: rolesIn(row.facts).includes('delivery'),
   since: row.since_ms,
   quietMs: Math.max(0, row.quiet_ms),
 });

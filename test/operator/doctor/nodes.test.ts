@@ -13,6 +13,7 @@ const node = (name: string, fields: Partial<NodeRecord> = {}): NodeRecord => ({
   facts: '{}',
   isDraining: false,
   isLeader: name === 'a',
+  isDelivering: true,
   isCommand: false,
   since: 0,
   quietMs: 100,
@@ -34,6 +35,12 @@ describe('operator/doctor: nodes', () => {
       [node('a'), node('b', { quietMs: 9000 })],
       'warning',
       /^the node b has given no sign of life for 9 s$/,
+    ],
+    [
+      'deliver nothing',
+      [node('a', { isDelivering: false }), node('b', { isDelivering: false })],
+      'warning',
+      /^no node delivers/,
     ],
     ['have a drained one', [node('a', { isDraining: true }), node('b')], 'warning', /^the node a is drained/],
     [
