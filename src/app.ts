@@ -104,6 +104,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     log,
     fetch,
     notifiers,
+    owners: context.owners,
+    hasOthers: () => nodes.hasOthers,
     random,
     notice: disabledNotice(notices, config),
   });
@@ -244,6 +246,7 @@ async function startAll(
   // SQLite has no other nodes that could ask.
   if (db.nodes !== null) running.questions.start();
   await running.mta.start();
+  await running.webhooks.start();
   await running.inbound.start();
   owners.onChange(() => log.info({ event: 'domains_moved', nodes: owners.names() }, 'the domains were divided anew'));
   const leading = startLeading(context, running);
@@ -255,13 +258,12 @@ async function startAll(
   return url;
 }
 
-/** Starts what only one node does, when this one leads: webhooks, the chores, and reading what a node that ended has left unread. */
+/** Starts what only one node does, when this one leads: the chores, and reading what a node that ended has left unread. */
 async function startLeading({ nodes, log }: AppContext, running: Running): Promise<void> {
   const isFirst = nodes.isLeader;
   await nodes.leads;
   if (running.isStopping) return;
   if (!isFirst) log.warn({ event: 'leading', node: nodes.name }, 'this node leads from now on');
-  await running.webhooks.start();
   running.housekeeping.start();
   running.inbound.takeLeft();
 }

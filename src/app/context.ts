@@ -156,7 +156,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     deliveries: createNotifier<readonly DueHint[]>(),
     events: createNotifier(),
     keys: createNotifier(),
-    webhooks: createNotifier<string>(),
+    webhooks: createNotifier<string | null>(),
     holds: createNotifier(),
     changes: createNotifier<Change>(),
     /** Ids of deliveries that a recipient has complained about. */

@@ -21,8 +21,11 @@ export function joinNotifiers(
   for (const [about, notifier] of Object.entries(notifiers))
     notifier.joinOthers((hint) => nodes.tell({ about, hint: hint ?? null }));
   nodes.listen((message) => {
-    if (message === null) for (const about of WITHOUT_HINT) notifiers[about]?.arrive(undefined);
-    else if (message.hint !== null) notifiers[message.about]?.arrive(message.hint);
+    if (message === null) {
+      for (const about of WITHOUT_HINT) notifiers[about]?.arrive(undefined);
+      // Null stands for any endpoint: nothing else finds one that was changed.
+      notifiers['webhooks']?.arrive(null);
+    } else if (message.hint !== null) notifiers[message.about]?.arrive(message.hint);
     else if (WITHOUT_HINT.includes(message.about)) notifiers[message.about]?.arrive(undefined);
   });
 }

@@ -23,7 +23,8 @@ export interface TimedReason {
 /** Returns why mail of a lane waits, then each limit that was set, with its cause. */
 export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
   const set = limits
-    .filter(({ by }) => by !== 'start')
+    // The connections that other nodes have are a reason only where mail waits for one: it is among the waits then.
+    .filter(({ by }) => by !== 'start' && by !== 'nodes')
     // A rate limit that mail waits for is already among the reasons.
     .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
     .map(({ what, to, cause, since, node }) => ({

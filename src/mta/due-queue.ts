@@ -20,15 +20,8 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
-import {
-  readDueRows,
-  readGroups,
-  WITHOUT_END,
-  type DuePosition,
-  type DueRow,
-  type GroupRow,
-  type GroupToRead,
-} from './due-rows.ts';
+import { beginRead, isIdle, keyOf, newGroup, type Group, type Read } from './due-group.ts';
+import { readDueRows, readGroups, type DueRow, type GroupRow } from './due-rows.ts';
 import { DueTimer } from './due-timer.ts';
 import type { SourcePreference } from './sources/sources.ts';
 
@@ -45,35 +38,6 @@ export interface Job extends LaneJob {
   quotaSite?: string;
   /** The lane that has counted it among the mails that it may begin in a minute. */
   pacedLane?: string;
-}
-
-interface Group {
-  readonly domain: string;
-  readonly class: number;
-  readonly account: string;
-  /** Jobs in memory: waiting in a lane or with a worker. */
-  buffered: number;
-  /** Where the pass goes on, or null at the beginning. */
-  cursor: DuePosition | null;
-  /** The group has no rows that fall due before this time. Infinity while a pass is reading from the beginning. */
-  floor: number;
-  /** `nextDueAt` is known: a pass need not read rows that are not due yet. */
-  isNextKnown: boolean;
-  /** There may be due rows that no pass has seen. */
-  dirty: boolean;
-  /** When the first row that is not due yet falls due; null where the last pass saw none. */
-  nextDueAt: number | null;
-  /** The group is not read before then: its destination keeps its mail back. */
-  restUntil: number;
-  reading: boolean;
-  /** Its domain has moved to another node. */
-  isGone: boolean;
-}
-
-/** A read of a group's next rows. */
-interface Read extends GroupToRead {
-  readonly group: Group;
-  readonly begunAt: number;
 }
 
 export interface DueQueueDeps {
@@ -104,8 +68,6 @@ const ROWS_WHEN_FULL = 2;
 const GROUPS_AT_ONCE = 32;
 const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
-
-const keyOf = (domain: string, order: number, account: string): string => `${domain} ${String(order)} ${account}`;
 
 export class DueQueue {
   private readonly deps: DueQueueDeps;
@@ -214,20 +176,7 @@ export class DueQueue {
     const key = keyOf(domain, order, account);
     let group = this.groups.get(key);
     if (group === undefined) {
-      group = {
-        domain,
-        class: order,
-        account,
-        buffered: 0,
-        cursor: null,
-        floor: Infinity,
-        isNextKnown,
-        dirty: false,
-        nextDueAt: null,
-        restUntil: -Infinity,
-        reading: false,
-        isGone: false,
-      };
+      group = newGroup(domain, order, account, isNextKnown);
       this.groups.set(key, group);
     }
     return group;
@@ -235,9 +184,7 @@ export class DueQueue {
 
   /** Forgets a group with nothing in memory and nothing to come; a hint or a scan brings it back. */
   private forgetIfIdle(group: Group): void {
-    const { buffered, dirty, cursor, nextDueAt, reading, isGone } = group;
-    if (buffered > 0 || dirty || cursor !== null || nextDueAt !== null || reading || isGone) return;
-    this.groups.delete(keyOf(group.domain, group.class, group.account));
+    if (!group.isGone && isIdle(group)) this.groups.delete(keyOf(group.domain, group.class, group.account));
   }
 
   private buffer(group: Group, id: string): void {
@@ -390,17 +337,4 @@ export class DueQueue {
     group.cursor = null;
     if (beganAt !== null) group.dirty = true;
   }
-}
-
-/** Returns what to read of the group next. */
-function beginRead(group: Group, now: number): Read {
-  const { domain, class: order, account, cursor, floor, isNextKnown } = group;
-  if (cursor === null) {
-    group.dirty = false;
-    group.floor = Infinity;
-  }
-  // A row that falls due during the read makes it unknown again.
-  group.isNextKnown = true;
-  const after = cursor ?? { dueAt: floor, id: '' };
-  return { group, begunAt: now, domain, class: order, account, after, until: isNextKnown ? now : WITHOUT_END };
 }

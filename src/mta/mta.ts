@@ -9,6 +9,7 @@ import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
+import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
 import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
@@ -19,6 +20,7 @@ import { type Job, DueQueue } from './due-queue.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
 import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
 import type { LaneChange } from './lanes/lane-state.ts';
+import { NodeShares, type NodeSharesDeps } from './lanes/node-shares.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
 import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
@@ -41,12 +43,13 @@ export interface MtaDeps
     Pick<PassageDeps, 'tlsSeen' | 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
     Pick<LaneControlDeps, 'limitsOf'>,
-    Pick<SweeperDeps, 'recorder' | 'holds' | 'nodes'> {
+    Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   sites: Sites;
   sources: Sources;
+  nodes: SweeperDeps['nodes'] & NodeSharesDeps['nodes'] & Pick<Nodes, 'listen'>;
   /** Tells which domains this node delivers. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
 }
@@ -81,6 +84,7 @@ export class Mta {
   private readonly aside: Aside;
   private readonly dueQueue: DueQueue;
   private readonly lanesOfJobs: Lanes<Job>;
+  private readonly shares: NodeShares;
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
@@ -115,6 +119,7 @@ export class Mta {
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
+    this.shares = this.makeShares();
     this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
     this.placing = this.makePlacing();
@@ -128,15 +133,20 @@ export class Mta {
   }
 
   async start(): Promise<void> {
-    const { notifiers, owners } = this.deps;
+    const { notifiers, owners, nodes } = this.deps;
     await this.sweeper.takeBack();
     await this.hostTls.load();
     await this.sources.load();
+    this.shares.start();
     this.stopListening = [
       notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
       notifiers.holds.listen(() => this.holdsChanged()),
       owners.onChange(() => this.domainsMoved()),
     ];
+    nodes.listen((message) => {
+      // Hints of other nodes may have been lost.
+      if (message === null && !this.isStopping) void this.dueQueue.scan().catch(this.logStorageFailure);
+    });
     await this.sweeper.start();
   }
 
@@ -148,7 +158,15 @@ export class Mta {
     const { clock } = this.deps;
     this.isStopping = true;
     for (const end of this.stopListening) end();
-    for (const part of [this.dueQueue, this.sweeper, this.starvation, this.control, this.aside, this.transcripts])
+    for (const part of [
+      this.dueQueue,
+      this.sweeper,
+      this.starvation,
+      this.shares,
+      this.control,
+      this.aside,
+      this.transcripts,
+    ])
       part.stop();
     const timers = [
       clock.after(STOP_GIVE_UP_MS, () => this.pool.abandon()),
@@ -252,6 +270,7 @@ export class Mta {
           this.aside.wake(lane, host, room);
           this.control.wake(lane);
         },
+        mostOf: (lane) => this.control.mostConnections(lane),
       },
       this.options.pool,
     );
@@ -296,6 +315,20 @@ export class Mta {
     });
   }
 
+  private makeShares(): NodeShares {
+    return new NodeShares({
+      ...this.deps,
+      lanes: {
+        demandOf: (lane) => this.control.demandOf(lane),
+        open: (lane) => this.pool.openOf(lane) - this.control.slowConnections(lane),
+        withSeveral: () => this.pool.lanesWithSeveral(),
+        learn: (lane, learnt) => this.control.learnFrom(lane, learnt),
+        shrink: (lane) => this.pool.shrink(lane),
+        pump: (lane) => this.lanesOfJobs.pump(lane),
+      },
+    });
+  }
+
   private makeControl(): LaneControl {
     const { clock, log, limitsOf } = this.deps;
     return new LaneControl(
@@ -303,6 +336,7 @@ export class Mta {
         clock,
         log,
         pool: this.pool,
+        shares: this.shares,
         // A limit of a site is a limit of each of its lanes.
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),

@@ -165,7 +165,7 @@ export interface LaneState {
   limits: readonly {
     what: 'connections' | 'mails_per_minute';
     to: number;
-    by: 'receiver' | 'operator' | 'start';
+    by: 'receiver' | 'operator' | 'start' | 'nodes';
     cause: string;
     since: number | null;
   }[];

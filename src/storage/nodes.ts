@@ -16,6 +16,8 @@ export interface NodeRecord {
   readonly isLeader: boolean;
   /** It sends mail and calls webhooks: the role `delivery` of the setting `node.roles`. */
   readonly isDelivering: boolean;
+  /** Its version divides the work between the nodes; of one for which this is false the leader does all of it (owners.ts). */
+  readonly dividesWork: boolean;
   /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
   readonly isCommand: boolean;
   /** When it joined, in milliseconds. */
@@ -34,10 +36,10 @@ export interface NodeSelf {
   readonly facts: string;
 }
 
-/** Returns the roles in the facts of a node. One of a version without roles has all of them. */
-export function rolesIn(facts: string): readonly unknown[] {
-  const { roles = ['delivery', 'chores'] } = JSON.parse(facts) as { roles?: unknown };
-  return Array.isArray(roles) ? roles : [];
+/** Returns the roles in the facts of a node; null for one of a version before nodes divided the work. */
+export function rolesIn(facts: string): readonly unknown[] | null {
+  const { roles } = JSON.parse(facts) as { roles?: unknown };
+  return Array.isArray(roles) ? roles : null;
 }
 
 /** A message between nodes: the name of a notifier and what it carries. Lost while a node cannot reach the database. */
@@ -79,7 +81,8 @@ export interface Nodes {
 
 /** The one node of a database that no other can use. */
 export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
-  const self = { ...node, epoch, isDraining: false, isLeader: true, isDelivering: true, isCommand: false, quietMs: 0 };
+  const roles = { isLeader: true, isDelivering: true, dividesWork: true, isCommand: false };
+  const self = { ...node, ...roles, epoch, isDraining: false, quietMs: 0 };
   return {
     epoch,
     name: node.name,

@@ -5,6 +5,9 @@
  *
  * Two nodes may differ for some seconds about who is there, and so about the owner. What they write decides then: a delivery is claimed once,
  * and an event may reach an endpoint twice.
+ *
+ * Before nodes divided the work the leader did all of it. While a node of such a version leads, during an upgrade, it has every key: two that
+ * deliver the same mail without telling each other would open twice the connections that a receiver allows, and call each endpoint twice.
  */
 import type { NodeRecord, Nodes } from './nodes.ts';
 
@@ -63,12 +66,20 @@ export class Owners {
     };
   }
 
-  /** Nodes that drain take no work, unless all that deliver drain: mail does not wait because of it. */
   private read(): void {
-    const servers = this.nodes.list().filter(({ isCommand, isDelivering }) => isDelivering && !isCommand);
-    const takers = servers.filter(({ isDraining }) => !isDraining);
-    this.candidates = (takers.length > 0 ? takers : servers).map((node) => ({ node, seed: seedOf(node.name) }));
+    const servers = this.nodes.list().filter(({ isCommand }) => !isCommand);
+    this.candidates = takersOf(servers).map((node) => ({ node, seed: seedOf(node.name) }));
   }
+}
+
+/** Nodes that drain take no work, unless all that deliver drain: mail does not wait because of it. */
+function takersOf(servers: readonly NodeRecord[]): readonly NodeRecord[] {
+  const leader = servers.find(({ isLeader }) => isLeader);
+  if (leader?.dividesWork === false) return [leader];
+  // One that does not divide the work and does not lead only accepts.
+  const delivering = servers.filter(({ isDelivering, dividesWork }) => isDelivering && dividesWork);
+  const takers = delivering.filter(({ isDraining }) => !isDraining);
+  return takers.length > 0 ? takers : delivering;
 }
 
 /** The offset and the prime of FNV-1a for 32 bits. */

@@ -174,23 +174,58 @@ export async function dropCalls(commit: Committer, webhookId: string, sequences:
   );
 }
 
+/** How far an endpoint has come, by its id. */
+export type Cursor = readonly [id: string, to: number];
+
 /** Moves cursors over events that their endpoints did not ask for. */
-export async function moveCursors(
-  commit: Committer,
-  cursors: readonly (readonly [id: string, to: number])[],
-): Promise<void> {
-  if (cursors.length === 0) return;
-  await commit.transact((tx) =>
-    tx.run(
-      statement(
-        ({ unfold }) =>
-          `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${unfold('j', { id: 'text', settled: 'integer' })}
-           WHERE webhooks.id = j.id`,
-      ),
-      [JSON.stringify(cursors)],
-    ),
-  );
+export async function moveCursors(commit: Committer, cursors: readonly Cursor[]): Promise<void> {
+  if (cursors.length > 0) await commit.transact((tx) => writeCursors(tx, cursors));
 }
+
+const writeCursors = (tx: Connection, cursors: readonly Cursor[]): Promise<unknown> =>
+  tx.run(
+    statement(
+      ({ unfold }) =>
+        `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${unfold('j', { id: 'text', settled: 'integer' })}
+         WHERE webhooks.id = j.id`,
+    ),
+    [JSON.stringify(cursors)],
+  );
+
+/** A call on the wire whose endpoint is handed over. */
+export type OpenCall = Pick<WebhookCallRow, 'webhook_id' | 'sequence' | 'cause' | 'attempts'>;
+
+/**
+ * Moves cursors over calls that are still on the wire. Each gets a row with a time at which it is made again unless its end is written
+ * before, so that what was delivered after it is not sent once more. Returns the rows as they are then: one that was asked for again
+ * meanwhile stays due, with its own cause.
+ */
+export async function leaveCalls(
+  commit: Committer,
+  {
+    calls,
+    cursors,
+    dueAt,
+    now,
+  }: { calls: readonly OpenCall[]; cursors: readonly Cursor[]; dueAt: number; now: number },
+): Promise<OpenCall[]> {
+  const rows = calls.map((call) => [call.webhook_id, call.sequence, call.cause, call.attempts, dueAt, now]);
+  return commit.transact(async (tx) => {
+    const left = rows.length === 0 ? [] : await tx.all<OpenCall>(keepOpen, [JSON.stringify(rows)]);
+    if (cursors.length > 0) await writeCursors(tx, cursors);
+    return left;
+  });
+}
+
+const keepOpen = statement(
+  ({ unfold }) => `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
+     SELECT * FROM ${unfold('j', columnKinds(webhookCalls, webhookCalls.names))}
+     WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = j.webhook_id)
+     ON CONFLICT (webhook_id, sequence) DO UPDATE SET due_at =
+       CASE WHEN webhook_calls.cause = excluded.cause AND webhook_calls.attempts = excluded.attempts
+         THEN excluded.due_at ELSE webhook_calls.due_at END
+     RETURNING webhook_id, sequence, cause, attempts`,
+);
 
 /** True for the first call that is about to warn of these failures. */
 export async function noteWarned(commit: Committer, webhookId: string, now: number): Promise<boolean> {

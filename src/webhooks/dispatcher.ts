@@ -1,5 +1,5 @@
 /**
- * The engine of webhooks. Each endpoint has a lane (scheduling/lanes.ts), so that a slow one holds up no other; a worker takes the next
+ * The engine of webhooks. Where several servers use the database, each endpoint is called by one of them. Each endpoint has a lane (scheduling/lanes.ts), so that a slow one holds up no other; a worker takes the next
  * call of its lane, makes it, and has its end written before it takes another. A call whose end was not written
  * is made again after a crash: the cursor is still before it.
  */
@@ -14,6 +14,7 @@ import type { SafeFetch } from '../net/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import type { Owners } from '../storage/owners.ts';
 import type { Rows, RowsFor } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
@@ -30,8 +31,15 @@ export interface WebhookDeps {
   keyring: Keyring;
   log: Pick<Log, 'debug' | 'info' | 'warn' | 'error'>;
   fetch: SafeFetch;
-  /** `webhooks` notifies with the id of an endpoint that was changed, or has calls that were asked for again. */
-  notifiers: { events: Notifier; webhooks: Notifier<string> };
+  /**
+   * `webhooks` notifies with the id of an endpoint that was changed, has calls that were asked for again, or was handed over; with null
+   * where that may be any, since messages of other nodes were lost.
+   */
+  notifiers: { events: Notifier; webhooks: Notifier<string | null> };
+  /** Says which endpoints this node calls. */
+  owners: Pick<Owners, 'isOurs' | 'onChange'>;
+  /** True where other servers use the database. */
+  hasOthers: () => boolean;
   /** In [0, 1). */
   random: () => number;
   notice?: DisabledNotice;
@@ -140,14 +148,22 @@ export class Webhooks {
   }
 
   private async perform(job: CallJob): Promise<void> {
-    const { feed, event, cause } = job;
+    const { feed, event } = job;
     const { endpoint } = feed;
     if (endpoint === null) return;
     job.begun = true;
     const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
-    const attempt = job.attempts + 1;
-    const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt });
+    const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
+    if (feed.gate !== null) await feed.gate;
+    const ending = this.end(job, result);
+    feed.endings.add(ending);
+    await ending.finally(() => feed.endings.delete(ending));
+  }
+
+  /** Writes the end of a call, and what it says of the endpoint's health. */
+  private async end(job: CallJob, result: CallResult): Promise<void> {
+    const { feed, event, cause } = job;
     const owed = this.owedAfter(job, result);
     const retryAt = owed.kind === 'retry' ? owed.dueAt : null;
     const line = lineOf(feed.id, result, {
@@ -155,7 +171,7 @@ export class Webhooks {
       event_type: event.type,
       sequence: event.sequence,
       cause,
-      attempt,
+      attempt: job.attempts + 1,
       sample: null,
       next_attempt_at: retryAt,
     });

@@ -1,20 +1,29 @@
 /**
- * Hands events of the log to the endpoints. Endpoints that keep up share one reader, which takes each new event from the log once
+ * Hands events of the log to the endpoints that this node calls (storage/owners.ts). Endpoints that keep up share one reader, which takes each new event from the log once
  * (log-follower.ts); one that lags behind reads for itself, as far as it has room, until it is in step again (feed-reader.ts).
  * Nothing is written for an event that is only waiting: what an endpoint was not called for is the log beyond its cursor.
  *
  * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
+ *
+ * Where the set of nodes changes, endpoints move. The node that had one stops calling it, and writes how far it has come and which calls are
+ * on the wire (leave-feeds.ts); some seconds later the one that has it now goes on from there. A node that has died writes nothing, so
+ * the other goes on from the last cursor: what was on the wire is sent again.
  */
 import type { Timer } from '../base/clock.ts';
+import { statement } from '../storage/sql.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { moveCursors } from './call-store.ts';
 import type { WebhookDeps } from './dispatcher.ts';
 import { openEndpoint } from './endpoint-store.ts';
 import { FAULT_DELAY_MS, Feed, MOST_IN_HAND, type CallJob } from './feed.ts';
 import { FeedReader } from './feed-reader.ts';
+import { leaveFeeds, ON_THE_WIRE_MS } from './leave-feeds.ts';
 import { LogFollower } from './log-follower.ts';
 
-export interface FanOutDeps extends Pick<WebhookDeps, 'db' | 'clock' | 'keyring' | 'log' | 'notifiers'> {
+export interface FanOutDeps extends Pick<
+  WebhookDeps,
+  'db' | 'clock' | 'keyring' | 'log' | 'notifiers' | 'owners' | 'hasOthers'
+> {
   /** A call to be made. */
   offer: (job: CallJob) => void;
   /** The endpoint's number of calls at once may have changed. */
@@ -23,6 +32,12 @@ export interface FanOutDeps extends Pick<WebhookDeps, 'db' | 'clock' | 'keyring'
 
 /** Cursors are written with the calls they belong to. One that only skips events without subscribers is written once in so many. */
 const CURSOR_STEP = 10_000;
+/** Wait before a node calls endpoints that it has now: the others learn of a change within two seconds, and hand over. */
+const TAKE_OVER_MS = 3000;
+/** Rows of endpoints that one statement reads. */
+const ROWS_AT_ONCE = 200;
+const rowsOf = statement(({ among }) => `SELECT * FROM webhooks WHERE id ${among('text')}`);
+const pageOfIds = 'SELECT id FROM webhooks WHERE id > ? ORDER BY id LIMIT 1000';
 
 export class FanOut {
   private readonly deps: FanOutDeps;
@@ -31,6 +46,12 @@ export class FanOut {
   private readonly reader: FeedReader;
   /** Endpoints whose row is read again a little later. */
   private readonly reloads = new Map<string, Timer>();
+  /** Endpoints whose row is read again as soon as this turn of the loop is over. */
+  private readonly asked = new Set<string>();
+  /** Endpoints that are being handed over. */
+  private readonly leaving = new Set<string>();
+  private handingOver: Promise<void> = Promise.resolve();
+  private takeOver: Timer | null = null;
   private unlisten: (() => void)[] = [];
   private stopped = false;
 
@@ -59,19 +80,29 @@ export class FanOut {
   }
 
   async start(): Promise<void> {
-    const { db, notifiers } = this.deps;
+    const { notifiers, owners, hasOthers } = this.deps;
     await this.follower.start();
     this.unlisten = [
       notifiers.events.listen(() => this.follower.follow()),
-      notifiers.webhooks.listen((id) => this.reload(id)),
+      notifiers.webhooks.listen((id) => {
+        if (id === null) this.openOurs([...this.feeds.keys()]);
+        else this.reload(id);
+      }),
+      owners.onChange(() => this.changeOwners()),
     ];
-    for (const row of await db.reader<WebhookRow>('webhooks')) if (!this.feeds.has(row.id)) this.open(row);
+    if (hasOthers()) this.openLater(TAKE_OVER_MS);
+    else await this.readOurs([]);
   }
 
   /** An event is settled; there may be room for the next. */
   settled(job: CallJob): void {
     const { feed } = job;
     feed.letGo(job);
+    if (feed.isHandedOver) {
+      // The node that has the endpoint now reads whether the call is to be made again.
+      this.deps.notifiers.webhooks.notify(feed.id);
+      return;
+    }
     feed.durable = Math.max(feed.durable, feed.settledUpTo(new Set()));
     const hasRoom = !feed.inStep && feed.freshInHand <= MOST_IN_HAND / 2;
     if (hasRoom || (job.hasRow && feed.retriesInHand <= MOST_IN_HAND / 2)) this.reader.look(feed);
@@ -98,14 +129,43 @@ export class FanOut {
     this.reloadLater(feed.id);
   }
 
-  /** Reads no more; resolves when the reads under way are done and the cursors are written. */
+  /** Reads no more; resolves when the reads under way are done, and the cursors and what was cut off on the wire are written. */
   async stop(): Promise<void> {
     this.stopped = true;
     for (const off of this.unlisten) off();
-    for (const timer of this.reloads.values()) timer.cancel();
+    for (const timer of [...this.reloads.values(), this.takeOver]) timer?.cancel();
     for (const feed of this.feeds.values()) feed.timer?.cancel();
-    await Promise.all([this.follower.stop(), this.reader.stop()]);
-    await this.writeCursors(1);
+    await Promise.all([this.follower.stop(), this.reader.stop(), this.handingOver]);
+    await leaveFeeds(this.deps, [...this.feeds.values()], 0);
+  }
+
+  /** Hands over endpoints that another node has now, and opens those that this node has, as soon as another can have handed them over. */
+  private changeOwners(): void {
+    const { owners, hasOthers } = this.deps;
+    const gone = [...this.feeds.values()].filter(({ id }) => !owners.isOurs(id));
+    for (const { id } of gone) {
+      this.feeds.delete(id);
+      this.leaving.add(id);
+    }
+    if (gone.length > 0) this.handingOver = Promise.all([this.handingOver, this.handOver(gone)]).then(() => undefined);
+    this.takeOver?.cancel();
+    this.takeOver = null;
+    if (hasOthers()) this.openLater(TAKE_OVER_MS);
+    else this.openOurs([]);
+  }
+
+  private async handOver(feeds: readonly Feed[]): Promise<void> {
+    try {
+      await leaveFeeds(this.deps, feeds, ON_THE_WIRE_MS);
+    } catch (err) {
+      this.deps.log.error(
+        { event: 'webhook_handover_failed', err },
+        'how far webhook endpoints have come could not be written: another node sends them some events again',
+      );
+    }
+    for (const { id } of feeds) this.leaving.delete(id);
+    // Some may have come back meanwhile.
+    if (this.takeOver === null && !this.stopped) this.openOurs([]);
   }
 
   /** Writes the cursors of endpoints that have passed so many events without a call. */
@@ -121,13 +181,22 @@ export class FanOut {
     for (const { feed, to } of moved) feed.durable = Math.max(feed.durable, to);
   }
 
+  /** Reads the row of an endpoint again; those that are asked for at once are read together. */
   private reload(id: string): void {
-    this.readRow(id).catch((err: unknown) => {
+    if (!this.feeds.has(id) && !this.mayOpen(id)) return;
+    if (this.asked.size === 0) queueMicrotask(() => this.readAsked());
+    this.asked.add(id);
+  }
+
+  private readAsked(): void {
+    const ids = [...this.asked];
+    this.asked.clear();
+    this.readRows(ids).catch((err: unknown) => {
       this.deps.log.error(
-        { event: 'webhook_reading_failed', webhook_id: id, err },
+        { event: 'webhook_reading_failed', webhook_id: ids[0], err },
         'a webhook endpoint could not be read',
       );
-      this.reloadLater(id);
+      for (const id of ids) this.reloadLater(id);
     });
   }
 
@@ -140,17 +209,59 @@ export class FanOut {
     this.reloads.set(id, this.deps.clock.after(FAULT_DELAY_MS, reloadNow, { background: true }));
   }
 
-  /** Takes over the endpoint's row as it is now: new, changed or gone. */
-  private async readRow(id: string): Promise<void> {
-    const row = await this.deps.db.reader<WebhookRow>('webhooks').where({ id }).first();
+  private openLater(ms: number): void {
     if (this.stopped) return;
+    const open = (): void => {
+      this.takeOver = null;
+      this.openOurs([]);
+    };
+    this.takeOver ??= this.deps.clock.after(ms, open, { background: true });
+  }
+
+  private openOurs(again: readonly string[]): void {
+    this.readOurs(again).catch((err: unknown) => {
+      this.deps.log.error({ event: 'webhook_reading_failed', err }, 'the webhook endpoints could not be read');
+      this.openLater(FAULT_DELAY_MS);
+    });
+  }
+
+  /** Opens all endpoints that this node has and does not call, and reads these rows again. */
+  private async readOurs(again: readonly string[]): Promise<void> {
+    await this.readRows(again);
+    let last: string | undefined = '';
+    while (last !== undefined && !this.stopped) {
+      const rows: { id: string }[] = await this.deps.db.prepared.all<{ id: string }>(pageOfIds, [last]);
+      last = rows.at(-1)?.id;
+      await this.readRows(rows.flatMap(({ id }) => (!this.feeds.has(id) && this.mayOpen(id) ? [id] : [])));
+    }
+  }
+
+  /** Takes over the rows of endpoints as they are now: new, changed or gone. */
+  private async readRows(ids: readonly string[]): Promise<void> {
+    for (let at = 0; at < ids.length; at += ROWS_AT_ONCE) {
+      const some = ids.slice(at, at + ROWS_AT_ONCE);
+      const rows = await this.deps.db.prepared.all<WebhookRow>(rowsOf, [JSON.stringify(some)]);
+      if (this.stopped) return;
+      const byId = new Map(rows.map((row) => [row.id, row]));
+      for (const id of some) this.takeRow(id, byId.get(id));
+    }
+  }
+
+  private takeRow(id: string, row: WebhookRow | undefined): void {
     const feed = this.feeds.get(id);
-    if (row === undefined) {
-      this.feeds.delete(id);
-      feed?.rewind();
-      if (feed !== undefined) feed.active = false;
-    } else if (feed === undefined) this.open(row);
-    else this.apply(feed, row);
+    if (feed !== undefined) {
+      if (row !== undefined) this.apply(feed, row);
+      else {
+        this.feeds.delete(id);
+        feed.rewind();
+        feed.active = false;
+      }
+    } else if (row !== undefined && this.mayOpen(id)) this.open(row);
+  }
+
+  /** False while another node may still call the endpoint, or this one writes how far it has come: it is opened after that. */
+  private mayOpen(id: string): boolean {
+    return this.takeOver === null && !this.leaving.has(id) && this.deps.owners.isOurs(id);
   }
 
   private open(row: WebhookRow): void {

@@ -59,7 +59,9 @@ export class FeedReader {
   }
 
   private async lookWhileWanted(feed: Feed): Promise<void> {
-    while (this.wanted.delete(feed.id) && !this.stopped && feed.active && feed.endpoint !== null) {
+    // The wish may be that of a feed that has taken the place of this one: then it is left for that one.
+    while (!this.stopped && this.deps.feedOf(feed.id) === feed && this.wanted.delete(feed.id)) {
+      if (!feed.active || feed.endpoint === null) return;
       feed.tried ??= await callsBeyond(this.deps.db.prepared, feed.id, feed.position);
       await this.readRetries(feed);
       await this.readLog(feed);

@@ -26,7 +26,7 @@ export interface CallJob extends LaneJob {
   /** Attempts made so far. */
   readonly attempts: number;
   /** It has a row in webhook_calls. */
-  readonly hasRow: boolean;
+  hasRow: boolean;
   /** On the wire. */
   begun: boolean;
   /** No longer to be made: it will be read again when its time has come. */
@@ -54,6 +54,12 @@ export class Feed {
   tried: ReadonlySet<number> | null = null;
   /** Raised by each rewind: what was read before it is void. */
   generation = 0;
+  /** Another node calls the endpoint from now on, or this one stops: only calls on the wire end here. */
+  isHandedOver = false;
+  /** Calls that end wait for this before their end is written; null where nothing is handed over. */
+  gate: Promise<unknown> | null = null;
+  /** Ends of calls that are being written. */
+  readonly endings = new Set<Promise<void>>();
   /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is out of date for them. */
   private readonly ended = new Set<number>();
   private readonly fresh = new Map<number, CallJob>();
@@ -162,6 +168,19 @@ export class Feed {
     // Events are taken in their order, and a Map keeps it.
     for (const sequence of this.fresh.keys()) if (!also.has(sequence)) return sequence - 1;
     return this.position;
+  }
+
+  /** The calls on the wire. */
+  onTheWire(): CallJob[] {
+    return [...this.fresh.values(), ...this.again.values()].filter(({ begun }) => begun);
+  }
+
+  /** The call has a row now, so it no longer keeps the cursor back; `isOwn` is false where the row asks for another call of the event. */
+  noteRow(job: CallJob, isOwn: boolean): void {
+    this.letGo(job);
+    if (!isOwn) return;
+    job.hasRow = true;
+    this.again.set(job.event.sequence, job);
   }
 
   /** Gives back what is not on the wire: it is read again, from the log or from the calls that wait, when its time comes. */

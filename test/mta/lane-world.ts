@@ -12,12 +12,14 @@ import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
+import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
 import { partOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
 import { createWorker, type WorkerDeps } from '../../src/mta/worker.ts';
+import { newGroup } from '../../src/mta/due-group.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
@@ -101,6 +103,7 @@ export class LaneWorld {
         log: quietLog,
         pool: this.pool,
         limitsOf: () => null,
+        shares: wholeLanes,
         viewOf: (lane) => this.lanes.view(lane),
         pump: (lane) => {
           this.lanes.pump(lane);
@@ -161,20 +164,7 @@ export class LaneWorld {
     for (const name of hosts) this.host(name);
     for (let at = 0; at < count; at++) {
       const id = `d${String(this.count++)}`;
-      const group = {
-        domain,
-        class: 0,
-        account: ACCOUNT,
-        buffered: 1,
-        cursor: null,
-        floor: 0,
-        isNextKnown: true,
-        dirty: false,
-        nextDueAt: null,
-        restUntil: -Infinity,
-        reading: false,
-        isGone: false,
-      };
+      const group = { ...newGroup(domain, 0, ACCOUNT, true), buffered: 1 };
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }
   }

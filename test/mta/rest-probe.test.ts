@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
+import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
 import type { Part } from '../../src/mta/lanes/rests.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
@@ -31,6 +32,7 @@ class Lane {
         log: quietLog,
         pool,
         limitsOf: () => null,
+        shares: wholeLanes,
         viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
         pump: () => undefined,
         wake: () => undefined,

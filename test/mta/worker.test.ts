@@ -8,6 +8,7 @@ import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
+import { newGroup } from '../../src/mta/due-group.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/harness/mail-rows.ts';
@@ -117,20 +118,7 @@ class Bench {
   offer(...names: string[]): void {
     for (const id of names) {
       if (!this.states.has(id)) this.states.set(id, deliveryState());
-      const group = {
-        domain: 'dest.test',
-        class: 0,
-        account: ACCOUNT,
-        buffered: 1,
-        cursor: null,
-        floor: 0,
-        isNextKnown: true,
-        dirty: false,
-        nextDueAt: null,
-        restUntil: -Infinity,
-        reading: false,
-        isGone: false,
-      };
+      const group = { ...newGroup('dest.test', 0, ACCOUNT, true), buffered: 1 };
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
     }
   }

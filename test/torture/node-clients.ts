@@ -19,9 +19,18 @@ export interface Asked {
   hasRetryAfter: boolean;
 }
 
+/** A message that was answered with 202 or 250. */
+export interface Accepted {
+  id: string;
+  /** The recipient's domain. */
+  domain: string;
+  /** When the answer came, on `performance.now()`. */
+  at: number;
+}
+
 export interface Clients {
-  /** Ids of the messages that were answered with 202 or 250, by what the receiver finds in their X-Message-Id. */
-  readonly accepted: Map<string, string>;
+  /** By what the receiver finds in their X-Message-Id. */
+  readonly accepted: Map<string, Accepted>;
   readonly asked: Asked[];
   /** The numbers of the events that the reader has seen, in its order. */
   readonly events: string[];
@@ -35,6 +44,8 @@ export interface ClientOptions {
   nodes: readonly TortureNode[];
   key: string;
   random: () => number;
+  /** The domains that mail goes to. */
+  domains: readonly string[];
   httpSenders: number;
   smtpSenders: number;
 }
@@ -42,8 +53,8 @@ export interface ClientOptions {
 type Init = Omit<RequestInit, 'headers'> & { headers?: Record<string, string> };
 
 /** Starts the clients. */
-export function startClients({ nodes, key, random, httpSenders, smtpSenders }: ClientOptions): Clients {
-  const accepted = new Map<string, string>();
+export function startClients({ nodes, key, random, domains, httpSenders, smtpSenders }: ClientOptions): Clients {
+  const accepted = new Map<string, Accepted>();
   const asked: Asked[] = [];
   const events: string[] = [];
   let isSending = true;
@@ -55,6 +66,9 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
     return node;
   };
   const anyNode = (): TortureNode => nodeAt(Math.floor(random() * nodes.length));
+  const anyDomain = (): string => domains[Math.floor(random() * domains.length)] ?? 'dest.test';
+  const accept = (mark: string, id: string, domain: string): void =>
+    void accepted.set(mark, { id, domain, at: performance.now() });
   const ask = async (node: TortureNode, where: string, init: Init): Promise<{ status: number; body: unknown }> => {
     const at = performance.now();
     const signal = AbortSignal.timeout(PATIENCE_MS);
@@ -76,13 +90,14 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   async function httpSender(home: number): Promise<void> {
     while (isSending) {
       const id = randomUUID();
-      const body = JSON.stringify({ from: 'a@torture.test', to: `${id}@dest.test`, subject: 'x', html: '<p>x</p>' });
+      const domain = anyDomain();
+      const body = JSON.stringify({ from: 'a@torture.test', to: `${id}@${domain}`, subject: 'x', html: '<p>x</p>' });
       for (let place = home; ; place++) {
         const init = { method: 'POST', headers: { 'idempotency-key': id }, body };
         const { status, body: record } = await ask(nodeAt(place), '/v1/messages', init);
         const message = (record as { id?: string } | null)?.id;
         if (status === 202 && message !== undefined) {
-          accepted.set(message, message);
+          accept(message, message, domain);
           break;
         }
         await sleep(PAUSE_MS);
@@ -95,8 +110,10 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
   async function smtpSender(): Promise<void> {
     while (isSending) {
       const mark = randomUUID();
-      const message = await Promise.race([submit(anyNode().smtpPort, key, mark), sleep(PATIENCE_MS, null)]);
-      if (message !== null) accepted.set(mark, message);
+      const domain = anyDomain();
+      const submitted = submit(anyNode().smtpPort, key, { mark, to: `${mark}@${domain}` });
+      const message = await Promise.race([submitted, sleep(PATIENCE_MS, null)]);
+      if (message !== null) accept(mark, message, domain);
       await sleep(PAUSE_MS * 4 * random());
     }
   }
@@ -141,11 +158,10 @@ export function startClients({ nodes, key, random, httpSenders, smtpSenders }: C
 }
 
 /** Hands a mail to the submission port, which keeps its bytes; returns its id, or null where it was not answered with 250. */
-async function submit(port: number, key: string, mark: string): Promise<string | null> {
+async function submit(port: number, key: string, { mark, to }: { mark: string; to: string }): Promise<string | null> {
   const client = smtpClient(port);
   try {
     await client.reply();
-    const to = `${mark}@dest.test`;
     const lines = [
       'EHLO client.test',
       plainAuth('apikey', key),

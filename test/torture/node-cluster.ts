@@ -15,6 +15,8 @@ export interface TortureNode {
   readonly proxy: Proxy;
   readonly httpPort: number;
   readonly smtpPort: number;
+  /** The built tree that it runs from its next start on; null for this one. */
+  dir: string | null;
   /** Null while it is down. */
   appliance: Appliance | null;
   /** The supervisor does not start it while this is true. */
@@ -96,6 +98,8 @@ export interface ClusterOptions {
   env: Record<string, string>;
   /** Each node takes the others for other machines: a dead process is seen by its silence only. Needs root. */
   areApart: boolean;
+  /** The built tree that all nodes run at the beginning; null for this one. */
+  dir: string | null;
 }
 
 export class NodeCluster {
@@ -121,6 +125,7 @@ export class NodeCluster {
         proxy: await startProxy(path.join(this.root, `proxy-${name}`), this.pair.primary),
         httpPort: await freePort(),
         smtpPort: await freePort(),
+        dir: this.options.dir,
         appliance: null,
         isKeptDown: false,
         isKilled: false,
@@ -199,9 +204,12 @@ export class NodeCluster {
       dataDir: this.folderOf(node),
       port: node.httpPort,
       under: this.options.areApart ? APART : [],
+      ...(node.dir === null ? {} : { dir: node.dir }),
       env: {
         ...this.options.env,
         POSTHORN_NODE__NAME: node.name,
+        // The receiver tells the nodes apart by what they say with EHLO.
+        POSTHORN_SMTP__HOSTNAME: `${node.name}.torture.test`,
         POSTHORN_STORAGE__URL: urlOn([node.proxy.folder], 'posthorn'),
         POSTHORN_SMTP__SUBMISSION__PORT: String(node.smtpPort),
         POSTHORN_SMTP__SUBMISSION__TLS_PORT: '0',

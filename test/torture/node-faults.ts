@@ -1,81 +1,149 @@
 /** The faults of `npm run torture:nodes`, and which of them each round gets. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeCluster, TortureNode } from './node-cluster.ts';
+import type { SiteWatch } from './node-site.ts';
 
-/** What a fault does to whom. `database`: all nodes meet it, and may answer 503 meanwhile. `each`: every node is away for a while. */
+/** What a fault may touch and tell. */
+export interface FaultRound {
+  cluster: NodeCluster;
+  target: TortureNode;
+  random: () => number;
+  site: SiteWatch;
+  problem(text: string): void;
+}
+
+/**
+ * What a fault does to whom. `leader`, `any` and `two` are lost or stand still; `database`: all nodes meet it, and may answer 503 meanwhile;
+ * `each`: every node is away for a while; `drained`: every node takes no work for a while, and answers.
+ */
 export interface Fault {
   name: string;
-  whom: 'leader' | 'other' | 'database' | 'each';
-  run(cluster: NodeCluster, target: TortureNode, random: () => number): Promise<void>;
+  whom: 'leader' | 'any' | 'two' | 'database' | 'each' | 'drained';
+  /** The mail of every domain must move again within this time, in ms. */
+  withinMs: number;
+  run(round: FaultRound): Promise<void>;
+}
+
+/** Waiting mail must move again so soon after its node died. */
+const TAKEOVER_MS = 15_000;
+/** The same where a node gives its work away in order. */
+const HANDOVER_MS = 3000;
+/** Others may take the connections of a node that is silent for so long. */
+const LEASE_MS = 10_000;
+/** A node that drains ends what it has begun within this time, as the receiver is no slower. */
+const DRAINED_MS = 4000;
+
+/** Its connections stay open while it is stopped or cut off, also when the others have taken its place. */
+async function silent({ site, target }: FaultRound, ms: number): Promise<void> {
+  await sleep(Math.min(ms, LEASE_MS));
+  if (ms <= LEASE_MS) return;
+  site.lose(target.name);
+  await sleep(ms - LEASE_MS);
 }
 
 const pause =
   (ms: number): Fault['run'] =>
-  async (cluster, target) => {
+  async (round) => {
+    const { cluster, target } = round;
     cluster.signal(target, 'SIGSTOP');
-    await sleep(ms);
+    await silent(round, ms);
     cluster.signal(target, 'SIGCONT');
   };
 
-/** The node stays down long enough for others to take over. */
-const kill: Fault['run'] = async (cluster, target, random) => {
-  target.isKeptDown = true;
-  await cluster.end(target, 'SIGKILL');
-  await sleep(3000 + random() * 5000);
-  target.isKeptDown = false;
-};
-
 const cut =
   (ms: number): Fault['run'] =>
-  async (_cluster, { proxy }) => {
+  async (round) => {
+    const { proxy } = round.target;
     proxy.cut();
-    await sleep(ms);
+    await silent(round, ms);
     proxy.mend();
   };
 
-/** The leader dies twice as often as the others. */
+/** The nodes stay down long enough for others to take over. */
+async function kill(cluster: NodeCluster, targets: readonly TortureNode[], random: () => number): Promise<void> {
+  await Promise.all(
+    targets.map((target) => {
+      target.isKeptDown = true;
+      return cluster.end(target, 'SIGKILL');
+    }),
+  );
+  await sleep(3000 + random() * 5000);
+}
+
+const nextOf = ({ nodes }: NodeCluster, target: TortureNode): TortureNode =>
+  nodes[(nodes.indexOf(target) + 1) % nodes.length] ?? target;
+
+const killOne: Fault['run'] = ({ cluster, target, random }) => kill(cluster, [target], random);
+
+/** Gives the work of each node in turn to the others, and back. */
+async function drainEach({ cluster, random, site, problem }: FaultRound): Promise<void> {
+  for (const { name } of cluster.nodes) {
+    await cluster.command('nodes', 'drain', name, '--json');
+    await sleep(DRAINED_MS);
+    const from = performance.now();
+    await sleep(1000 + random() * 2000);
+    const brought = site.broughtBy(name, from);
+    if (brought > 0) problem(`${name} brought ${String(brought)} mails while it was drained`);
+    await cluster.command('nodes', 'resume', name, '--json');
+    await sleep(random() * 3000);
+  }
+}
+
+const one = (name: string, run: Fault['run']): Fault => ({ name, whom: 'any', withinMs: TAKEOVER_MS, run });
+const leader = (name: string, run: Fault['run']): Fault => ({ ...one(name, run), whom: 'leader' });
+const database = (name: string, run: Fault['run']): Fault => ({ ...one(name, run), whom: 'database' });
+
+/** Kills and pauses come more often than the rest. */
 export const faults: readonly Fault[] = [
-  { name: 'leader killed', whom: 'leader', run: kill },
-  { name: 'leader killed', whom: 'leader', run: kill },
-  { name: 'other node killed', whom: 'other', run: kill },
-  { name: 'leader stopped for 3 s', whom: 'leader', run: pause(3000) },
-  { name: 'leader stopped for 12 s', whom: 'leader', run: pause(12_000) },
-  { name: 'leader stopped for 30 s', whom: 'leader', run: pause(30_000) },
-  { name: 'other node stopped for 12 s', whom: 'other', run: pause(12_000) },
-  { name: 'leader cut from the database', whom: 'leader', run: cut(25_000) },
-  { name: 'other node cut from the database', whom: 'other', run: cut(25_000) },
+  leader('leader killed', killOne),
+  one('node killed', killOne),
+  one('node killed', killOne),
+  one('node killed', killOne),
   {
-    name: 'database crashed',
-    whom: 'database',
-    run: (cluster, _target, random) => cluster.pair.crash(random() * 2000),
+    name: 'two nodes killed',
+    whom: 'two',
+    withinMs: TAKEOVER_MS,
+    run: ({ cluster, target, random }) => kill(cluster, [target, nextOf(cluster, target)], random),
   },
-  {
-    name: 'failover of the database',
-    whom: 'database',
-    run: async (cluster) => {
-      await cluster.pair.failOver();
-      cluster.repoint();
-      await sleep(5000);
-      await cluster.pair.renewStandby();
-    },
-  },
+  leader('leader stopped for 12 s', pause(12_000)),
+  one('node stopped for 3 s', pause(3000)),
+  one('node stopped for 12 s', pause(12_000)),
+  one('node stopped for 30 s', pause(30_000)),
+  one('node stopped for 60 s', pause(60_000)),
+  leader('leader cut from the database', cut(25_000)),
+  one('node cut from the database', cut(25_000)),
+  database('database crashed', ({ cluster, random }) => cluster.pair.crash(random() * 2000)),
+  database('failover of the database', async ({ cluster }) => {
+    await cluster.pair.failOver();
+    cluster.repoint();
+    await sleep(5000);
+    await cluster.pair.renewStandby();
+  }),
   {
     name: 'each node restarted in turn',
     whom: 'each',
-    run: async (cluster) => {
+    withinMs: HANDOVER_MS,
+    run: async ({ cluster }) => {
       for (const node of cluster.nodes) {
         await cluster.end(node, 'SIGTERM');
         await cluster.whole(60_000);
       }
     },
   },
+  { name: 'each node drained and resumed in turn', whom: 'drained', withinMs: HANDOVER_MS, run: drainEach },
 ];
 
+/** Returns the nodes that the fault loses or stops, of which second copies may come. */
+export function nodesHit({ whom }: Fault, cluster: NodeCluster, target: TortureNode): readonly TortureNode[] {
+  if (whom === 'leader' || whom === 'any') return [target];
+  return whom === 'two' ? [target, nextOf(cluster, target)] : [];
+}
+
 /** Plans the rounds: each fault once in every series, in an order that the random numbers give. */
-export function faultPlan(rounds: number, random: () => number): Fault[] {
+export function faultPlan(rounds: number, random: () => number, of = faults): Fault[] {
   const plan: Fault[] = [];
-  while (plan.length < rounds) {
-    const series = faults.map((fault) => ({ fault, at: random() })).sort((a, b) => a.at - b.at);
+  while (of.length > 0 && plan.length < rounds) {
+    const series = of.map((fault) => ({ fault, at: random() })).sort((a, b) => a.at - b.at);
     plan.push(...series.map(({ fault }) => fault));
   }
   return plan.slice(0, rounds);

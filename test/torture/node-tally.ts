@@ -2,11 +2,10 @@
 import type { Asked } from './node-clients.ts';
 
 export interface Round {
-  fault: string;
-  /** The node that the fault met; null where it met all. */
-  node: string | null;
-  /** The longest time in which no mail arrived while mail waited, in ms. */
-  gapMs: number;
+  /** The fault, and the nodes that it met where it did not meet all. */
+  name: string;
+  /** The longest time in which mail for a domain waited and none for it arrived, in ms. */
+  standstillMs: number;
 }
 
 export interface NodesTally {
@@ -15,8 +14,14 @@ export interface NodesTally {
   accepted: number;
   lost: number;
   secondCopies: number;
-  /** Connections that were open at leaders when they were lost: so many second copies are allowed. */
+  /** Connections that were open at nodes when they were lost: so many second copies are allowed. */
   allowedCopies: number;
+  /** Calls of webhook endpoints with events that they had been called with. */
+  repeatedCalls: number;
+  /** The most connections to the site at the same time, and how many there may be. */
+  connections: { most: number; allowed: number };
+  /** Mails that each node brought to the receiver. */
+  brought: ReadonlyMap<string, number>;
   events: number;
   asked: readonly Asked[];
 }
@@ -43,15 +48,16 @@ export function nodesTallyText(tally: NodesTally): string {
   const isGood = ({ status }: Asked): boolean => status >= 200 && status < 300;
   return [
     ...rounds.map(
-      ({ fault, node, gapMs }, at) =>
-        `${String(at + 1).padStart(3)} ${`${fault}${node === null ? '' : ` (${node})`}`.padEnd(44)} no mail for ${seconds(gapMs)}`,
+      ({ name, standstillMs }, at) =>
+        `${String(at + 1).padStart(3)} ${name.padEnd(44)} longest standstill of a domain ${seconds(standstillMs)}`,
     ),
     ...names.map((name) => {
       const of = asked.filter(({ node }) => node === name);
       const good = of.filter(isGood);
       const slowest = Math.max(0, ...good.map(({ ms }) => ms));
-      return `${name}: ${String(of.length)} requests, ${String(of.length - good.length)} without success; longest time away ${seconds(longestDowntime(of, isGood))}, slowest good answer ${seconds(slowest)}`;
+      return `${name}: ${String(tally.brought.get(name) ?? 0)} mails brought; ${String(of.length)} requests, ${String(of.length - good.length)} without success; longest time away ${seconds(longestDowntime(of, isGood))}, slowest good answer ${seconds(slowest)}`;
     }),
+    `connections at the same time: ${String(tally.connections.most)} (${String(tally.connections.allowed)} allowed); webhook calls repeated: ${String(tally.repeatedCalls)}`,
     `${String(rounds.length)} rounds: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
   ].join('\n');
 }

@@ -1,9 +1,16 @@
 /**
- * `npm run torture:nodes`: three servers on one PostgreSQL with a synchronous standby, under load by HTTP and SMTP at all of them. In each
- * round one fault: a node is killed, paused or cut from the database, the database crashes or fails over, or all nodes restart in turn. No
- * mail that was answered with 202 or 250 may be missing; second copies are allowed only for what was on the wire at a lost leader; a reader
- * by cursor must see each event once and in order; the books must balance; waiting mail must move again within 15 seconds; and the nodes
- * that a fault does not meet must answer throughout.
+ * `npm run torture:nodes`: three servers on one PostgreSQL with a synchronous standby, under load by HTTP and SMTP at all of them, with mail to
+ * many domains of one site. In each round one fault: nodes are killed, paused, cut from the database, drained or restarted, or the database
+ * crashes or fails over. No mail that was answered with 202 or 250 may be missing; second copies are allowed only for what was on the wire
+ * at a lost node; a reader by cursor must see each event once and in order, and each webhook endpoint at least once; the site's connections
+ * keep to its limit; the books must balance; the waiting mail of every domain must move again within 15 seconds; and the nodes that a fault
+ * does not meet must answer throughout.
+ *
+ *   --rounds N     how many faults
+ *   --seed N       their order, targets and times
+ *   --only WORDS   only faults with these words in their names
+ *   --apart        nodes that cannot see each other's processes
+ *   --from DIR     the nodes run another built tree at first, and are replaced one by one before the rounds
  */
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -11,101 +18,118 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { until } from '../bench/peers.ts';
-import { startClients, type Asked, type Clients } from './node-clients.ts';
+import { startClients, type Clients } from './node-clients.ts';
 import { NodeCluster, type TortureNode } from './node-cluster.ts';
-import { faultPlan, type Fault } from './node-faults.ts';
+import { faultPlan, faults, nodesHit, type Fault } from './node-faults.ts';
+import { startHooks } from './node-hooks.ts';
+import { judgeAnswers, judgeCalls, judgeCopies, judgeEvents, type Hit } from './node-judge.ts';
+import { SiteWatch } from './node-site.ts';
+import { longestStandstill, type Waiting } from './node-standstill.ts';
 import { nodesTallyText, type Round } from './node-tally.ts';
+import { upgrade } from './node-upgrade.ts';
 import { randomFrom } from './random.ts';
 import { startReceiver } from './receiver.ts';
 
 const { values: options } = parseArgs({
   options: {
-    rounds: { type: 'string', default: '12' },
+    rounds: { type: 'string', default: '16' },
     seed: { type: 'string', default: '1' },
     only: { type: 'string' },
     apart: { type: 'boolean', default: false },
+    from: { type: 'string' },
   },
 });
 const SEED = Number(options.seed);
 const NODES = 3;
-const CONNECTIONS = 10;
-/** Waiting mail must move again so soon after its leader died. */
-const TAKEOVER_MS = 15_000;
+/** Connections that the site allows; a node may have one before it knows of the others. */
+const LIMIT = 8;
+const DOMAINS = Array.from({ length: 24 }, (_, at) => `dest${String(at)}.test`);
+const ENDPOINTS = 3;
+/** The receiver answers a final dot so slowly, in ms, that the limit is reached while mail is made up for. */
+const SLOWNESS_MS = { least: 20, most: 80 };
 /** The exit code of a node that others have removed (docs/operating.md). */
 const TAKEN_OVER = 69;
 const CALM_MS = 1500;
+/** While mail is made up for, a domain's turn comes at least so often. */
+const MOVING_MS = 3000;
 const WHOLE_MS = 120_000;
 /** For one mail of what waits at the end, on a machine that has others to serve. */
 const SLOWEST_MS = 50;
+/** Connections that closed so long before a node was lost may have had an outcome that was not written. */
+const UNWRITTEN_MS = 1000;
 
 const root = mkdtempSync(path.join(os.tmpdir(), 'posthorn-torture-nodes-'));
 chmodSync(root, 0o755);
 const problems: string[] = [];
 const random = randomFrom(SEED);
-const plan = faultPlan(Number(options.rounds), random).map((fault) => ({ fault, lot: random() }));
+const played = faults.filter(({ name }) => name.includes(options.only ?? ''));
+const plan = [...(options.from === undefined ? [] : [upgrade]), ...faultPlan(Number(options.rounds), random, played)];
 
 const receiver = await startReceiver();
-const arrivals: number[] = [];
-receiver.onMoment = (moment) => {
-  if (moment === 'after the dot') arrivals.push(performance.now());
-  return false;
-};
+receiver.slowness = () => SLOWNESS_MS.least + Math.random() * (SLOWNESS_MS.most - SLOWNESS_MS.least);
+const site = new SiteWatch(receiver);
+const hooks = await startHooks(ENDPOINTS);
 const env = {
   POSTHORN_DELIVERY__ROUTES: JSON.stringify({ '*': `127.0.0.1:${String(receiver.port)}` }),
-  POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: String(CONNECTIONS),
+  POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: String(LIMIT),
   POSTHORN_DELIVERY__RETRY__SCHEDULE: '1s',
+  POSTHORN_WEBHOOKS__ALLOW_HTTP: 'true',
+  POSTHORN_WEBHOOKS__ALLOW_CIDRS: '["127.0.0.0/8"]',
 };
-const cluster = new NodeCluster(root, { env, areApart: options.apart });
+const cluster = new NodeCluster(root, {
+  env,
+  areApart: options.apart,
+  dir: options.from === undefined ? null : path.resolve(options.from),
+});
+const hits: Hit[] = [];
 let allowedCopies = 0;
 
-/** Returns the longest time without an arrival since `from`. */
-function longestGap(from: number): number {
-  const times = [from, ...arrivals.filter((at) => at >= from)];
-  return Math.max(...times.map((at, place) => at - (times[place - 1] ?? at)));
+async function targetOf(fault: Fault): Promise<TortureNode> {
+  const [lot, leader] = [random(), await cluster.leader()];
+  const found = fault.whom === 'leader' ? leader : cluster.nodes[Math.floor(lot * cluster.nodes.length)];
+  if (found == null) throw new Error('no node leads');
+  return found;
 }
 
-function targetOf(fault: Fault, leader: TortureNode, lot: number): TortureNode {
-  if (fault.whom !== 'other') return leader;
-  const others = cluster.nodes.filter((node) => node !== leader);
-  return others[Math.floor(lot * others.length)] ?? leader;
+/** Returns the mails with the times at which they were accepted and first arrived. */
+function waitingMails({ accepted }: Clients): Waiting[] {
+  const first = new Map<string, number>();
+  for (const { id, at } of site.arrivals) if (!first.has(id)) first.set(id, at);
+  return [...accepted].map(([mark, { domain, at }]) => ({
+    domain,
+    acceptedAt: at,
+    arrivedAt: first.get(mark) ?? Infinity,
+  }));
 }
 
-/** Plays one fault, waits until all is whole and mail arrives, and judges what the clients saw. */
-async function playRound(fault: Fault, lot: number, clients: Clients): Promise<Round> {
+/** Plays one fault, waits until all is whole and every domain's mail arrives, and judges what the clients saw. */
+async function playRound(fault: Fault, clients: Clients): Promise<Round> {
   await cluster.whole(WHOLE_MS);
   await sleep(CALM_MS);
-  const leader = await cluster.leader();
-  if (leader === null) throw new Error('no node leads');
-  const target = targetOf(fault, leader, lot);
+  const target = await targetOf(fault);
+  const hit = nodesHit(fault, cluster, target).map(({ name }) => name);
+  const name = `${fault.name}${hit.length === 0 ? '' : ` (${hit.join(', ')})`}`;
+  const problem = (text: string): void => void problems.push(`${name}: ${text}`);
   const from = performance.now();
   const firstAsked = clients.asked.length;
-  if (target === leader || fault.whom === 'each') allowedCopies += CONNECTIONS;
-  await fault.run(cluster, target, random);
+  await fault.run({ cluster, target, random, site, problem });
   await cluster.whole(WHOLE_MS);
-  const seen = arrivals.length;
-  await until(() => arrivals.length > seen + CONNECTIONS, 'mail after the fault', WHOLE_MS);
-  const gapMs = longestGap(from);
-  const name = `${fault.name} (${target.name})`;
-  if (gapMs > TAKEOVER_MS) problems.push(`${name}: no mail arrived for ${String(Math.round(gapMs))} ms`);
-  judgeAnswers(name, fault, target, clients.asked.slice(firstAsked));
-  return { fault: fault.name, node: fault.whom === 'leader' || fault.whom === 'other' ? target.name : null, gapMs };
+  await until(() => movesAgain(clients, performance.now()), 'mail to every domain after the fault', WHOLE_MS);
+  const to = performance.now();
+  for (const one of hit) {
+    allowedCopies += site.openSince(one, from - UNWRITTEN_MS);
+    site.find(one);
+  }
+  hits.push({ nodes: hit, from, to });
+  const { ms, domain } = longestStandstill(waitingMails(clients), from, to);
+  if (ms > fault.withinMs) problem(`no mail to ${String(domain)} arrived for ${String(Math.round(ms))} ms`);
+  judgeAnswers(fault, hit, clients.asked.slice(firstAsked), problem);
+  return { name, standstillMs: ms };
 }
 
-/** A node that the fault did not meet answers well; while the database is away, with 503 and when to come again. */
-function judgeAnswers(name: string, fault: Fault, target: TortureNode, asked: readonly Asked[]): void {
-  if (fault.whom === 'each') return;
-  const bad = asked.filter(({ node, status, hasRetryAfter }) => {
-    if (status >= 200 && status < 300) return false;
-    if (fault.whom === 'database') return !(status === 503 && hasRetryAfter);
-    return node !== target.name;
-  });
-  const kinds = new Map<string, number>();
-  for (const { node, status, code } of bad) {
-    const kind = `${node} answered ${status === 0 ? 'nothing' : `${String(status)} ${code}`}`;
-    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
-  }
-  for (const [kind, times] of kinds) problems.push(`${name}: ${kind}, ${String(times)} times`);
-}
+/** Returns whether no domain's mail has waited for long. */
+const movesAgain = (clients: Clients, now: number): boolean =>
+  longestStandstill(waitingMails(clients), now - MOVING_MS - CALM_MS, now).ms < MOVING_MS;
 
 interface Books {
   balanced: boolean;
@@ -132,77 +156,71 @@ async function settle(clients: Clients): Promise<void> {
   const isFinished = async (): Promise<boolean> => finished((await cluster.command('books', '--json')) as Books);
   await until(isFinished, 'the end of the queue', 90_000).catch(noteProblem);
   await clients.stopReading();
-}
-
-/** The reader must have seen each event that the database has once, in the order of the numbers. */
-async function judgeEvents(seen: readonly string[]): Promise<void> {
-  const rows = await cluster.pair.primary.query<{ id: string; type: string }>(
-    'SELECT id, type FROM events ORDER BY sequence',
-    'posthorn',
+  const delivered = clients.accepted.size;
+  await until(() => hooks.calls.every(({ size }) => size >= delivered), 'every webhook call', 60_000).catch(
+    noteProblem,
   );
-  const set = new Set(seen);
-  if (set.size < seen.length) problems.push(`${String(seen.length - set.size)} events were seen twice`);
-  const types = new Set(rows.filter(({ id }) => set.has(id)).map(({ type }) => type));
-  const expected = rows.filter(({ type }) => types.has(type)).map(({ id }) => id);
-  const missed = expected.filter((id) => !set.has(id)).length;
-  if (missed > 0) problems.push(`${String(missed)} of ${String(expected.length)} events were not seen`);
-  if (missed === 0 && set.size === seen.length && expected.some((id, at) => id !== seen[at]))
-    problems.push('events were not seen in the order of their numbers');
 }
 
-/** Each second copy must be explained by an attempt whose end is not known. */
-async function judgeCopies(accepted: ReadonlyMap<string, string>): Promise<number> {
-  const doubled = [...receiver.copies].filter(([, copies]) => copies > 1);
-  const rows = await cluster.pair.primary.query<{ message_id: string; n: string }>(
-    "SELECT message_id, count(*) AS n FROM attempts WHERE outcome = 'uncertain' GROUP BY message_id",
-    'posthorn',
-  );
-  const uncertain = new Map(rows.map(({ message_id: id, n }) => [id, Number(n)]));
-  for (const [mark, copies] of doubled) {
-    const unknown = uncertain.get(accepted.get(mark) ?? mark) ?? 0;
-    // A mail by SMTP whose 250 was lost is known by its mark only.
-    if (unknown < copies - 1 && accepted.has(mark))
-      problems.push(`${mark} came ${String(copies)} times, and ${String(unknown)} attempts are uncertain`);
-  }
-  const second = doubled.reduce((sum, [, copies]) => sum + copies - 1, 0);
-  if (second > allowedCopies) problems.push(`${String(second)} second copies, ${String(allowedCopies)} are allowed`);
-  return second;
-}
-
-async function run(): Promise<void> {
+/** Makes the key, the sending domain and the webhook endpoints, and starts the clients. */
+async function begin(): Promise<Clients> {
   await cluster.start(NODES);
-  const made = await cluster.command('keys', 'create', '--name', 't', '--scopes', 'send,event:read', '--json');
+  const scopes = 'send,event:read,webhook';
+  const made = await cluster.command('keys', 'create', '--name', 't', '--scopes', scopes, '--json');
   await cluster.command('domains', 'add', 'torture.test', '--trust', '--json');
   const { key } = made as { key: string };
+  for (const url of hooks.urls) {
+    const { status } = await fetch(`http://127.0.0.1:${String(cluster.nodes[0]?.httpPort)}/v1/webhooks`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ url, events: ['delivered'], concurrency: 4 }),
+    });
+    if (status !== 201) throw new Error(`a webhook endpoint could not be made: ${String(status)}`);
+  }
   const clients = startClients({
     nodes: cluster.nodes,
     key,
     random: Math.random,
+    domains: DOMAINS,
     httpSenders: NODES * 2,
     smtpSenders: 1,
   });
-  await until(() => arrivals.length > CONNECTIONS, 'the first mails', 60_000);
+  await until(() => site.arrivals.length > DOMAINS.length, 'the first mails', 60_000);
+  return clients;
+}
+
+async function run(): Promise<void> {
+  const clients = await begin();
   const rounds: Round[] = [];
-  for (const [at, { fault, lot }] of plan.entries()) {
-    if (options.only !== undefined && !fault.name.includes(options.only)) continue;
-    const round = await playRound(fault, lot, clients).catch((error: unknown) => {
+  for (const [at, fault] of plan.entries()) {
+    const round = await playRound(fault, clients).catch((error: unknown) => {
       problems.push(`${fault.name}: ${String(error)}`);
       return null;
     });
     if (round === null) break;
     rounds.push(round);
-    const { accepted } = clients;
+    const stood = (round.standstillMs / 1000).toFixed(1);
     console.error(
-      `${String(at + 1)}/${String(plan.length)} ${fault.name}: ${String(accepted.size)} accepted, no mail for ${(round.gapMs / 1000).toFixed(1)} s`,
+      `${String(at + 1)}/${String(plan.length)} ${round.name}: ${String(clients.accepted.size)} accepted, longest standstill of a domain ${stood} s, at most ${String(site.most)} connections`,
     );
   }
   await settle(clients).catch(noteProblem);
-  const lost = [...clients.accepted.keys()].filter((id) => !receiver.copies.has(id));
+  const { accepted, events, asked } = clients;
+  const { primary } = cluster.pair;
+  const lost = [...accepted.keys()].filter((id) => !receiver.copies.has(id));
   if (lost.length > 0) problems.push(`${String(lost.length)} accepted mails are lost: ${lost.slice(0, 5).join(' ')}`);
-  await judgeEvents(clients.events);
-  const secondCopies = await judgeCopies(clients.accepted);
-  const tally = { seed: SEED, rounds, accepted: clients.accepted.size, lost: lost.length, secondCopies, allowedCopies };
-  console.log(nodesTallyText({ ...tally, events: clients.events.length, asked: clients.asked }));
+  await judgeEvents(primary, events, noteProblem);
+  const repeatedCalls = await judgeCalls(primary, hooks.calls, noteProblem);
+  const secondCopies = await judgeCopies(primary, { arrivals: site.arrivals, accepted, hits }, noteProblem);
+  if (secondCopies > allowedCopies)
+    problems.push(`${String(secondCopies)} second copies, ${String(allowedCopies)} are allowed`);
+  const brought = new Map(cluster.nodes.map(({ name }) => [name, site.broughtBy(name)]));
+  for (const [name, mails] of brought) if (mails === 0) problems.push(`${name} brought no mail`);
+  const connections = { most: site.most, allowed: LIMIT + NODES - 1 };
+  if (connections.most > connections.allowed)
+    problems.push(`${String(connections.most)} connections at once, ${String(connections.allowed)} are allowed`);
+  const counts = { accepted: accepted.size, lost: lost.length, secondCopies, allowedCopies, repeatedCalls };
+  console.log(nodesTallyText({ seed: SEED, rounds, ...counts, connections, brought, events: events.length, asked }));
 }
 
 try {
@@ -210,6 +228,7 @@ try {
 } finally {
   await cluster.stop();
   receiver.stop();
+  hooks.stop();
   const ends = cluster.nodes.flatMap((node) => node.ends);
   for (const how of ends) if (how !== 0 && how !== TAKEN_OVER) problems.push(`a node ended with ${String(how)}`);
 }

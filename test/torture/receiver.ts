@@ -23,6 +23,11 @@ export interface Receiver {
   onMoment: (moment: Moment) => boolean;
   /** Called with a mail when its connection goes on with the next one, before which its outcome was written. */
   onSettled: (mail: Taken) => void;
+  /** Called when a connection was opened, and when it takes a mail. */
+  onOpened: (session: Session) => void;
+  onTaken: (session: Session, mail: Taken) => void;
+  /** Returns how long the answer to a final dot takes, in ms. */
+  slowness: () => number;
   /** Connections that are open. */
   open(): number;
   /**
@@ -33,8 +38,13 @@ export interface Receiver {
   stop(): void;
 }
 
-interface Session {
+/** A connection to the receiver. Times are of `performance.now()`. */
+export interface Session {
+  /** The name of EHLO; null before it has come. */
+  name: string | null;
   last: Taken | null;
+  readonly openedAt: number;
+  /** Infinity while it is open. */
   closedAt: number;
 }
 
@@ -42,9 +52,10 @@ export async function startReceiver(): Promise<Receiver> {
   const sockets = new Set<net.Socket>();
   let sessions: Session[] = [];
   const server = net.createServer((socket) => {
-    const session: Session = { last: null, closedAt: Infinity };
+    const session: Session = { name: null, last: null, openedAt: performance.now(), closedAt: Infinity };
     sessions.push(session);
     sockets.add(socket);
+    receiver.onOpened(session);
     socket
       .on('close', () => {
         sockets.delete(socket);
@@ -62,6 +73,9 @@ export async function startReceiver(): Promise<Receiver> {
     isPipelining: true,
     onMoment: () => false,
     onSettled: () => undefined,
+    onOpened: () => undefined,
+    onTaken: () => undefined,
+    slowness: () => 0,
     open: () => sockets.size,
     unsettledSince(time) {
       const found = sessions.flatMap(({ last, closedAt }) => (last !== null && closedAt >= time ? [last.id] : []));
@@ -97,16 +111,22 @@ function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
     const id = /^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?';
     // Counted before the answer is sent: a sender that never hears it may send a second copy, and that must show.
     receiver.copies.set(id, (receiver.copies.get(id) ?? 0) + 1);
-    session.last = { id, returnPath, recipient };
+    const taken = { id, returnPath, recipient };
+    session.last = taken;
+    receiver.onTaken(session, taken);
     text = text.slice(end + 5);
     inData = false;
     if (ends('after the dot')) return false;
-    socket.write('250 2.0.0 taken\r\n');
+    const ms = receiver.slowness();
+    // A sender waits for this answer before it says anything else.
+    if (ms > 0) setTimeout(() => void socket.write('250 2.0.0 taken\r\n'), ms);
+    else socket.write('250 2.0.0 taken\r\n');
     return !ends('after 250');
   };
   const takeCommand = (command: string): boolean => {
     const verb = command.slice(0, 4).toUpperCase();
     if (verb === 'EHLO') {
+      session.name = command.slice(4).trim();
       socket.write(`250-receiver.torture.test\r\n${receiver.isPipelining ? '250-PIPELINING\r\n' : ''}250 8BITMIME\r\n`);
       return !ends('claim');
     }

@@ -49,7 +49,7 @@ describe('webhooks/dispatcher', () => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-keys-'));
     keyring = openKeyring(folder);
     clock = new FakeClock(NOW);
-    notifiers = { events: createNotifier(), webhooks: createNotifier<string>() };
+    notifiers = { events: createNotifier(), webhooks: createNotifier<string | null>() };
     told = [];
     errors = [];
     lacking = null;
@@ -96,7 +96,9 @@ describe('webhooks/dispatcher', () => {
     };
     const quiet = (): void => undefined;
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
-    return new Webhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, random: () => 0.5 });
+    const owners = { isOurs: () => true, onChange: () => () => undefined };
+    const hasOthers = (): boolean => false;
+    return new Webhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, owners, hasOthers, random: () => 0.5 });
   }
 
   const store = () => ({
@@ -426,12 +428,33 @@ describe('webhooks/dispatcher', () => {
     clock.advance(5000);
     await stopping;
     assert.equal(await lines(), 0);
-    assert.equal(await cursorOf(id), 0);
+    assert.deepEqual([await cursorOf(id), await count('webhook_calls')], [1, 1]);
     script = () => 200;
     webhooks = engine();
     await webhooks.start();
     await until(async () => (await lines()) === 1);
     assert.equal(told.at(-1)?.headers['webhook-attempt'], '1');
+    await until(async () => (await count('webhook_calls')) === 0);
+  });
+
+  it('sends nothing again after a stop but what it cut off, however long that was on the wire', async () => {
+    script = ({ event }) => (event.sequence === 3 ? new Promise(() => undefined) : 200);
+    const id = await register();
+    await happen(300);
+    await until(async () => (await lines()) === 299);
+    assert.equal(await cursorOf(id), 2);
+    const stopping = webhooks.stop();
+    clock.advance(5000);
+    await stopping;
+    script = () => 200;
+    webhooks = engine();
+    await webhooks.start();
+    await until(async () => (await lines()) === 300);
+    await rests();
+    assert.deepEqual(
+      told.slice(300).map(({ event }) => event.sequence),
+      [3],
+    );
   });
 
   it('writes the cursor at the end, past events without a subscriber', async () => {

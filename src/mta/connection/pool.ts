@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { carried, dialFailed, dialled, sessionBroke, tryNow, type GateWait } from './dial-gate.ts';
+import { LaneConnections } from './lane-connections.ts';
 import type { OpenResult } from './open-session.ts';
 import { PooledHost, type Connection } from './pooled-host.ts';
 import type { Session } from './session.ts';
@@ -47,8 +48,8 @@ export interface LeaseRequest {
   maxMessages?: number;
 }
 
-/** No connection can be had now. `lane`: another lane's turn has come. */
-export type LeaseWait = GateWait | { why: 'lane' | 'draining'; until: null };
+/** No connection can be had now. `lane`: another lane's turn has come; `share`: other nodes have the lane's other connections. */
+export type LeaseWait = GateWait | { why: 'lane' | 'share' | 'draining'; until: null };
 
 export type LeaseResult =
   { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | Extract<OpenResult, { kind: 'failed' }>;
@@ -61,6 +62,8 @@ export interface PoolDeps {
   lanesWaiting?: (host: string) => readonly string[];
   /** Is called when the lane may have `room` connections to this host. */
   wake?: (lane: string, host: string, room: number) => void;
+  /** Returns how many connections the lane may have here, idle ones included, where other nodes send to its receiver as well. */
+  mostOf?: (lane: string) => number;
 }
 
 /** The text in the attempt's record for a connection that others needed more. */
@@ -75,7 +78,9 @@ export class Pool {
   private readonly random: () => number;
   private readonly lanesWaiting: (host: string) => readonly string[];
   private readonly wake: (lane: string, host: string, room: number) => void;
+  private readonly mostOf: (lane: string) => number;
   private readonly limits: PoolLimits;
+  private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
   private readonly leased = new Set<Connection>();
   private readonly opening = new Map<AbortController, { since: number; lane: string }>();
@@ -84,13 +89,14 @@ export class Pool {
   private drained: (() => void) | null = null;
 
   constructor(
-    { clock, random = Math.random, lanesWaiting = () => [], wake = noop }: PoolDeps,
+    { clock, random = Math.random, lanesWaiting = () => [], wake = noop, mostOf = () => Infinity }: PoolDeps,
     limits: PoolLimits = defaultPoolLimits,
   ) {
     this.clock = clock;
     this.random = random;
     this.lanesWaiting = lanesWaiting;
     this.wake = wake;
+    this.mostOf = mostOf;
     this.limits = limits;
   }
 
@@ -101,7 +107,7 @@ export class Pool {
     const limit = request.maxPerHost ?? this.limits.maxPerHost;
     host.limit = limit;
     if (!this.hasTurn(host, request.lane, limit)) return { kind: 'wait', wait: { why: 'lane', until: null } };
-    const connection = this.takeIdle(host, request.key);
+    const connection = this.takeIdle(host, request);
     if (connection !== null) return { kind: 'leased', lease: this.lend(connection, request.lane) };
     const wait = host.waitOf(limit, this.clock.monotonic());
     if (wait === null) return { kind: 'dial' };
@@ -114,6 +120,11 @@ export class Pool {
   async dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
     const { clock } = this;
     const { lane } = request;
+    while (this.isFull(lane)) {
+      const freed = this.freeOne(lane);
+      if (freed === null) return { kind: 'wait', wait: { why: 'share', until: null } };
+      await freed;
+    }
     const host = this.hostOf(request.host);
     const limit = request.maxPerHost ?? this.limits.maxPerHost;
     if (this.isDraining) return { kind: 'wait', wait: { why: 'draining', until: null } };
@@ -127,6 +138,7 @@ export class Pool {
     } catch (error) {
       this.dialEnds(host, lane, controller);
       host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), this.random());
+      this.lanes.count(lane, -1);
       this.countOpen(host, -1);
       throw error;
     }
@@ -137,6 +149,7 @@ export class Pool {
       // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.ours !== true && !opened.tlsUnsatisfied)
         host.gate = dialFailed(host.gate, openCount, refusalOf(opened), clock.monotonic(), this.random());
+      this.lanes.count(lane, -1);
       this.countOpen(host, -1);
       return opened;
     }
@@ -170,6 +183,26 @@ export class Pool {
   /** Counts the connections to this host that the lane uses or opens. */
   usedBy(name: string, lane: string): number {
     return this.hosts.get(name)?.usedBy(lane) ?? 0;
+  }
+
+  /** Counts the connections of the lane that are open, being opened or being closed. */
+  openOf(lane: string): number {
+    return this.lanes.open(lane);
+  }
+
+  /** Returns the lanes with more than one connection. */
+  lanesWithSeveral(): string[] {
+    return this.lanes.withSeveral();
+  }
+
+  /** Closes idle connections of the lane beyond those that it may have. */
+  shrink(lane: string): void {
+    for (let over = this.lanes.open(lane) - this.mostOf(lane); over > 0; over--) {
+      const idle = this.lanes.longestIdle(lane);
+      if (idle === null) return;
+      this.removeIdle(idle);
+      this.close(idle);
+    }
   }
 
   /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
@@ -290,6 +323,7 @@ export class Pool {
     const now = this.clock.monotonic();
     this.opening.set(controller, { since: now, lane });
     host.dialling++;
+    this.lanes.count(lane, 1);
     this.countOpen(host, 1);
     host.countUse(lane, 1, now);
   }
@@ -319,7 +353,7 @@ export class Pool {
 
   private lend(connection: Connection, lane: string): Lease {
     let isOut = true;
-    connection.lane = lane;
+    this.lanes.move(connection, lane);
     this.leased.add(connection);
     connection.host.countUse(lane, 1, this.clock.monotonic());
     return {
@@ -331,7 +365,8 @@ export class Pool {
         isOut = false;
         this.leased.delete(connection);
         connection.host.countUse(connection.lane, -1, this.clock.monotonic());
-        if (this.isDraining || !this.isReusable(connection)) this.close(connection);
+        const isOver = this.lanes.open(connection.lane) > this.mostOf(connection.lane);
+        if (this.isDraining || isOver || !this.isReusable(connection)) this.close(connection);
         else this.keepIdle(connection);
       },
     };
@@ -351,6 +386,7 @@ export class Pool {
     connection.idleTimer = this.clock.after(this.limits.idleMs, dismiss);
     connection.session.watch(dismiss);
     connection.host.idle.push(connection);
+    this.lanes.keepIdle(connection);
     this.offerIdle(connection);
   }
 
@@ -370,9 +406,10 @@ export class Pool {
   }
 
   /** Takes the connection that was used last: the others may then reach their idle limit. */
-  private takeIdle(host: PooledHost, key: string): Connection | null {
+  private takeIdle(host: PooledHost, { key, lane }: LeaseRequest): Connection | null {
+    const mayTakeOver = !this.isFull(lane);
     for (;;) {
-      const connection = host.idle.findLast((each) => each.key === key);
+      const connection = host.idle.findLast((each) => each.key === key && (mayTakeOver || each.lane === lane));
       if (connection === undefined) return null;
       this.removeIdle(connection);
       if (this.isReusable(connection)) return connection;
@@ -383,6 +420,7 @@ export class Pool {
   private removeIdle(connection: Connection): void {
     connection.idleTimer?.cancel();
     connection.session.watch(null);
+    this.lanes.removeIdle(connection);
     const { idle } = connection.host;
     const at = idle.indexOf(connection);
     if (at >= 0) idle.splice(at, 1);
@@ -396,11 +434,31 @@ export class Pool {
   }
 
   /** The connection counts until its socket is gone, since the host counts it until then. */
-  private close({ session, host }: Connection): void {
-    void session.close().then(() => {
+  private close({ session, host, lane }: Connection): void {
+    const closed = session.close();
+    this.lanes.closes(lane, closed);
+    void closed.then(() => {
       this.countOpen(host, -1);
       this.wakeLanes(host);
     });
+  }
+
+  /** Tells whether the lane has as many connections as the other nodes leave it. */
+  private isFull(lane: string): boolean {
+    return this.lanes.open(lane) >= this.mostOf(lane);
+  }
+
+  /**
+   * Makes room for one connection more of the lane: closes one that is idle, at whatever host. Resolves when one is gone; null where
+   * all are in use.
+   */
+  private freeOne(lane: string): Promise<void> | null {
+    const idle = this.lanes.longestIdle(lane);
+    if (idle !== null) {
+      this.removeIdle(idle);
+      this.close(idle);
+    }
+    return this.lanes.freed(lane);
   }
 
   private countOpen(host: PooledHost, by: 1 | -1): void {

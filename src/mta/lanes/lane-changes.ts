@@ -6,7 +6,7 @@ import type { Rest, RestKind } from './rests.ts';
 import type { Fired } from './shaping.ts';
 import { pushedBack, type Throttle } from './throttle.ts';
 
-export type LaneChangesDeps = Pick<LaneControlDeps, 'clock' | 'log' | 'pump'>;
+export type LaneChangesDeps = Pick<LaneControlDeps, 'clock' | 'log' | 'shares' | 'pump'>;
 
 /** Changes that are kept of a lane. */
 const MOST_CHANGES = 100;
@@ -24,12 +24,14 @@ export class LaneChanges {
     this.deps.log.info({ event: 'lane_changed', lane, ...change }, 'the limits of a lane have changed');
   }
 
-  setThrottle(lane: string, state: LaneState, throttle: Throttle): void {
+  setThrottle(lane: string, state: LaneState, throttle: Throttle, cause = throttle.cause): void {
     const before = state.throttle;
     state.throttle = throttle;
     if (throttle.limit === before.limit) return;
-    this.note(lane, state, { what: 'connections', to: countConnections(throttle.limit), cause: throttle.cause });
+    this.note(lane, state, { what: 'connections', to: countConnections(throttle.limit), cause });
     if (throttle.limit > before.limit) this.deps.pump(lane);
+    // The other nodes that send there have to lower their connections as well.
+    else this.deps.shares.soon();
   }
 
   setPace(lane: string, state: LaneState, pace: Pace, cause: string): void {

@@ -12,12 +12,14 @@ import type { Site } from '../sites/sites.ts';
 import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
+import type { LaneShares } from './lane-shares.ts';
 import { hostKeysOf, isShared, type LaneChange, type LaneState } from './lane-state.ts';
-import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait } from './lane-waits.ts';
-import { begun, ended, forgotten, newPace, putBack, shifted } from './pace.ts';
+import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait, type Surroundings } from './lane-waits.ts';
+import type { LaneDemand } from './node-shares.ts';
+import { begun, divided, ended, forgotten, newPace, putBack, shifted } from './pace.ts';
 import { type Part, type Rest, Rests } from './rests.ts';
 import type { CompiledRule } from './shaping.ts';
-import { newThrottle, type ThrottleLimits } from './throttle.ts';
+import { type Learnt, newThrottle, type ThrottleLimits } from './throttle.ts';
 
 export interface LaneControlDeps {
   clock: Clock;
@@ -25,6 +27,8 @@ export interface LaneControlDeps {
   pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
   /** Returns the operator's limits for a lane, or null. */
   limitsOf: (lane: string) => LaneLimits | null;
+  /** Returns what this node may use of a lane. */
+  shares: LaneShares;
   /** Returns the jobs and workers of a lane. */
   viewOf(lane: string): LaneView;
   /** Starts workers of the lane where it may have more. */
@@ -101,13 +105,13 @@ export class LaneControl {
   /** Counts a mail that a worker takes among those of this minute. */
   take(lane: string): void {
     const state = this.stateOf(lane);
-    state.pace = begun(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null, this.deps.clock.now());
+    state.pace = begun(state.pace, this.perMinuteOf(lane), this.deps.clock.now());
   }
 
   /** Takes back `take` for a mail that was not begun after all. */
   putBack(lane: string): void {
     const state = this.stateOf(lane);
-    state.pace = putBack(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null);
+    state.pace = putBack(state.pace, this.perMinuteOf(lane));
   }
 
   /** Notes that a mail is on a connection and about to be tried. */
@@ -156,21 +160,49 @@ export class LaneControl {
   }
 
   report(lane: string): LaneLimitsReport | null {
-    const { limitsOf, pool, clock } = this.deps;
     const state = this.states.get(lane);
-    return state?.site == null ? null : reportOf(state, limitsOf(lane), pool, clock);
+    return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane));
   }
 
   /** Returns what mail of this part of the lane waits for, the most telling first. */
   waits(lane: string, part: Part, site: Site | null): LaneWait[] {
-    const { limitsOf, pool, clock } = this.deps;
     const state = this.states.get(lane);
-    return state === undefined ? [] : waitsOf(state, part, site, limitsOf(lane), pool, clock);
+    return state === undefined ? [] : waitsOf(state, part, site, this.surroundingsOf(lane));
   }
 
   /** Returns the changes of a lane's limits, oldest first. */
   history(lane: string): LaneChange[] {
     return [...(this.states.get(lane)?.changes ?? [])];
+  }
+
+  /** Returns how much of the lane this node wants, and what it may have over all nodes. */
+  demandOf(lane: string): LaneDemand {
+    const { deps } = this;
+    const state = this.states.get(lane);
+    const { throttle } = state ?? { throttle: newThrottle(this.options.lane, 0) };
+    const { waiting, slots } = deps.viewOf(lane);
+    const given = deps.limitsOf(lane);
+    return {
+      demand: state !== undefined && this.laneSlots.isResting(state) ? slots : waiting + slots,
+      hasRate: given?.perMinute != null,
+      allowed: Math.min(throttle.limit, given?.connections ?? Infinity),
+      learnt: throttle,
+    };
+  }
+
+  /** Takes over what another node has learnt of the lane's receiver, where that is newer. */
+  learnFrom(lane: string, learnt: Learnt): void {
+    this.learning.adopt(lane, this.stateOf(lane), learnt);
+  }
+
+  /** Returns how many connections the lane may have here: its share, and those that wait for hosts of single organisations. */
+  mostConnections(lane: string): number {
+    return this.deps.shares.of(lane).connections + this.slowConnections(lane);
+  }
+
+  /** Counts the connections of an operator's lane that do not count against its limit. */
+  slowConnections(lane: string): number {
+    return this.states.get(lane)?.slowWorkers.count ?? 0;
   }
 
   /** Returns the lanes that would use one connection more to this host. */
@@ -258,6 +290,24 @@ export class LaneControl {
 
   stop(): void {
     for (const state of this.states.values()) state.timer?.cancel();
+  }
+
+  /** Returns how many mails a minute the operator lets this node send. */
+  private perMinuteOf(lane: string): number | null {
+    const { limitsOf, shares } = this.deps;
+    return divided(limitsOf(lane)?.perMinute ?? null, shares, lane);
+  }
+
+  private surroundingsOf(lane: string): Surroundings {
+    const { deps } = this;
+    return {
+      given: deps.limitsOf(lane),
+      perMinute: this.perMinuteOf(lane),
+      share: deps.shares.of(lane),
+      view: deps.viewOf(lane),
+      pool: deps.pool,
+      clock: deps.clock,
+    };
   }
 
   private stateOf(lane: string): LaneState {

@@ -9,9 +9,9 @@ import { isShared, type LaneState } from './lane-state.ts';
 import { ended, slowed, taken } from './pace.ts';
 import type { Part, RestKind } from './rests.ts';
 import { shape } from './shaping.ts';
-import { pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
+import { adopted, isNewer, type Learnt, pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
 
-export type LaneLearningDeps = Pick<LaneControlDeps, 'clock' | 'viewOf' | 'pump' | 'wake'>;
+export type LaneLearningDeps = Pick<LaneControlDeps, 'clock' | 'viewOf' | 'shares' | 'pump' | 'wake'>;
 export type LaneLearningOptions = Pick<LaneControlOptions, 'lane' | 'rules'>;
 
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
@@ -53,8 +53,16 @@ export class LaneLearning {
     return result;
   }
 
+  /** Takes over what another node has learnt of the receiver, where that is newer. */
+  adopt(lane: string, state: LaneState, learnt: Learnt): void {
+    if (!isNewer(learnt, state.throttle)) return;
+    const throttle = adopted(state.throttle, learnt, this.limitsOf(state), this.deps.clock.now());
+    this.changes.setThrottle(lane, state, throttle, `learnt by another node: ${learnt.cause}`);
+  }
+
   private grow(lane: string, state: LaneState, now: number): void {
-    const isFull = this.deps.viewOf(lane).slots >= state.throttle.limit;
+    const { viewOf, shares } = this.deps;
+    const isFull = viewOf(lane).slots + shares.of(lane).others >= state.throttle.limit;
     this.changes.setThrottle(lane, state, succeeded(state.throttle, this.limitsOf(state), isFull, now));
   }
 

@@ -3,9 +3,9 @@ import { isDown } from '../connection/dial-gate.ts';
 import { hostKey } from '../names.ts';
 import type { LaneControlDeps } from './lane-control.ts';
 import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
-import { readyAt } from './pace.ts';
+import { divided, readyAt } from './pace.ts';
 
-export type LaneSlotsDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'pump'>;
+export type LaneSlotsDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'shares' | 'pump'>;
 
 /** A lane that waits for the pool is looked at again after so long even where the pool does not wake it. */
 const LOOK_AGAIN_MS = 2_000;
@@ -32,13 +32,19 @@ export class LaneSlots {
     const now = this.deps.clock.now();
     const rest = laneRestUntil(state, now);
     const given = this.deps.limitsOf(lane);
-    const paceAt = readyAt(state.pace, given?.perMinute ?? null, now);
+    const paceAt = readyAt(state.pace, divided(given?.perMinute ?? null, this.deps.shares, lane), now);
     const at = Math.max(rest ?? 0, paceAt > now ? paceAt : 0);
     if (at > 0) {
       this.wakeAt(lane, state, at);
       return 0;
     }
-    return Math.min(state.throttle.limit, given?.connections ?? Infinity, isProbing(state) ? 1 : Infinity);
+    const most = Math.min(state.throttle.limit, given?.connections ?? Infinity, isProbing(state) ? 1 : Infinity);
+    return Math.min(most, this.deps.shares.of(lane).connections);
+  }
+
+  /** Tells whether all of the lane rests, so that it needs no connections. */
+  isResting(state: LaneState): boolean {
+    return laneRestUntil(state, this.deps.clock.now()) !== null;
   }
 
   /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */

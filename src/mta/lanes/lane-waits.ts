@@ -4,11 +4,13 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
+import type { LaneView } from '../../scheduling/lanes.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
 import { hostKey } from '../names.ts';
 import type { LaneState } from './lane-state.ts';
+import type { LaneShare } from './lane-shares.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
 import type { Site } from '../sites/sites.ts';
@@ -19,7 +21,8 @@ export type { LaneWait } from '../../messages/delivery/why.ts';
 export interface LaneLimit {
   what: 'connections' | 'mails_per_minute';
   to: number;
-  by: 'receiver' | 'operator' | 'start';
+  /** `nodes`: the other nodes have the rest of it. */
+  by: 'receiver' | 'operator' | 'start' | 'nodes';
   cause: string;
   since: number | null;
 }
@@ -43,16 +46,22 @@ export interface LaneLimitsReport {
   lastProgressAt: number;
 }
 
-type Connections = Pick<Pool, 'waitOf' | 'capOf'>;
+/** The limits and counts, beside the lane's own state, that decide how fast it goes. */
+export interface Surroundings {
+  /** The operator's limits. */
+  given: LaneLimits | null;
+  /** Mails a minute that the operator lets this node send. */
+  perMinute: number | null;
+  share: LaneShare;
+  view: Pick<LaneView, 'waiting' | 'slots'>;
+  pool: Pick<Pool, 'waitOf' | 'capOf'>;
+  clock: Clock;
+}
 
-export function reportOf(
-  state: LaneState,
-  given: LaneLimits | null,
-  pool: Connections,
-  clock: Clock,
-): LaneLimitsReport {
+export function reportOf(state: LaneState, around: Surroundings): LaneLimitsReport {
+  const { clock } = around;
   const { source, lastReply, lastProgressAt } = state;
-  const limits = limitsOf(state, given, pool, clock);
+  const limits = limitsOf(state, around);
   const counts = limits.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
   const rates = limits.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
   const [least] = counts;
@@ -61,7 +70,7 @@ export function reportOf(
       .list()
       .filter(({ until }) => until > clock.now())
       .map((rest) => restWait(rest, nameOf(state))),
-    ...waitsOf(state, noPart, state.site, given, pool, clock),
+    ...waitsOf(state, noPart, state.site, around),
   ];
   const parked = waits.filter(({ stops, until }) => stops && until !== null);
   return {
@@ -79,14 +88,8 @@ export function reportOf(
 }
 
 /** Returns what mail of this part of the lane waits for. `site` is the site of its own domain, which in an operator's lane differs. */
-export function waitsOf(
-  state: LaneState,
-  part: Part,
-  site: Site | null,
-  given: LaneLimits | null,
-  pool: Connections,
-  clock: Clock,
-): LaneWait[] {
+export function waitsOf(state: LaneState, part: Part, site: Site | null, around: Surroundings): LaneWait[] {
+  const { pool, clock } = around;
   const now = clock.now();
   const name = nameOf(state);
   const waits: LaneWait[] = [];
@@ -101,8 +104,10 @@ export function waitsOf(
   const own = site ?? state.site;
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
   if (hosts !== null) waits.push(hosts);
-  const pace = paceWait(state, given, name, now);
+  const pace = paceWait(state, around, name, now);
   if (pace !== null) waits.push(pace);
+  const shared = shareWait(state, around, name);
+  if (shared !== null) waits.push(shared);
   return waits;
 }
 
@@ -135,7 +140,7 @@ const restReasons = {
 } as const;
 
 /** Returns why the host waits that opens first, where all hosts of the site are closed or full; else null. */
-function hostsWait(site: Site, source: string | null, pool: Connections, clock: Clock): LaneWait | null {
+function hostsWait(site: Site, source: string | null, pool: Surroundings['pool'], clock: Clock): LaneWait | null {
   const most = site.operator?.maxConnections;
   const found: { name: string; wait: GateWait }[] = [];
   for (const host of site.hosts) {
@@ -192,16 +197,38 @@ const didWhat = {
   broken: 'breaks off while it takes a mail',
 } as const;
 
-function paceWait(state: LaneState, given: LaneLimits | null, name: string, now: number): LaneWait | null {
+/** Returns that other nodes have the lane's other connections, where mail waits for one. */
+function shareWait(state: LaneState, { share, given, view }: Surroundings, name: string): LaneWait | null {
+  const allowed = allowedOf(state, given);
+  if (share.connections >= allowed || view.waiting === 0 || view.slots < share.connections) return null;
+  const message =
+    share.others === 0
+      ? `Other nodes may send to ${name} as well: this one has one connection until it knows how many they have.`
+      : `The nodes share the connections to ${name}: this one has ${sharedWords(share, allowed)}.`;
+  return { reason: 'connections_in_use', message, since: null, until: null, by: 'us', stops: false };
+}
+
+const allowedOf = ({ throttle }: LaneState, given: LaneLimits | null): number =>
+  Math.min(throttle.limit, given?.connections ?? Infinity);
+
+const sharedWords = ({ connections, others }: LaneShare, allowed: number): string =>
+  `${String(connections)} of ${String(allowed)}, and other nodes have ${String(others)}`;
+
+function paceWait(
+  state: LaneState,
+  { given, perMinute: here }: Surroundings,
+  name: string,
+  now: number,
+): LaneWait | null {
   const { pace } = state;
   const perMinute = given?.perMinute ?? null;
-  const at = readyAt(pace, perMinute, now);
+  const at = readyAt(pace, here, now);
   if (pace.perMinute === null && perMinute === null) return null;
   const until = at > now ? at : null;
-  if (perMinute !== null && perMinute <= (pace.perMinute ?? Infinity))
+  if (perMinute !== null && here !== null && here <= (pace.perMinute ?? Infinity))
     return {
       reason: 'rate_limited',
-      message: `Mail to ${name} is limited to ${mails(perMinute)} a minute on this server${noteOf(given)}.`,
+      message: `Mail to ${name} is limited to ${mails(perMinute)} a minute${herePart(perMinute, here)}${noteOf(given)}.`,
       since: null,
       until,
       by: 'operator',
@@ -211,7 +238,11 @@ function paceWait(state: LaneState, given: LaneLimits | null, name: string, now:
   return { reason: 'rate_limited', message, since: pace.changedAt, until, by: 'receiver', stops: false };
 }
 
-function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections, clock: Clock): LaneLimit[] {
+/** Says how much of an operator's limit this node has. */
+const herePart = (perMinute: number, here: number): string =>
+  here === perMinute ? ' on this server' : `, which the nodes share: this one sends ${mails(Math.round(here))} of them`;
+
+function limitsOf(state: LaneState, { given, pool, clock, share }: Surroundings): LaneLimit[] {
   const { throttle, pace, site, source } = state;
   // We grow the limit ourselves; it is the receiver's only after a number of connections was too many.
   const by = throttle.ceiling === null ? 'start' : 'receiver';
@@ -232,6 +263,15 @@ function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections,
       by: 'operator',
       cause: operatorCause(given),
       since: given.since,
+    });
+  const allowed = allowedOf(state, given);
+  if (share.others > 0 && share.connections < allowed)
+    limits.push({
+      what: 'connections',
+      to: share.connections,
+      by: 'nodes',
+      cause: sharedWords(share, allowed),
+      since: null,
     });
   if (pace.perMinute !== null)
     limits.push({

@@ -7,6 +7,7 @@
  * tenth after a minute, and by more each time that goes well. Pure: time is handed in, in ms.
  */
 import { MINUTE_MS } from '../../base/time.ts';
+import type { LaneShares } from './lane-shares.ts';
 
 export interface Pace {
   /** Mails a minute that the receiver's answers allow, or null. */
@@ -172,6 +173,10 @@ function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
   }
   return oldest === Infinity ? now + 1000 : (oldest + SECONDS) * 1000 + 1000;
 }
+
+/** Returns the part of an operator's limit that this node may use: at least one mail a minute, so that none waits for ever. */
+export const divided = (perMinute: number | null, shares: Pick<LaneShares, 'of'>, lane: string): number | null =>
+  perMinute === null ? null : Math.max(1, perMinute * shares.of(lane).part);
 
 const limitOf = ({ perMinute }: Pace, most: number | null): number | null =>
   perMinute === null ? most : Math.min(perMinute, most ?? Infinity);

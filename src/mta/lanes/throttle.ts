@@ -25,6 +25,9 @@ export interface Throttle {
   readonly causeAt: number;
 }
 
+/** The part of a throttle that was learnt from a receiver, for the other nodes that send to it. */
+export type Learnt = Pick<Throttle, 'limit' | 'ceiling' | 'halvedAt' | 'cause'>;
+
 /** The time between two halvings, in ms, so that the receiver notices the first. */
 const HALVING_PAUSE_MS = 10_000;
 /** Without a complaint for this long, the ceiling may be one higher. */
@@ -68,3 +71,19 @@ export function pushedBack(throttle: Throttle, reply: string, now: number): Thro
   const ceiling = Math.max(1, throttle.limit - 1);
   return { limit, successes: 0, halvedAt: now, ceiling, probeAt, cause: reply.slice(0, 200), causeAt: now };
 }
+
+/** Tells whether one node has learnt more than another: the later pushback counts, and after the same one the higher limit. */
+export function isNewer(one: Learnt, other: Learnt): boolean {
+  const [at, otherAt] = [one.halvedAt ?? -Infinity, other.halvedAt ?? -Infinity];
+  return at > otherAt || (at === otherAt && one.limit > other.limit);
+}
+
+/** Takes over what another node has learnt. The next connection beyond the ceiling is tried by one of them, not by each. */
+export const adopted = (throttle: Throttle, learnt: Learnt, { max }: ThrottleLimits, now: number): Throttle => ({
+  ...throttle,
+  ...learnt,
+  limit: Math.max(1, Math.min(learnt.limit, max)),
+  successes: 0,
+  probeAt: now + PROBE_MS,
+  causeAt: now,
+});

@@ -290,13 +290,19 @@ export class JoinedNode implements Node, Nodes {
     }
     const left = rows.filter(({ epoch }) => !removed.has(epoch));
     const servers = left.filter(({ is_command }) => is_command === 0);
-    // Where no node has the chores the first one does them: without them the database fills up.
-    const leader = (servers.find(({ facts }) => rolesIn(facts).includes('chores')) ?? servers[0])?.epoch;
+    const leader = leaderOf(servers)?.epoch;
     const before = serversIn(this.records);
     this.records = left.map((one) => recordOf(one, one.epoch === leader));
     if (this.isLeader) this.beginLeading();
     if (serversIn(this.records) !== before) for (const listener of this.changeListeners) listener();
   }
+}
+
+/** Where no node has the chores the first one does them: without them the database fills up. */
+function leaderOf(servers: readonly NodeRow[]): NodeRow | undefined {
+  // A node of a version before roles takes the first one for the leader, and leads where it is the first itself.
+  if (servers.some(({ facts }) => rolesIn(facts) === null)) return servers[0];
+  return servers.find(({ facts }) => rolesIn(facts)?.includes('chores')) ?? servers[0];
 }
 
 /** Names the servers that take work, to be compared. */
@@ -311,7 +317,8 @@ const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
   isDraining: row.is_draining === 1,
   isCommand: row.is_command === 1,
   isLeader,
-  isDelivering: rolesIn(row.facts).includes('delivery'),
+  isDelivering: rolesIn(row.facts)?.includes('delivery') ?? true,
+  dividesWork: rolesIn(row.facts) !== null,
   since: row.since_ms,
   quietMs: Math.max(0, row.quiet_ms),
 });

@@ -9,8 +9,10 @@ import { tables, type TableName } from '../tables.ts';
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
  *   every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
  * - `commits`: the marker of each transaction (writer.ts).
- * - `node_questions`: what a node asks another one, with the answers (operator/node-questions.ts). `epoch` is that of the node that asks, with
- *   which its rows go; `asked_of` that of the node that shall answer.
+ * - `node_questions`: operations that a node asks the leader to perform, with the answers (operator/node-requests.ts). `epoch` is that of the
+ *   node that asks, with which its rows go; `taken_by` that of the leader that performs it.
+ * - `lanes`: the connections that each node has reserved of the receivers that several nodes send to, and what it has learnt of them
+ *   (mta/lanes/node-shares.ts). Times are in milliseconds.
  * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
  */
 export const NODE_TABLES: readonly string[] = [
@@ -51,12 +53,32 @@ export const NODE_TABLES: readonly string[] = [
     answer TEXT COLLATE "C",
     at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
+  `CREATE TABLE IF NOT EXISTS lanes (
+    lane TEXT COLLATE "C" NOT NULL,
+    epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
+    demand BIGINT NOT NULL,
+    connections BIGINT NOT NULL,
+    allowed BIGINT NOT NULL,
+    learnt BIGINT NOT NULL,
+    ceiling BIGINT,
+    pushed_back_at BIGINT,
+    cause TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (lane, epoch)
+  )`,
   'CREATE TABLE IF NOT EXISTS event_turn (one BIGINT PRIMARY KEY)',
   'INSERT INTO event_turn (one) VALUES (1) ON CONFLICT DO NOTHING',
 ];
 
 /** The tables that PostgreSQL has beside those of the migrations. */
-export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'commits', 'event_turn', 'export_parts'] as const;
+export const OWN_TABLES = [
+  'nodes',
+  'node_beats',
+  'node_questions',
+  'lanes',
+  'commits',
+  'event_turn',
+  'export_parts',
+] as const;
 
 /** The column of the part in the keys of these tables: their rows are sums, which readers add up. */
 export const PART = 'part';
@@ -68,7 +90,7 @@ export function isParted(name: TableName): boolean {
 }
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
-const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'webhooks'];
+const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lanes', 'webhooks'];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
 
 /**

@@ -16,6 +16,8 @@ describe('mta/connection/pool', () => {
   /** Lanes that have mail for a host, and those that the pool has woken. */
   let waiting: string[];
   let woken: string[];
+  /** Connections that a lane may have over all hosts. */
+  let most: number;
 
   beforeEach(async () => {
     server = await startMailServer();
@@ -23,8 +25,9 @@ describe('mta/connection/pool', () => {
     clock = deps.clock;
     woken = [];
     waiting = [];
+    most = Infinity;
     pool = new Pool(
-      { ...deps, random: () => 0, lanesWaiting: () => waiting, wake: (lane) => woken.push(lane) },
+      { ...deps, random: () => 0, lanesWaiting: () => waiting, wake: (lane) => woken.push(lane), mostOf: () => most },
       { ...defaultPoolLimits, maxPerHost: 2 },
     );
     request = { key: 'one', host: 'mx1.dest.test:25', lane: 'dest' };
@@ -131,6 +134,55 @@ describe('mta/connection/pool', () => {
     assert.throws(() => {
       third.giveBack();
     }, /twice/);
+  });
+
+  describe('where other nodes have part of a lane', () => {
+    it('opens no more than the lane may have, whatever the host, and none while one is being closed', async () => {
+      most = 2;
+      const first = await leased();
+      const second = await leased({ host: 'mx2.dest.test:25' });
+      assert.equal(await whyNot({ host: 'mx3.dest.test:25' }), 'share');
+      assert.equal(pool.openOf('dest'), 2);
+      first.giveBack();
+      let mostOpen = 0;
+      const counted = (signal: AbortSignal): Promise<OpenResult> => {
+        mostOpen = Math.max(mostOpen, pool.openOf('dest'));
+        return open(signal);
+      };
+      const dials = ['mx3', 'mx4'].map((name) => pool.dial({ ...request, host: `${name}.dest.test:25` }, counted));
+      const kinds = (await Promise.all(dials)).map((result) => {
+        if (result.kind === 'leased') result.lease.giveBack();
+        return result.kind;
+      });
+      assert.deepEqual(kinds.toSorted(), ['leased', 'wait'], 'the idle one made room for one of them');
+      assert.equal(mostOpen, 2);
+      second.giveBack();
+      assert.equal(pool.openOf('dest'), 2);
+    });
+
+    it('closes idle connections and those that are given back when the lane may have fewer', async () => {
+      const leases = [await leased(), await leased(), await leased({ host: 'mx2.dest.test:25' })];
+      leases[0]?.giveBack();
+      leases[1]?.giveBack();
+      assert.deepEqual(pool.lanesWithSeveral(), ['dest']);
+      most = 1;
+      pool.shrink('dest');
+      await until(() => pool.openOf('dest') === 1);
+      most = 0;
+      leases[2]?.giveBack();
+      await until(() => pool.count() === 0);
+      assert.equal(pool.openOf('dest'), 0);
+    });
+
+    it('counts a connection for the lane that took it over, where that one has room', async () => {
+      await sendOne();
+      most = 1;
+      const other = await leased({ lane: 'other' });
+      assert.deepEqual([pool.openOf('dest'), pool.openOf('other')], [0, 1]);
+      other.giveBack();
+      most = 0;
+      assert.equal(await whyNot(), 'share');
+    });
   });
 
   it('hands on a failure to open, and counts no connection for it', async () => {

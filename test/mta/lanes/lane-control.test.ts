@@ -5,6 +5,7 @@ import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
 import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
+import { wholeLanes } from '../../../src/mta/lanes/lane-shares.ts';
 import type { Part } from '../../../src/mta/lanes/rests.ts';
 import { compileRules } from '../../../src/mta/lanes/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
@@ -66,6 +67,7 @@ describe('mta/lanes/lane-control', () => {
           tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
         },
         limitsOf: () => given,
+        shares: wholeLanes,
         viewOf: (name) => ({ name, ...view }),
         pump: () => pumped++,
         wake: () => woken++,

@@ -1,0 +1,112 @@
+/**
+ * Two nodes on one PostgreSQL send to one site, which many domains lead to: the receiver sees no more connections than its limit allows,
+ * and one more for the second node.
+ */
+import assert from 'node:assert/strict';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { Zones } from '../support/fakes/zones.ts';
+import { startTestApp, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { isOnPostgres } from '../support/harness/postgres.ts';
+
+const LANE = 'mx.big.test';
+const domains = Array.from({ length: 24 }, (_, n) => `d${String(n)}.test`);
+const zones: Zones = {
+  'mx.big.test A': ['127.0.0.1'],
+  ...Object.fromEntries(domains.map((domain) => [`${domain} MX`, ['10 mx.big.test']])),
+};
+const LIMIT = 4;
+
+describe('journey: two nodes share the limits of a receiver', function () {
+  this.timeout(60_000);
+  let server: FakeMailServer;
+  let one: TestApp;
+  let two: TestApp;
+  let running: TestApp[];
+  /** Connections that are open now, and the most there were. */
+  let open: number;
+  let most: number;
+  let seen: number;
+
+  before(function () {
+    if (!isOnPostgres) this.skip('only PostgreSQL has several nodes');
+  });
+  beforeEach(async () => {
+    running = [];
+    [open, most, seen] = [0, 0, 0];
+    server = await startMailServer({
+      script: {
+        connect(_, session) {
+          open++;
+          most = Math.max(most, open);
+          void session.closed.then(() => open--);
+          return '220 mx.big.test ESMTP';
+        },
+      },
+    });
+    one = await startTestApp({ ...named('one'), zones });
+    running.push(one);
+  });
+  afterEach(async () => {
+    for (const app of running.splice(0).reverse()) await app.stop();
+    await server.close();
+  });
+
+  const named = (name: string): TestAppOptions => ({
+    mailPort: server.port,
+    settings: {
+      node: { name },
+      delivery: { lane: { initialConcurrency: LIMIT, maxConcurrency: LIMIT }, mtaSts: false },
+      plans: { unlimited: { requestsPerMinute: 1_000_000 } },
+    },
+  });
+
+  async function join(): Promise<void> {
+    const { clock, resolver } = one;
+    two = await startTestApp({ ...named('two'), clock, resolver, beside: one });
+    running.push(two);
+    await until(() => one.app.db.nodes?.hasOthers === true);
+  }
+
+  /** Lets time pass in small steps, in which the nodes look at each other's connections, until it comes true. */
+  async function until(isSo: () => boolean | Promise<boolean>, stepMs = 0): Promise<void> {
+    const end = performance.now() + 30_000;
+    while (!(await isSo())) {
+      assert.ok(performance.now() < end, 'it did not come true');
+      if (stepMs > 0) one.clock.advance(stepMs);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async function send(each: number): Promise<void> {
+    const nodes = running;
+    for (const [n, domain] of domains.entries()) {
+      const recipients = Array.from({ length: each }, (_, at) => ({
+        to: `a${String(seen++)}-${String(at)}@${domain}`,
+      }));
+      const body = { from: 'hi@acme.test', subject: 'Hello', text: 'Hello.', recipients };
+      const answer = await (nodes[n % nodes.length] ?? one).request('POST', '/v1/messages', body);
+      assert.equal(answer.status, 202, answer.text);
+    }
+  }
+  const arrived = (): number => server.sessions.reduce((sum, { mails }) => sum + mails.length, 0);
+  const rows = (): Promise<{ epoch: number; connections: number; demand: number }[]> =>
+    one.app.db.prepared.all(`SELECT epoch, connections, demand FROM lanes WHERE lane = '${LANE}' ORDER BY epoch`);
+  const workers = ({ app }: TestApp): number => app.mta.lane(LANE)?.now.slots ?? 0;
+
+  it('both deliver, and the receiver never sees more than the limit and one', async () => {
+    await join();
+    const most2 = { one: 0, two: 0 };
+    await send(40);
+    await until(() => {
+      most2.one = Math.max(most2.one, workers(one));
+      most2.two = Math.max(most2.two, workers(two));
+      return arrived() === 24 * 40;
+    }, 5);
+    assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
+    assert.ok(most >= LIMIT, `only ${String(most)} connections at once`);
+    assert.ok(most2.one >= 2 && most2.two >= 2, `${String(most2.one)} and ${String(most2.two)} workers`);
+    // Connections that stay idle are closed after 5 s, and rows go with them.
+    await until(async () => (await rows()).length === 0, 500);
+    await one.balanced();
+  });
+});
