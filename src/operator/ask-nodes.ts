@@ -26,7 +26,7 @@ export type AskNode = (
   withinMs: number,
 ) => Promise<NodeAnswer>;
 
-/** The dependencies of who asks. */
+/** The dependencies of a node that asks. */
 export interface AskDeps {
   nodes: Pick<Nodes, 'epoch' | 'list' | 'hasOthers'>;
   owners: Pick<Owners, 'ownerOf'>;

@@ -7,7 +7,7 @@ interface Engine {
   mta: Pick<OperatorDeps['mta'], 'lanes' | 'lane' | 'laneOf'>;
 }
 
-/** Who reads the engines of all nodes. */
+/** The dependencies of those who read the engines of all nodes. */
 export type EngineDeps = AskDeps & Engine;
 
 /** The lane of domains whose node has not answered. */
@@ -25,7 +25,7 @@ export interface NodeLane {
 
 export interface Engines {
   lanes: readonly NodeLane[];
-  laneOf(domain: string): string;
+  laneOf: (domain: string) => string;
   /** Names of all nodes that have answered. */
   nodes: readonly string[];
   /** Names of the nodes that have not. */

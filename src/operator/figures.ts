@@ -129,7 +129,7 @@ export function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }
     ),
     gauge(
       'posthorn_lane_connection_limit',
-      'Connections that the lane may use now; several nodes share them.',
+      'Connections that the lane may use at this node now.',
       busiest.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
     ),
   ];

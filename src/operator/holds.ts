@@ -32,7 +32,7 @@ const part = {
 type PartNamed = z.output<z.ZodObject<typeof part>>;
 
 /** Has a node read the holds and limits again, so that they are in force there. */
-export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, Record<never, never>, null> = {
+export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
   name: 'holds',
   args: z.strictObject({}),
   async answer({ book, notifiers }) {

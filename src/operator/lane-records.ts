@@ -9,7 +9,7 @@ import type { OperatorDeps } from './operation.ts';
 
 type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
 
-/** What waits, by domain, and the engines of all nodes. */
+/** The waiting mail by domain, and the engines of all nodes. */
 export interface Queue {
   engines: Engines;
   domains: readonly WaitingDomain[];

@@ -20,7 +20,6 @@ export function mergedLane(first: NodeLane, others: readonly NodeLane[]): FleetL
   const states = all.map(({ lane }) => lane);
   const newest = states.reduce((a, b) => (b.lastProgressAt > a.lastProgressAt ? b : a));
   const changed = states.reduce((a, b) => ((b.causeAt ?? 0) > (a.causeAt ?? 0) ? b : a));
-  const rates = states.flatMap(({ perMinute }) => perMinute ?? []);
   const parked = states.flatMap(({ parkedUntil }) => parkedUntil ?? []);
   return {
     name: first.lane.name,
@@ -28,11 +27,8 @@ export function mergedLane(first: NodeLane, others: readonly NodeLane[]): FleetL
     nodes: all.map(({ node }) => node),
     waiting: sum(states, ({ waiting }) => waiting),
     slots: sum(states, ({ slots }) => slots),
-    // A site's limit is one for all nodes, which share it. Lanes without a network have so many workers at each node.
-    limit: first.lane.name.startsWith('~')
-      ? sum(states, ({ limit }) => limit)
-      : Math.min(...states.map(({ limit }) => limit)),
-    perMinute: rates.length === 0 ? null : Math.min(...rates),
+    limit: others.length === 0 ? first.lane.limit : limitOf(states),
+    perMinute: others.length === 0 ? first.lane.perMinute : rateOf(states),
     cause: changed.cause,
     causeAt: changed.causeAt,
     // Where one node still sends, the lane is not parked.
@@ -42,6 +38,28 @@ export function mergedLane(first: NodeLane, others: readonly NodeLane[]): FleetL
     lastReply: newest.lastReply,
     lastProgressAt: newest.lastProgressAt,
   };
+}
+
+/** Returns how many connections all nodes may have together. */
+function limitOf(states: readonly LaneState[]): number {
+  // Lanes without a network have so many workers at each node. Those of a site share its limit.
+  if (states.every(({ limits }) => limits.length === 0)) return sum(states, ({ limit }) => limit);
+  const shared = states.flatMap(({ limits }) =>
+    limits.flatMap(({ what, by, to }) => (what === 'connections' && by !== 'nodes' ? [to] : [])),
+  );
+  return Math.min(...shared);
+}
+
+/** Returns how many mails a minute all nodes may send together: the operator's limit is for all of them, a receiver's pace for each. */
+function rateOf(states: readonly LaneState[]): number | null {
+  const of = (by: Limit['by']): number[] =>
+    states.flatMap(({ limits }) => {
+      const own = limits.flatMap((one) => (one.what === 'mails_per_minute' && one.by === by ? [one.to] : []));
+      return own.length === 0 ? [] : [Math.min(...own)];
+    });
+  const paces = of('receiver');
+  const rates = [...of('operator'), ...(paces.length < states.length ? [] : [paces.reduce((a, b) => a + b, 0)])];
+  return rates.length === 0 ? null : Math.min(...rates);
 }
 
 const sum = (states: readonly LaneState[], value: (state: LaneState) => number): number =>

@@ -6,7 +6,7 @@ import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps, type SourceState } from './operation.ts';
 
 /** Asks for the sources of a node. */
-export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, Record<never, never>, readonly SourceState[]> = {
+export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, object, readonly SourceState[]> = {
   name: 'sources',
   args: z.strictObject({}),
   answer: ({ mta }) => Promise.resolve(mta.sources.list()),

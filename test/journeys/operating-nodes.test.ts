@@ -6,7 +6,7 @@ import { Problem } from '../../src/base/problem.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';
 import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
-import { signedIn } from '../support/harness/browser.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 import { smtpClient } from '../support/harness/smtp-client.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -26,6 +26,8 @@ describe('journey: operating several nodes', function () {
   let two: TestApp;
   let key: string;
   let url: string;
+  /** An administrator at the node two. */
+  let browser: Browser;
   const folders: string[] = [];
 
   async function start(name: string, first?: TestApp): Promise<TestApp> {
@@ -66,6 +68,7 @@ describe('journey: operating several nodes', function () {
     const body = { name: 'k', scopes: ['send', 'message:read'] };
     ({ key } = await one.operator.ask<CreatedKey>('createKey', { body }));
     await one.operator.ask('createDomain', { body: { name: 'acme.test', trusted: true } });
+    browser = await signedIn(two.url, two.operator);
   });
   after(async () => {
     if (postgresPrograms() === null) return;
@@ -208,31 +211,38 @@ describe('journey: operating several nodes', function () {
 
   it('names a node that does not answer, and shows what the others have', async () => {
     const three = await startMute();
-    /** Lets time pass until the answer is there. */
+    const { epoch } = three.nodes ?? assert.fail('it has joined');
+    /** Lets time pass while a question to the mute node is open, and no other. */
     async function passing<Result>(work: Promise<Result>): Promise<Result> {
       let isOver = false;
-      const over = work.finally(() => {
+      const end = (): void => {
         isOver = true;
-      });
-      void until(() => {
-        one.clock.advance(1);
+      };
+      work.then(end, end);
+      await until(async () => {
+        const open = await one.app.db.prepared.all<{ asked_of: number }>(
+          'SELECT asked_of FROM node_questions WHERE answer IS NULL',
+        );
+        if (open.length > 0 && open.every(({ asked_of: of }) => of === epoch)) one.clock.advance(250);
         return isOver;
       });
-      return await over;
+      return await work;
     }
     const { data, unanswered } = await passing(one.operator.call('queue.lanes', {}));
     assert.deepEqual(unanswered, ['three']);
-    assert.ok(data.some(({ name, nodes }) => name === LANE && nodes.length === 2));
+    assert.ok(data.some(({ name }) => name === LANE));
     const flushed = await passing(two.operator.call('queue.flush', { all: true }));
     assert.deepEqual(flushed.unanswered, ['three']);
     const needs = await passing(one.operator.call('needs', { account: 'default' }));
-    assert.ok(needs.data.some(({ message }) => message === 'Nodes: the node three did not answer.'));
+    assert.ok(
+      needs.data.some(({ message }) => message === 'Nodes: the node three did not answer.'),
+      JSON.stringify(needs.data, null, 1),
+    );
     await refused(
       passing(one.operator.call('queue.lane', { lane: 'mx.none.test' })),
       'service_unavailable',
       /the node three did not answer/,
     );
-    const browser = await signedIn(two.url, two.operator);
     assert.match(
       (await passing(browser.open('/queue'))).html,
       /The node three did not answer\. What it delivers is missing/,
@@ -264,14 +274,13 @@ describe('journey: operating several nodes', function () {
   });
 
   it('has a page that drains and resumes nodes, and pages of lanes that name theirs', async () => {
-    const browser = await signedIn(two.url, two.operator);
     const { html } = await browser.open('/settings/nodes');
     assert.deepEqual(htmlFaults(html), []);
     assert.match(html, /<strong>one<\/strong>.*b-leading/);
     assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-running/);
     const queue = (await browser.open('/queue')).html;
     assert.deepEqual(htmlFaults(queue), []);
-    assert.match(queue, /data-l="nodes">one, two</);
+    assert.match(queue, /data-l="nodes">(?:one|two)</);
     const lane = (await browser.open(`/queue/lane?name=${LANE}`)).html;
     assert.deepEqual(htmlFaults(lane), []);
     assert.match(lane, /At each node.*class="lead">one.*class="lead">two/s);
@@ -305,7 +314,6 @@ describe('journey: operating several nodes', function () {
       assert.match(text, /^posthorn_node_sign_of_life_age_seconds\{node="two"\} \d/m);
       assert.equal(/^posthorn_accepted_total \d/m.test(text), leads === 1);
       assert.equal(/^posthorn_queue_total_depth /m.test(text), leads === 1);
-      assert.match(text, /^posthorn_lane_connections\{lane="mx\.shared\.test"\} \d/m);
     }
   });
 

@@ -42,7 +42,7 @@ export const needOperations = {
   }),
 };
 
-/** What a node knows of its machine. */
+/** The facts that a node knows of its machine. */
 interface MachineFacts {
   findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
   closedPorts: readonly Omit<ServerFacts['closedPorts'][number], 'node'>[];
@@ -52,7 +52,7 @@ interface MachineFacts {
 /** Asks a node what its machine needs: room, backups, settings that are not in force, ports, the certificate. */
 export const machineQuestion: Question<
   Pick<OperatorDeps, 'config' | 'clock' | 'settings' | 'listeners'>,
-  Record<never, never>,
+  object,
   MachineFacts
 > = {
   name: 'machine',
