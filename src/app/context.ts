@@ -159,17 +159,17 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     webhooks: createNotifier<string | null>(),
     holds: createNotifier(),
     changes: createNotifier<Change>(),
-    /** Ids of deliveries that a recipient has complained about. */
-    complaints: createNotifier<string>(),
   };
   joinNotifiers(nodes, notifiers);
+  /** Notifies with the id of a delivery that a recipient has complained about, at the node that has read the complaint: it counts once. */
+  const complaints = createNotifier<string>();
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
   const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
-    complained: (deliveryId) => notifiers.complaints.notify(deliveryId),
+    complained: (deliveryId) => complaints.notify(deliveryId),
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
       const due = recorded.flatMap(({ notice }) => notice ?? []);
@@ -223,7 +223,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     nodes,
     owners: new Owners(nodes),
     epoch: nodes.epoch,
-    notifiers,
+    notifiers: { ...notifiers, complaints },
     meters,
     notices,
     recorder,

@@ -12,7 +12,7 @@ import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
-import { DEFAULT_POOL, Sources } from '../mta/sources/sources.ts';
+import { DEFAULT_POOL, isUsable, Sources } from '../mta/sources/sources.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
 import { ownAddresses, signingKey, type AppContext } from './context.ts';
@@ -140,18 +140,25 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: App
   return sites;
 }
 
-function localAddresses({ log, resolver, config: { delivery } }: AppContext): LocalAddresses {
+function localAddresses({ log, resolver, config: { delivery, node } }: AppContext): LocalAddresses {
   return createLocalAddresses(
     { log, resolver },
-    { ipv6: delivery.ipv6, sources: delivery.sources, own: ownAddresses() },
+    {
+      ipv6: delivery.ipv6,
+      sources: delivery.sources.filter((source) => isUsable(source, node.name)),
+      own: ownAddresses(),
+    },
   );
 }
 
-function buildSources({ config: { delivery, smtp }, db, clock, log }: AppContext, book: HoldBook): Sources {
+function buildSources({ config: { delivery, smtp, node }, db, clock, log }: AppContext, book: HoldBook): Sources {
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
   );
   const warmUp = new WarmUp({ db, clock, log }, warming);
-  const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
-  return new Sources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
+  const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
+  return new Sources(
+    { db, clock, log, book, warmUp },
+    { hostname: smtp.hostname, settings, node: { name: node.name, isShared: db.engine === 'postgres' } },
+  );
 }

@@ -15,7 +15,7 @@ const RATES = 'rates';
 
 export interface SharedParts {
   book: Pick<HoldBook, 'load'>;
-  mta: { complained(deliveryId: string): void };
+  mta: { complained(deliveryId: string): void; sources: { reread(): Promise<void> } };
   accountWindows: Pick<RateWindows, 'add' | 'untold'>;
   inbound: { takeLeft(): void };
 }
@@ -50,10 +50,7 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
       },
     );
 
-  // Only the node that leads keeps the counts of warm-ups.
-  notifiers.complaints.listen((deliveryId) => {
-    if (nodes.isLeader) mta.complained(deliveryId);
-  });
+  notifiers.complaints.listen((deliveryId) => mta.complained(deliveryId));
   notifiers.holds.listen(() => {
     if (nodes.hasOthers) reported(reloadHolds());
   });
@@ -78,6 +75,7 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     // Open answers of keys look whether these are still good.
     notifiers.keys.arrive();
     await reloadHolds();
+    await mta.sources.reread();
     if (clock.monotonic() - strayed < HOUR_MS) return;
     strayed = clock.monotonic();
     // Housekeeping, which does that too, runs at the node that leads.

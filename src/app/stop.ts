@@ -11,6 +11,7 @@ import type { MetricsServer } from '../operator/metrics.ts';
 import type { NodeQuestions } from '../operator/node-questions.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
+import { writeLateOutcomes } from './late-outcomes.ts';
 import type { SharedState } from './shared-state.ts';
 
 /** The parts that run; null for a part that was not started. */
@@ -49,6 +50,8 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
     running.questions.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();
+    const { config, clock, log, failure } = context;
+    if (failure !== null) await writeLateOutcomes({ storage: config.storage, clock, log }, running.mta.unwritten);
   }
 }
 

@@ -10,7 +10,7 @@ import path from 'node:path';
 import type { z } from 'zod';
 import { BLOCKED_EXTENSIONS } from '../base/blocked-extensions.ts';
 import { postgresUrlFault } from '../base/postgres-url.ts';
-import { parseEndpoint } from './endpoint.ts';
+import { isNodeName, parseEndpoint } from './endpoint.ts';
 import {
   bearerToken,
   count,
@@ -172,7 +172,7 @@ export const settings = group(
       name: setting(
         optional(
           text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
-            /^[\w.-]{1,63}$/.test(written) ? written : null,
+            isNodeName(written) ? written : null,
           ),
         ),
         null,

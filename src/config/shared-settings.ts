@@ -13,6 +13,7 @@ const shared = ({ delivery, http, smtp, ...config }: Config): Readonly<Record<st
   'delivery.routes': delivery.routes,
   'delivery.shaping': delivery.shaping,
   'delivery.smtputf8': delivery.smtputf8,
+  'delivery.sources': delivery.sources,
   domains: config.domains,
   'http.publicUrl': http.publicUrl,
   idempotency: config.idempotency,

@@ -1,10 +1,10 @@
 /** The setting `delivery.sources`: the addresses that mail leaves from, and their pools. */
 import { isIPv4, isIPv6 } from 'node:net';
 import { z } from 'zod';
-import { isHostName } from './endpoint.ts';
+import { isHostName, isNodeName } from './endpoint.ts';
 import { orUnknown, type Kind } from './kind.ts';
 
-const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp }';
+const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp, node }';
 const MOST_SOURCES = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
@@ -32,6 +32,8 @@ const source = z
         .union([z.boolean(), day], { error: 'true, false, or the day it began' })
         .default(false)
         .transform((written) => (written === false ? null : { since: written === true ? null : Date.parse(written) })),
+      /** The `node.name` of the node whose address it is; null for an address that every node may use. */
+      node: text('the name of a node', isNodeName).nullable().default(null),
     },
     { error: orUnknown(FORM) },
   )
@@ -48,3 +50,9 @@ export function sources(): Kind<SourceSetting[]> {
     .refine((all) => new Set(all.map(({ name }) => name)).size === all.length, { error: expected });
   return { form: 'list', expected, unit: null, schema };
 }
+
+/** Returns the pools none of whose sources this node may use. */
+export const poolsElsewhere = (all: readonly Pick<SourceSetting, 'pool' | 'node'>[], node: string): string[] => {
+  const usable = new Set(all.flatMap((one) => (one.node === null || one.node === node ? [one.pool] : [])));
+  return [...new Set(all.map(({ pool }) => pool))].filter((pool) => !usable.has(pool));
+};

@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { valueAt } from '../base/schema-path.ts';
 import { nearest } from '../base/spelling.ts';
 import { portClashes } from './port-clash.ts';
+import { poolsElsewhere } from './sources.ts';
 import { complete, decide, listSettings, settings } from './schema.ts';
 import type { Config, Surroundings } from './schema.ts';
 
@@ -27,7 +28,7 @@ export function readSettings(
 /** Finds settings that are valid alone but not together. */
 function contradictions(config: Config): string[] {
   const { delivery } = config;
-  const clashes = [...portClashes(config), ...lonelyRoles(config)];
+  const clashes = [...portClashes(config), ...lonelyRoles(config), ...foreignPools(config)];
   const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
   if (delivery.dnssecResolver || dane.length === 0) return clashes;
   return [
@@ -41,6 +42,15 @@ function lonelyRoles({ node, storage }: Config): string[] {
   if (storage.url.startsWith('postgres') || (node.roles.includes('delivery') && node.roles.includes('chores')))
     return [];
   return ['node.roles: expected delivery and chores, since a SQLite database has one server'];
+}
+
+/** A node that delivers needs a source of each pool: its mail would wait for ever. */
+function foreignPools({ node, delivery }: Config): string[] {
+  if (!node.roles.includes('delivery')) return [];
+  return poolsElsewhere(delivery.sources, node.name).map(
+    (pool) =>
+      `delivery.sources: expected a source of the pool ${pool} with the node ${node.name} or without a node, found only those of other nodes`,
+  );
 }
 
 function mistakesOf(

@@ -5,6 +5,7 @@
  */
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
+import type { Occurrence } from '../messages/delivery/record.ts';
 import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -31,7 +32,7 @@ import type { Sites } from './sites/sites.ts';
 import type { Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
 import { Sweeper, type SweeperDeps } from './sweeper.ts';
-import { createHostTls, type HostTls } from './tls/host-tls.ts';
+import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
 import { createWorker } from './worker.ts';
 
 export type { LaneReport, Resolved } from './lane-reports.ts';
@@ -92,6 +93,7 @@ export class Mta {
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
   private readonly sweeper: Sweeper;
+  private readonly late: Occurrence[] = [];
   private stopListening: (() => void)[] = [];
   /** The run that frees held mail, if one is under way. */
   private freeing: Promise<void> | null = null;
@@ -176,6 +178,11 @@ export class Mta {
     await Promise.race([this.lanesOfJobs.stop().then(() => this.pool.drain()), tooLong]);
     for (const timer of timers) timer.cancel();
     await Promise.all([this.prepare.close(), this.sources.close(), this.freeing?.catch(this.logStorageFailure)]);
+  }
+
+  /** The outcomes that could not be written any more, because another node had removed this one. */
+  get unwritten(): readonly Occurrence[] {
+    return this.late;
   }
 
   /** Replaces the routes. */
@@ -312,6 +319,7 @@ export class Mta {
       mayGo: (lane, job) => placing.mayGo(lane, job),
       putAside: (lane, job, found) => placing.putAside(lane, job, found),
       failed: this.logStorageFailure,
+      unwritten: (occurrences) => this.late.push(...occurrences),
     });
   }
 
@@ -387,7 +395,8 @@ export class Mta {
   private domainsMoved(): void {
     const { owners } = this.deps;
     for (const job of this.lanesOfJobs.removeWaiting(({ domain }) => !owners.isOurs(domain))) this.dueQueue.leave(job);
-    void Promise.all([this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
+    const learnt = this.hostTls.load(HOSTS_REREAD);
+    void Promise.all([learnt, this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
   }
 
   /** The operator has set or ended a hold or limit: held mail may go, and lanes have other limits. */

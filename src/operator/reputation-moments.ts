@@ -6,7 +6,7 @@ import type { Knex } from 'knex';
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { AuditRow, ListingRow, SourceBlockRow } from '../storage/tables.ts';
+import { sourceWords, type AuditRow, type ListingRow, type SourceBlockRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { readListings } from './listings.ts';
 import { onStore } from './operation.ts';
@@ -63,7 +63,7 @@ function listingMoments({ ip, list, since: from, until, codes }: ListingRow, sin
 const blockMoment = ({ source, site, since, reply }: SourceBlockRow): ReputationMoment => ({
   at: rfc3339(since),
   kind: 'blocked',
-  what: `${source === '' ? "the system's address" : source} by ${site}: ${reply}`,
+  what: `${sourceWords(source)} by ${site}: ${reply}`,
   by: null,
 });
 

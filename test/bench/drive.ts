@@ -21,11 +21,14 @@ export interface Load {
   connections: number;
   /** Octets of html in each mail. */
   html: number;
+  /** Recipients' domains, of which each mail has the next one; one where left out. */
+  domains?: number;
 }
 
 /** The load, started and waiting for its word: a process takes half a second to begin, which is none of what is measured. */
-export async function readyLoad({ url, key, count, offset, connections, html }: Load): Promise<() => Promise<Answers>> {
-  const args = [url, key, ...[count, connections, html, offset].map(String)];
+export async function readyLoad(what: Load): Promise<() => Promise<Answers>> {
+  const { url, key, count, offset, connections, html, domains = 1 } = what;
+  const args = [url, key, ...[count, connections, html, offset, domains].map(String)];
   const child = spawn(process.execPath, ['--import', 'tsx', new URL('load.ts', import.meta.url).pathname, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });

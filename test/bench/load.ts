@@ -8,7 +8,8 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { isWhole } from './http-answer.ts';
 
-const [url = '', key = '', count = '1000', connections = '50', html = '4096', offset = '0'] = process.argv.slice(2);
+const [url = '', key = '', count = '1000', connections = '50', html = '4096', offset = '0', domains = '1'] =
+  process.argv.slice(2);
 const { hostname, port } = new URL(url);
 const body = `<html><body>${'<p>Good day, here is what you ordered.</p>\n'.repeat(Math.ceil(Number(html) / 43))}`.slice(
   0,
@@ -22,8 +23,11 @@ let refused = 0;
 const tail = JSON.stringify({ html: body }).slice(1);
 const head = `POST /v1/messages HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
 
+/** One domain is `dest.test`; several have numbers. */
+const domainOf = (n: number): string => (domains === '1' ? 'dest.test' : `dest${String(n % Number(domains))}.test`);
+
 function request(n: number): string {
-  const payload = `{"from":"Bench <hi@bench.test>","to":"r${String(n)}@dest.test","subject":"Order ${String(n)}",${tail}`;
+  const payload = `{"from":"Bench <hi@bench.test>","to":"r${String(n)}@${domainOf(n)}","subject":"Order ${String(n)}",${tail}`;
   return `${head}Idempotency-Key: ${randomUUID()}\r\nContent-Length: ${String(payload.length)}\r\n\r\n${payload}`;
 }
 

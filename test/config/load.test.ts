@@ -378,6 +378,31 @@ describe('settings that contradict each other', () => {
     }
     assert.equal(readSettings({ node: { roles: ['api'] }, ...postgres }, around).kind, 'bad');
   });
+
+  it('are refused: pools of sources that only other nodes have, where the node delivers', () => {
+    const sources = [
+      { name: 'out1', ipv4: '192.0.2.1', node: 'one' },
+      { name: 'out2', ipv4: '192.0.2.2', node: 'two' },
+      { name: 'bulk', ipv4: '192.0.2.3', node: 'one', pool: 'news' },
+    ];
+    const of = (name: string, roles = ['delivery', 'chores']) =>
+      readSettings(
+        { storage: { url: 'postgres://posthorn@db/posthorn' }, node: { name, roles }, delivery: { sources } },
+        around,
+      );
+    assert.equal(of('one').kind, 'ok');
+    assert.deepEqual(of('two'), {
+      kind: 'bad',
+      mistakes: [
+        'delivery.sources: expected a source of the pool news with the node two or without a node, found only those of other nodes',
+      ],
+    });
+    assert.equal(of('two', ['chores']).kind, 'ok');
+    const bad = readSettings({ delivery: { sources: [{ ...sources[0], node: 'no name' }] } }, around);
+    assert.deepEqual(bad.kind === 'bad' ? bad.mistakes : [], [
+      'delivery.sources[0].node: expected the name of a node, found "no name"',
+    ]);
+  });
 });
 
 describe('readSurroundings', () => {

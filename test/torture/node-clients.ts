@@ -6,7 +6,7 @@ import type { TortureNode } from './node-cluster.ts';
 
 /** A client gives a node up after this time and asks the next one. */
 const PATIENCE_MS = 10_000;
-const PAUSE_MS = 60;
+const PAUSE_MS = 150;
 
 /** One request and what became of it. `status` is 0 where no answer came. */
 export interface Asked {

@@ -211,6 +211,7 @@ export class NodeCluster {
         // The receiver tells the nodes apart by what they say with EHLO.
         POSTHORN_SMTP__HOSTNAME: `${node.name}.torture.test`,
         POSTHORN_STORAGE__URL: urlOn([node.proxy.folder], 'posthorn'),
+        POSTHORN_SMTP__MX__PORT: '0',
         POSTHORN_SMTP__SUBMISSION__PORT: String(node.smtpPort),
         POSTHORN_SMTP__SUBMISSION__TLS_PORT: '0',
         POSTHORN_SMTP__SUBMISSION__TRUSTED_NETWORKS: '127.0.0.0/8',

@@ -22,8 +22,7 @@ export interface Arrival {
 /** The site: its connections at the same time, and what each node brought. */
 export class SiteWatch {
   readonly arrivals: Arrival[] = [];
-  /** The most connections that were open at the same time, idle ones too. Those of lost nodes are not counted. */
-  most = 0;
+  private most = 0;
   private readonly sessions: Session[] = [];
   private readonly open = new Set<Session>();
   /** Nodes of which the others know that they are gone, though their connections may be open. */
@@ -49,6 +48,13 @@ export class SiteWatch {
   find(node: string): void {
     if (this.lost.has(node)) this.lose(node);
     this.lost.delete(node);
+  }
+
+  /** Returns the most connections that were open at the same time since the last call, idle ones too. Those of lost nodes are not counted. */
+  takeMost(): number {
+    const { most } = this;
+    this.most = 0;
+    return most;
   }
 
   /** Returns how many connections of a node were open at this time or later. */

@@ -1,30 +1,33 @@
-/** How long the mail of a domain stood still in `npm run torture:nodes`. Pure. */
+/** How long mail stood still in `npm run torture:nodes`. Pure. */
+import type { Accepted } from './node-clients.ts';
+import type { Arrival } from './node-site.ts';
 
 /** A mail of which a client knows that it was accepted. Times are of one clock, in ms. */
 export interface Waiting {
-  domain: string;
+  /** What the mail is counted with: its domain, or the node that had its domain. */
+  group: string;
   acceptedAt: number;
   /** Its first arrival; Infinity where it has not come. */
   arrivedAt: number;
 }
 
-/** The longest time in which mail for one domain waited and none for it arrived. */
+/** The longest time in which mail of one group waited and none of it arrived. */
 export interface Standstill {
   ms: number;
-  domain: string | null;
+  group: string | null;
 }
 
 export function longestStandstill(mails: readonly Waiting[], from: number, to: number): Standstill {
-  const longest: Standstill = { ms: 0, domain: null };
-  const byDomain = new Map<string, Waiting[]>();
+  const longest: Standstill = { ms: 0, group: null };
+  const byGroup = new Map<string, Waiting[]>();
   for (const mail of mails) {
-    const of = byDomain.get(mail.domain);
-    if (of === undefined) byDomain.set(mail.domain, [mail]);
+    const of = byGroup.get(mail.group);
+    if (of === undefined) byGroup.set(mail.group, [mail]);
     else of.push(mail);
   }
-  for (const [domain, of] of byDomain) {
+  for (const [group, of] of byGroup) {
     const ms = standstillOf(of, from, to);
-    if (ms > longest.ms) Object.assign(longest, { ms, domain });
+    if (ms > longest.ms) Object.assign(longest, { ms, group });
   }
   return longest;
 }
@@ -47,4 +50,26 @@ function standstillOf(mails: readonly Waiting[], from: number, to: number): numb
     waiting += by;
   }
   return longest;
+}
+
+/** Returns the mails with the times at which they were accepted and first arrived, in groups of domains; of one domain each where left out. */
+export function waitingMails(
+  accepted: ReadonlyMap<string, Accepted>,
+  arrivals: readonly Arrival[],
+  groupOf: (domain: string) => string = (domain) => domain,
+): Waiting[] {
+  const first = new Map<string, number>();
+  for (const { id, at } of arrivals) if (!first.has(id)) first.set(id, at);
+  return [...accepted].map(([mark, { domain, at }]) => ({
+    group: groupOf(domain),
+    acceptedAt: at,
+    arrivedAt: first.get(mark) ?? Infinity,
+  }));
+}
+
+/** Returns the node that brought the last mail to each domain before this time. */
+export function nodesBefore(arrivals: readonly Arrival[], time: number): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const { domain, node, at } of arrivals) if (at < time && node !== null) found.set(domain, node);
+  return found;
 }

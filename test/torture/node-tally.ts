@@ -4,8 +4,12 @@ import type { Asked } from './node-clients.ts';
 export interface Round {
   /** The fault, and the nodes that it met where it did not meet all. */
   name: string;
-  /** The longest time in which mail for a domain waited and none for it arrived, in ms. */
-  standstillMs: number;
+  /** The longest time in which mail waited for the domains that a node had before the fault, and none to them arrived, in ms. */
+  nodeStandstillMs: number;
+  /** The same for a single domain: its mail may also wait behind that of others. */
+  domainStandstillMs: number;
+  /** The most connections to the site at the same time. */
+  connections: number;
 }
 
 export interface NodesTally {
@@ -18,8 +22,10 @@ export interface NodesTally {
   allowedCopies: number;
   /** Calls of webhook endpoints with events that they had been called with. */
   repeatedCalls: number;
-  /** The most connections to the site at the same time, and how many there may be. */
-  connections: { most: number; allowed: number };
+  /** How often a node was killed, stopped or cut off. */
+  losses: number;
+  /** How many connections to the site there may be at the same time. */
+  allowedConnections: number;
   /** Mails that each node brought to the receiver. */
   brought: ReadonlyMap<string, number>;
   events: number;
@@ -42,22 +48,22 @@ export function longestDowntime(asked: readonly Asked[], isGood: (one: Asked) =>
 
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`;
 
+export const roundText = (round: Round, at: number): string =>
+  `${String(at + 1).padStart(3)} ${round.name.padEnd(44)} standstill of a node's domains ${seconds(round.nodeStandstillMs)}, of a domain ${seconds(round.domainStandstillMs)}; at most ${String(round.connections)} connections`;
+
 export function nodesTallyText(tally: NodesTally): string {
   const { rounds, asked } = tally;
   const names = [...new Set(asked.map(({ node }) => node))].sort();
   const isGood = ({ status }: Asked): boolean => status >= 200 && status < 300;
   return [
-    ...rounds.map(
-      ({ name, standstillMs }, at) =>
-        `${String(at + 1).padStart(3)} ${name.padEnd(44)} longest standstill of a domain ${seconds(standstillMs)}`,
-    ),
+    ...rounds.map(roundText),
     ...names.map((name) => {
       const of = asked.filter(({ node }) => node === name);
       const good = of.filter(isGood);
       const slowest = Math.max(0, ...good.map(({ ms }) => ms));
       return `${name}: ${String(tally.brought.get(name) ?? 0)} mails brought; ${String(of.length)} requests, ${String(of.length - good.length)} without success; longest time away ${seconds(longestDowntime(of, isGood))}, slowest good answer ${seconds(slowest)}`;
     }),
-    `connections at the same time: ${String(tally.connections.most)} (${String(tally.connections.allowed)} allowed); webhook calls repeated: ${String(tally.repeatedCalls)}`,
-    `${String(rounds.length)} rounds: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
+    `connections at the same time: ${String(Math.max(0, ...rounds.map(({ connections }) => connections)))} (${String(tally.allowedConnections)} allowed); webhook calls repeated: ${String(tally.repeatedCalls)}`,
+    `${String(rounds.length)} rounds, ${String(tally.losses)} nodes killed, stopped or cut off: ${String(tally.accepted)} accepted, ${String(tally.lost)} lost, ${String(tally.secondCopies)} second copies (${String(tally.allowedCopies)} allowed), ${String(tally.events)} events in order, seed ${String(tally.seed)}`,
   ].join('\n');
 }

@@ -171,6 +171,7 @@ export class NodeShares implements LaneShares {
     }
     this.noteNodes();
     const lanes = [...this.shares.keys()];
+    if (lanes.length === 0 && this.hasAnnounced) return;
     for (let from = 0; from === 0 || from < lanes.length; from += MOST_AT_ONCE) {
       const some = lanes.slice(from, from + MOST_AT_ONCE);
       const isLast = from + MOST_AT_ONCE >= lanes.length;

@@ -6,6 +6,9 @@
  *
  * Without any setting there is one source: the address that the system chooses. It has no name, and its lanes are named after
  * the site alone.
+ *
+ * Where several nodes use the database, each uses the sources that are bound to it and those that are bound to none. Blocks of the latter
+ * are learnt by any of them, so blocks are read again every two seconds.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -13,7 +16,7 @@ import type { HoldBook } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
-import type { SourceBlockRow } from '../../storage/tables.ts';
+import { systemSource, type SourceBlockRow } from '../../storage/tables.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
 import { DAY_MS } from '../../base/time.ts';
@@ -27,6 +30,17 @@ export interface Source {
   readonly ipv4: string | null;
   readonly ipv6: string | null;
 }
+
+/** A source as the settings have it. */
+export interface ConfiguredSource extends Source {
+  readonly name: string;
+  /** The name of the node that has the address; null for any. */
+  readonly node: string | null;
+}
+
+/** Tells whether the node may send from the source. */
+export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
+  node === null || node === nodeName;
 
 /** A source with its blocks and its warm-up, for the operator. */
 export interface SourceReport extends Source {
@@ -59,6 +73,14 @@ export interface SourcesDeps {
   warmUp: WarmUp;
 }
 
+export interface SourcesOptions {
+  hostname: string;
+  /** The sources of all nodes. */
+  settings: readonly ConfiguredSource[];
+  /** The name of this node, and whether other nodes can use the database. */
+  node: { name: string; isShared: boolean };
+}
+
 export class Sources {
   /** True where sources are configured, false where there is only the system's address. */
   readonly named: boolean;
@@ -66,15 +88,21 @@ export class Sources {
   private readonly system: Source;
   private readonly pools = new Map<string, Source[]>();
   private readonly all: Map<string | null, Source>;
-  private readonly blocks = new Map<string, SourceBlockRow>();
+  /** The name under which blocks of the system's address are stored. */
+  private readonly systemName: string;
+  private blocks = new Map<string, SourceBlockRow>();
+  /** Blocks that are being written. */
+  private readonly unwritten = new Set<SourceBlockRow>();
   private readonly loggedPools = new Set<string>();
   private turn = 0;
 
-  constructor(deps: SourcesDeps, hostname: string, settings: readonly Source[]) {
+  constructor(deps: SourcesDeps, { hostname, settings, node }: SourcesOptions) {
     this.deps = deps;
     this.named = settings.length > 0;
+    this.systemName = systemSource(node.isShared ? node.name : null);
     this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
-    for (const source of settings) this.pools.set(source.pool, [...(this.pools.get(source.pool) ?? []), source]);
+    const usable = settings.filter((source) => isUsable(source, node.name));
+    for (const source of usable) this.pools.set(source.pool, [...(this.pools.get(source.pool) ?? []), source]);
     if (!this.pools.has(DEFAULT_POOL)) this.pools.set(DEFAULT_POOL, [this.system]);
     this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
   }
@@ -111,13 +139,16 @@ export class Sources {
     return { by: `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${site}`, since, until, why, setBy };
   }
 
-  /** Reads what earlier runs have learnt. */
+  /** Reads what earlier runs and other nodes have learnt. */
   async load(): Promise<void> {
     await this.deps.warmUp.load();
-    for (const row of await this.deps.db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
-      this.deps.clock.now(),
-    ]))
-      this.blocks.set(`${row.source} ${row.site}`, row);
+    await this.readBlocks();
+  }
+
+  /** Reads again what other nodes may have learnt or ended since. */
+  async reread(): Promise<void> {
+    await this.deps.warmUp.reread();
+    await this.readBlocks();
   }
 
   find(name: string | null): Source {
@@ -173,7 +204,7 @@ export class Sources {
 
   /** Ends the blocks of a source at all sites; returns how many it had. */
   unblock(name: string | null): Promise<number> {
-    return this.endBlocks('source', name ?? '');
+    return this.endBlocks('source', this.storedName(name));
   }
 
   /** Ends the blocks of all sources at this site. */
@@ -191,7 +222,7 @@ export class Sources {
       ...source,
       paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,
       blocks: [...this.blocks.values()].filter(
-        (row) => row.source === (source.name ?? '') && row.until > this.deps.clock.now(),
+        (row) => row.source === this.storedName(source.name) && row.until > this.deps.clock.now(),
       ),
       warmUp:
         source.name === null
@@ -210,8 +241,27 @@ export class Sources {
     const keys = [...this.blocks].filter(([, row]) => row[by] === value && row.until > this.deps.clock.now());
     if (by === 'site' && keys.length === 0) return 0;
     await this.deps.db.commit.transact((tx) => tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [value]));
-    for (const [key] of keys) this.blocks.delete(key);
+    this.blocks = new Map([...this.blocks].filter(([, row]) => row[by] !== value));
     return keys.length;
+  }
+
+  private async readBlocks(): Promise<void> {
+    const { blocks } = this;
+    const writing = [...this.unwritten];
+    const rows = await this.deps.db.prepared.all<SourceBlockRow>(
+      'SELECT * FROM source_blocks WHERE until > ? ORDER BY until DESC LIMIT ?',
+      [this.deps.clock.now(), MOST_BLOCKS],
+    );
+    // One that was begun or ended meanwhile is newer than what was read.
+    if (blocks !== this.blocks) return;
+    const ours = new Set([...this.all.keys()].map((name) => this.storedName(name)));
+    const read = rows.filter(({ source }) => ours.has(source));
+    this.blocks = new Map([...read, ...writing].map((row) => [keyOf(row), row]));
+  }
+
+  /** Returns the name under which the blocks of a source are stored. */
+  private storedName(name: string | null): string {
+    return name ?? this.systemName;
   }
 
   private sourcesOf(pool: string): readonly Source[] {
@@ -221,7 +271,7 @@ export class Sources {
   private blockOf(name: string | null, site: string): SourceBlockRow | null {
     // This is called several times for each mail.
     if (this.blocks.size === 0) return null;
-    const block = this.blocks.get(`${name ?? ''} ${site}`);
+    const block = this.blocks.get(`${this.storedName(name)} ${site}`);
     return block !== undefined && block.until > this.deps.clock.now() ? block : null;
   }
 
@@ -264,13 +314,14 @@ export class Sources {
   private block(name: string | null, site: string, reply: string): SourceBlockRow {
     const since = this.deps.clock.now();
     const row: SourceBlockRow = {
-      source: name ?? '',
+      source: this.storedName(name),
       site,
       since,
       until: since + BLOCKED_MS,
       reply: reply.slice(0, 200),
     };
-    this.blocks.set(`${row.source} ${site}`, row);
+    this.blocks = new Map([...this.blocks].filter(([, { until }]) => until > since)).set(keyOf(row), row);
+    this.unwritten.add(row);
     this.deps.log.error(
       { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
       'a block list keeps a source out: it sends this site nothing for an hour',
@@ -289,14 +340,15 @@ export class Sources {
           { event: 'storage_failed', err: error },
           'that a source is on a block list could not be written',
         );
-      });
-    if (this.blocks.size > MOST_BLOCKS)
-      for (const [key, { until }] of this.blocks) if (until <= since) this.blocks.delete(key);
+      })
+      .finally(() => this.unwritten.delete(row));
     return row;
   }
 }
 
 const MOST_BLOCKS = 10_000;
+
+const keyOf = ({ source, site }: SourceBlockRow): string => `${source} ${site}`;
 
 /** Returns the earlier of two ends; null is never. */
 const earlier = (a: number | null, b: number | null): number | null =>

@@ -16,6 +16,8 @@ export type HostTls = ReturnType<typeof createHostTls>;
 /** A host that offered TLS within this time is expected to offer it, in ms. */
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;
+/** Hosts that are read again when domains come from another node. */
+export const HOSTS_REREAD = 1000;
 
 export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }) {
   const { db, clock, log } = deps;
@@ -66,12 +68,12 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
         warn(host, { reason }, 'every TLS handshake with a mail host broke, and mail goes to it in plaintext');
       },
     } satisfies TlsMemory,
-    /** Reads what earlier runs have learnt. */
-    async load(): Promise<void> {
+    /** Reads what earlier runs and other nodes have learnt, of the hosts that were last seen to offer TLS. */
+    async load(most = MOST_HOSTS): Promise<void> {
       const now = clock.now();
       const rows = await db.prepared.all<HostTlsRow>(
         'SELECT * FROM host_tls WHERE workaround_until > ? OR offered_at > ? ORDER BY offered_at DESC LIMIT ?',
-        [now, now - EXPECTED_MS, MOST_HOSTS],
+        [now, now - EXPECTED_MS, most],
       );
       for (const { host, workaround, workaround_until: until, offered_at: at } of rows.reverse()) {
         // An earlier version stored plaintext, too, and kept every entry for three days.

@@ -44,6 +44,8 @@ const SPREAD_MS = 4 * 3_600_000;
 /** Days after which a report is of no use. */
 const OLDEST_DAYS = 3;
 const RETRY_MS = 3_600_000;
+/** By this time after midnight every node has written its counts of the day, which it does once a minute (tls-tally.ts). */
+const COUNTED_MS = 120_000;
 const MOST_TRIES = 24;
 const KEPT_DAYS = 35;
 const PLANNED_AT_ONCE = 200;
@@ -83,7 +85,7 @@ class TlsReporter {
     const found = await this.deps.db.prepared.all<Pick<TlsReportRow, 'day' | 'domain'>>(
       `SELECT DISTINCT s.day, s.domain FROM tls_sessions s WHERE s.day >= ? AND s.day < ?
        AND NOT EXISTS (SELECT 1 FROM tls_reports r WHERE r.day = s.day AND r.domain = s.domain) LIMIT ?`,
-      [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now), PLANNED_AT_ONCE],
+      [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now - COUNTED_MS), PLANNED_AT_ONCE],
     );
     const due = (): number => now + Math.floor(this.deps.random() * SPREAD_MS);
     const rows = found.map((one): TlsReportRow => ({

@@ -1,6 +1,6 @@
 /**
- * Counts TLS sessions with mail hosts for the reports of RFC 8460: in memory, and once a minute in the database. A crash loses a
- * minute of counts; a mail costs no write.
+ * Counts TLS sessions with mail hosts for the reports of RFC 8460: in memory, and once a minute in the database, where the counts of all
+ * nodes add up. A crash loses a minute of counts; a mail costs no write.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';

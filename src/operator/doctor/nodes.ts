@@ -1,5 +1,7 @@
 /** Checks that the nodes of a database are alike, and that one can take over from another. */
+import type { Config } from '../../config/schema.ts';
 import { differingSettings } from '../../config/shared-settings.ts';
+import { poolsElsewhere } from '../../config/sources.ts';
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { nodeState } from '../nodes.ts';
 import type { NodeRecord } from '../../storage/nodes.ts';
@@ -16,7 +18,7 @@ export async function nodes({
 }: Pick<Probes, 'config' | 'server' | 'store'>): Promise<readonly Verdict[]> {
   if (!isPostgresUrl(config.storage.url)) return [ok('a database of SQLite has one server')];
   if (server.kind === 'missing') return [warning(`the nodes are unknown: ${server.why}`, server.cure)];
-  const found = verdictsOnNodes(server.nodes.list());
+  const found = verdictsOnNodes(server.nodes.list(), config.delivery.sources);
   if (store.kind === 'missing') return found;
   const { off, within } = await store.clockOffset();
   // The time of the query is not known better than the time it took.
@@ -28,8 +30,10 @@ export async function nodes({
   return [...found.filter(({ status }) => status !== 'ok'), fault];
 }
 
-/** Returns what is wrong with the nodes as the database knows them. Pure. */
-export function verdictsOnNodes(all: readonly NodeRecord[]): readonly Verdict[] {
+type SourceSettings = Config['delivery']['sources'];
+
+/** Returns what is wrong with the nodes as the database knows them, and with the sources that are bound to them. Pure. */
+export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSettings = []): readonly Verdict[] {
   const servers = all.filter(({ isCommand }) => !isCommand);
   const faults: Verdict[] = [];
   for (const one of servers) {
@@ -78,9 +82,32 @@ export function verdictsOnNodes(all: readonly NodeRecord[]): readonly Verdict[] 
     );
   const [first] = servers;
   return orWell(
-    faults,
+    [...faults, ...faultsOfSources(servers, sources)],
     servers.length === 1 && first !== undefined
       ? `${first.name} is the only node: none takes over while it is down`
       : `${counted(servers.length, 'node')}, of the same version and with the same settings`,
   );
+}
+
+/** A node refuses to start without a source of each pool, so that one that runs without was started with other settings. */
+function faultsOfSources(servers: readonly NodeRecord[], sources: SourceSettings): Verdict[] {
+  const names = new Set(servers.map(({ name }) => name));
+  const away = sources.filter(({ node }) => node !== null && !names.has(node));
+  const lacking = servers
+    .filter(({ isDelivering }) => isDelivering)
+    .flatMap(({ name }) => poolsElsewhere(sources, name).map((pool) => ({ name, pool })));
+  return [
+    ...lacking.map(({ name, pool }) =>
+      warning(
+        `the node ${name} has no source of the pool ${pool} in delivery.sources`,
+        `Name a source of the pool with the node ${name}, or one without a node, in the settings of all nodes, and restart them.`,
+      ),
+    ),
+    ...away.map(({ name, node }) =>
+      warning(
+        `the source ${name} belongs to the node ${node ?? ''}, which is not there: nothing is sent from it`,
+        'Start that node, or correct `node` of the source in delivery.sources.',
+      ),
+    ),
+  ];
 }

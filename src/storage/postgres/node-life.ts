@@ -75,14 +75,24 @@ export class Silences {
   /** Notes what was read; returns the nodes that are dead. `now` is monotonic, in ms. */
   look(others: readonly NodeRow[], now: number): NodeRow[] {
     if (now - this.lastLook > LONGEST_GAP_MS) this.seen.clear();
+    const { lastLook } = this;
     this.lastLook = now;
     for (const epoch of this.seen.keys()) if (others.every((one) => one.epoch !== epoch)) this.seen.delete(epoch);
     return others.filter((one) => {
       const before = this.seen.get(one.epoch);
-      if (before?.beat !== one.beat) this.seen.set(one.epoch, { beat: one.beat, since: now });
+      if (before?.beat !== one.beat) {
+        // A new sign of life was given since the last look: how long ago is told by the database, whose clock may have been set meanwhile.
+        const since = before === undefined ? now : Math.max(lastLook, now - Math.max(0, one.quiet_ms));
+        this.seen.set(one.epoch, { beat: one.beat, since });
+      }
       // A process that is there may be stopped: then only its silence tells.
       if (livesHere(one) === false) return true;
       return before?.beat === one.beat && now - before.since >= DEAD_AFTER_MS;
     });
+  }
+
+  /** Returns in how many ms the first of the others is dead if it stays silent; Infinity where there are none. */
+  untilDead(now: number): number {
+    return Math.min(...[...this.seen.values()].map(({ since }) => since + DEAD_AFTER_MS - now));
   }
 }

@@ -246,7 +246,10 @@ export class JoinedNode implements Node, Nodes {
   }
 
   private schedule(): void {
-    if (!this.isLeaving && !this.hasEnded) this.timer = this.deps.clock.after(BEAT_MS, () => void this.beat());
+    const { clock } = this.deps;
+    // A silent node is removed as soon as it may be, since its mail waits for that.
+    const ms = Math.min(BEAT_MS, Math.max(LOOK_MS, this.silences.untilDead(clock.monotonic())));
+    if (!this.isLeaving && !this.hasEnded) this.timer = clock.after(ms, () => void this.beat());
   }
 
   private async beat(): Promise<void> {

@@ -24,22 +24,28 @@ export const hostTls = table({
 export type HostTlsRow = RowOf<typeof hostTls>;
 
 /** The mails that a source has sent to a site on a UTC day of its warm-up. */
-export const warmUp = table({
-  source: text(),
-  /** The operator's name, or the site's. */
-  site: text(),
-  /** `2026-01-31`. */
-  day: text(),
-  /** Place in the list of daily caps. */
-  stage: integer(),
-  sent: integer(),
-  blocked: integer(),
-  deferred: integer(),
-  complained: integer(),
-});
+export const warmUp = table(
+  {
+    source: text(),
+    /** The operator's name, or the site's. */
+    site: text(),
+    /** `2026-01-31`. */
+    day: text(),
+    /** Place in the list of daily caps. */
+    stage: integer(),
+    sent: integer(),
+    blocked: integer(),
+    deferred: integer(),
+    complained: integer(),
+  },
+  { onConflict: { key: ['source', 'site', 'day'], adds: ['sent', 'blocked', 'deferred', 'complained'] } },
+);
 export type WarmUpRow = RowOf<typeof warmUp>;
 
-/** A source that a site refuses because of a block list: it is not used for the site until then. The system's own address has an empty name. */
+/**
+ * A source that a site refuses because of a block list: it is not used for the site until then. The address that the system chooses has an
+ * empty name on SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
+ */
 export const sourceBlocks = table({
   source: text(),
   site: text(),
@@ -48,6 +54,17 @@ export const sourceBlocks = table({
   reply: text(),
 });
 export type SourceBlockRow = RowOf<typeof sourceBlocks>;
+
+/** Returns the `source` of blocks of the address that the system chooses; `node` is null on SQLite. No source has a name with an @. */
+export const systemSource = (node: string | null): string => (node === null ? '' : `@${node}`);
+
+/** Returns the words for the source of a block. */
+export const sourceWords = (source: string): string =>
+  source === ''
+    ? "the system's address"
+    : source.startsWith('@')
+      ? `the system's address at ${source.slice(1)}`
+      : source;
 
 /** A time in which one of our addresses was on a block list. */
 export const listings = table({

@@ -153,4 +153,78 @@ describe('mta/sources/warm-up', () => {
       ['yahoo'],
     );
   });
+
+  it('keeps the cap with another node that sends from the same source', async () => {
+    const [one, two] = [await open(), await open()];
+    for (let count = 0; count < 30; count++) one.take('out1', 'google');
+    await one.close();
+    await two.reread();
+    assert.equal(two.today('out1', 'google').sent, 30);
+    assert.equal(takeAll(two, 'google'), 20);
+    await two.close();
+    // What the other one has counted comes with the first write, too.
+    one.take('out1', 'google');
+    await one.close();
+    assert.deepEqual(one.today('out1', 'google'), { sent: 51, cap: 50, stage: 0 });
+    assert.equal(one.take('out1', 'google'), false);
+    two.putBack('out1', 'google');
+    await two.close();
+    await one.reread();
+    assert.equal(one.today('out1', 'google').sent, 50);
+  });
+
+  it('adds up what several nodes count at the same time', async () => {
+    const nodes = [await open(NOW - 30 * DAY), await open(NOW - 30 * DAY), await open(NOW - 30 * DAY)];
+    for (let round = 0; round < 40; round++) {
+      for (const node of nodes) {
+        for (const site of ['google', 'yahoo', 'google']) node.take('out1', site);
+        node.note('out1', 'google', blocked);
+      }
+      if (round % 5 === 0) await Promise.all(nodes.map((node) => node.reread()));
+    }
+    await Promise.all(nodes.map((node) => node.close()));
+    const last = await open();
+    const counts = last.list('out1').map(({ site, sent, blocked: bad }) => [site, sent, bad]);
+    assert.deepEqual(counts, [
+      ['google', 240, 120],
+      ['yahoo', 120, 0],
+    ]);
+  });
+
+  it('decides the stage of a day by what all nodes have counted the day before, alike at all of them', async () => {
+    const [one, two] = [await open(), await open()];
+    takeAll(one, 'google');
+    one.take('out1', 'yahoo');
+    await one.close();
+    // A complaint arrives where nothing was sent from.
+    two.complained('out1', 'google');
+    for (let count = 0; count < 40; count++) two.take('out1', 'yahoo');
+    await two.close();
+    clock.advance(DAY);
+    for (const site of ['google', 'yahoo']) {
+      one.take('out1', site);
+      await one.close();
+      two.take('out1', site);
+      await two.close();
+    }
+    const today = (node: WarmUp) => ['google', 'yahoo'].map((site) => node.today('out1', site));
+    assert.deepEqual(today(two), [
+      { sent: 2, cap: 50, stage: 0 },
+      { sent: 2, cap: 100, stage: 1 },
+    ]);
+    await one.reread();
+    assert.deepEqual(today(one), today(two));
+  });
+
+  it('writes what it has counted once, also where a write has failed', async () => {
+    const warmUp = await open();
+    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE warm_up RENAME TO elsewhere'));
+    for (let count = 0; count < 10; count++) warmUp.take('out1', 'google');
+    await warmUp.close();
+    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE elsewhere RENAME TO warm_up'));
+    warmUp.take('out1', 'google');
+    await warmUp.close();
+    assert.equal(warmUp.today('out1', 'google').sent, 11);
+    assert.equal((await open()).today('out1', 'google').sent, 11);
+  });
 });

@@ -70,6 +70,25 @@ describe('operator/doctor: nodes', () => {
       assert.equal(found[0]?.cure === null, status === 'ok');
     });
 
+  it('finds pools without a source at a node, and sources of nodes that are not there', () => {
+    const sources = [
+      { name: 'out1', node: 'a', pool: 'default' },
+      { name: 'out2', node: 'b', pool: 'default' },
+      { name: 'bulk', node: 'a', pool: 'news' },
+      { name: 'old', node: 'c', pool: 'default' },
+    ].map((one) => ({ ...one, ipv4: '192.0.2.1', ipv6: null, ehlo: null, warmUp: null }));
+    const all = [node('a'), node('b'), node('door', { isDelivering: false }), node('c', { isCommand: true })];
+    assert.deepEqual(
+      verdictsOnNodes(all, sources).map(({ status, why }) => [status, why]),
+      [
+        ['warning', 'the node b has no source of the pool news in delivery.sources'],
+        ['warning', 'the source old belongs to the node c, which is not there: nothing is sent from it'],
+      ],
+    );
+    const shared = sources.slice(0, 2).map((one) => ({ ...one, node: null }));
+    assert.equal(verdictsOnNodes(all, shared)[0]?.status, 'ok');
+  });
+
   it('compares only settings that both versions have, and no text of another form', () => {
     assert.deepEqual(
       differingSettings([facts({ a: '1', b: '2' }), facts({ b: '3', c: '4' }), 'null', '[', '{"settings":7}']),

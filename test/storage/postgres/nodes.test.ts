@@ -168,6 +168,24 @@ describe('storage/postgres/node-life: silences', () => {
       assert.deepEqual(silences.look([node(String(Math.floor(now / 10_000)))], now), []);
   });
 
+  it('counts from the sign of life, not from the look that saw it, and from the look before where the database’s clock was set', () => {
+    for (const [quietMs, deadAt] of [
+      [1500, 4500],
+      [-300, 6000],
+      [90_000, 4000],
+    ] as const) {
+      const silences = new Silences();
+      silences.look([node('a')], 2000);
+      silences.look([node('a')], 4000);
+      silences.look([{ ...node('b'), quiet_ms: quietMs }], 6000);
+      assert.equal(silences.untilDead(6000), deadAt + DEAD_AFTER_MS - 6000);
+      for (let now = 8000; now < deadAt + DEAD_AFTER_MS; now += 2000)
+        assert.deepEqual(silences.look([node('b')], now), []);
+      assert.equal(silences.look([node('b')], deadAt + DEAD_AFTER_MS).length, 1);
+    }
+    assert.equal(new Silences().untilDead(0), Infinity);
+  });
+
   it('knows nothing after a pause in which it could not look: the others could not beat either', () => {
     const silences = new Silences();
     for (let now = 0; now < DEAD_AFTER_MS; now += 2000) silences.look([node('a')], now);
