@@ -221,6 +221,8 @@ export class Mta {
 
   /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
   async tryNow(domain: string | null): Promise<void> {
+    // Another node has the domain by now.
+    if (this.isStopping) return;
     const { control, pool } = this;
     const { sites } = this.deps;
     sites.retry(domain);
