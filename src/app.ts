@@ -25,9 +25,9 @@ import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
 import { createLaneFacts } from './operator/lane-facts.ts';
-import { NodeRequests } from './operator/node-requests.ts';
+import { NodeQuestions } from './operator/node-questions.ts';
 import type { OperatorDeps } from './operator/operation.ts';
-import { performForNode } from './operator/operations.ts';
+import { answerQuestion } from './operator/questions.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
@@ -109,15 +109,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     random,
     notice: disabledNotice(notices, config),
   });
-  const metrics = buildMetrics(context, mta, {
-    listeners: () => inbound.mailPorts(),
-    certificate: () => certificateWatch.state(),
-  });
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const requests = new NodeRequests({ db, clock, log, nodes, perform: (call) => performForNode(operator, call) });
-  const laneFacts = createLaneFacts({ nodes, mta, askLeader: requests.ask });
+  const questions = new NodeQuestions({ db, clock, log, nodes, answer: (asked) => answerQuestion(operator, asked) });
+  const fleet = { nodes, owners: context.owners, askNode: questions.ask };
+  const laneFacts = createLaneFacts({ ...fleet, mta });
+  const metrics = buildMetrics(
+    context,
+    { mta, laneFacts, askNode: questions.ask },
+    { listeners: () => inbound.mailPorts(), certificate: () => certificateWatch.state() },
+  );
   const api = buildApi(context, {
     accept,
     laneFacts,
@@ -148,7 +150,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const operator = buildOperator(
     context,
-    { delivery, accept, routes: api.routes, notices, askLeader: requests.ask, laneFacts },
+    { delivery, accept, routes: api.routes, notices, askNode: questions.ask, laneFacts },
     { inbound, certificate: certificateWatch },
   );
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
@@ -168,7 +170,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     webhooks,
     housekeeping,
     certificateWatch,
-    requests,
+    questions,
     shared: shareState(context, { book: delivery.book, mta, accountWindows, inbound }),
     isStopping: false,
   };
@@ -242,7 +244,7 @@ async function startAll(
     log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
   }
   // SQLite has no other nodes that could ask.
-  if (db.nodes !== null) running.requests.start();
+  if (db.nodes !== null) running.questions.start();
   await running.mta.start();
   await running.webhooks.start();
   await running.inbound.start();

@@ -8,7 +8,7 @@ import type { Inbound } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import type { AskLeader } from '../operator/node-requests.ts';
+import type { AskNode } from '../operator/ask-nodes.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -21,7 +21,7 @@ export interface OperatorParts {
   /** The operations that have an HTTP door. */
   routes: readonly Route[];
   notices: AccountNotices;
-  askLeader: AskLeader;
+  askNode: AskNode;
   laneFacts: LaneFactsOf;
 }
 
@@ -33,7 +33,7 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, accept, routes, notices, askLeader, laneFacts }: OperatorParts,
+  { delivery, accept, routes, notices, askNode, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -53,7 +53,8 @@ export function buildOperator(
     },
     nodes: context.nodes,
     mta,
-    askLeader,
+    owners: context.owners,
+    askNode,
     laneFacts,
     holds,
     book,

@@ -8,9 +8,10 @@ import type { Mta } from '../mta/mta.ts';
 import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
-import type { NodeRequests } from '../operator/node-requests.ts';
+import type { NodeQuestions } from '../operator/node-questions.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
+import { writeLateOutcomes } from './late-outcomes.ts';
 import type { SharedState } from './shared-state.ts';
 
 /** The parts that run; null for a part that was not started. */
@@ -28,7 +29,7 @@ export interface Running {
   certificateWatch: CertificateWatch;
   shared: SharedState;
   /** Set when the stop has begun: nothing more is started. */
-  requests: Pick<NodeRequests, 'start' | 'stop'>;
+  questions: Pick<NodeQuestions, 'start' | 'stop'>;
   isStopping: boolean;
 }
 
@@ -37,7 +38,6 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   const { nodes, report } = context;
   // The others take over at once what this one has not begun. Where they cannot be told, they find its row gone.
   if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
-  running.requests.stop();
   running.certificateWatch.stop();
   running.shared.stop();
   context.disk.stop();
@@ -46,8 +46,12 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   try {
     await stopWork(context, running);
   } finally {
+    // Until here other nodes are answered: what this one still has on the wire is part of their lists.
+    running.questions.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();
+    const { config, clock, log, failure } = context;
+    if (failure !== null) await writeLateOutcomes({ storage: config.storage, clock, log }, running.mta.unwritten);
   }
 }
 

@@ -125,8 +125,8 @@ function buildRoutes(
 
 /** Builds the metrics for Prometheus, or null where they are switched off. */
 export function buildMetrics(
-  { config, db, clock, log, meters, resolver, nodes }: AppContext,
-  mta: Mta,
+  { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
+  engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'askNode'>,
   service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;
@@ -137,13 +137,14 @@ export function buildMetrics(
       clock,
       log,
       nodes,
-      mta,
+      owners,
       meters,
       resolver,
       version,
       url: storage.url,
       dataDir,
       backupDir: backup.dir,
+      ...engine,
       ...service,
     },
     config.metrics.token,

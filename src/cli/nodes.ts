@@ -2,6 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
+import { unansweredText } from '../operator/ask-nodes.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
 
@@ -9,11 +10,12 @@ type Node = ResultOf<'nodes.list'>['data'][number];
 
 const lines = (nodes: readonly Node[]): string[] =>
   table(
-    ['NODE', 'EPOCH', 'STATE', 'DELIVERS', 'VERSION', 'SINCE', 'LAST SIGN OF LIFE', 'THIS ONE'],
+    ['NODE', 'EPOCH', 'STATE', 'DELIVERS', 'LEADS', 'VERSION', 'SINCE', 'LAST SIGN OF LIFE', 'THIS ONE'],
     nodes.map((one) => [
       one.name,
       one.epoch,
-      one.state.replaceAll('_', ' '),
+      one.state,
+      one.delivers,
       one.leads,
       one.version,
       one.since,
@@ -22,11 +24,16 @@ const lines = (nodes: readonly Node[]): string[] =>
     ]),
   );
 
+/** Returns a line that names the nodes that have not answered. */
+export const unansweredLines = ({ unanswered }: { unanswered: readonly string[] }): string[] =>
+  unanswered.length === 0 ? [] : [`${unansweredText(unanswered)}: what is there is missing here`];
+
 function drainLines(node: Node): string[] {
   const { name, leads } = node;
   return [
     `${name} takes no new SMTP sessions, and answers 503 at /readyz. It still answers requests.`,
-    ...(leads ? ['It goes on delivering until it is stopped: then another node takes over.'] : []),
+    'The other nodes deliver its mail; it ends the attempts that it has begun.',
+    ...(leads ? ['It goes on doing the chores until it is stopped: then another node leads.'] : []),
     `To end this: posthorn nodes resume ${name}`,
   ];
 }

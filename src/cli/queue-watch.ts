@@ -6,6 +6,7 @@ import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
+import { unansweredLines } from './nodes.ts';
 import { json, printable, table } from './table.ts';
 
 interface WatchOptions {
@@ -24,7 +25,7 @@ export function addWatch(queue: CommandUnknownOpts, context: Context): void {
     .command('sources')
     .description(helpOf('queue.sources'))
     .option('--json', 'as one JSON object')
-    .action(({ json: asJson }) => context.show(asJson, 'queue.sources', {}, (sources) => sourceLines(sources.data)));
+    .action(({ json: asJson }) => context.show(asJson, 'queue.sources', {}, sourceLines));
   queue
     .command('unblock')
     .description(helpOf('queue.unblock'))
@@ -33,6 +34,7 @@ export function addWatch(queue: CommandUnknownOpts, context: Context): void {
     .action((source, { json: asJson }) =>
       context.show(asJson, 'queue.unblock', { source }, (result) => [
         `${String(result.unblocked)} sites get mail from it again`,
+        ...unansweredLines(result),
       ]),
     );
   queue
@@ -51,7 +53,8 @@ async function watch(context: Context, operator: Operator, options: WatchOptions
   let page = await operator.call('queue.watch', { lane, message_id: message });
   for (;;) {
     if (page.lost > 0) context.note(`${String(page.lost)} lines came too fast to be shown`);
-    for (const line of page.data) context.out(asJson === true ? json(line, 0) : text(line));
+    const isFleet = page.nodes.length + page.unanswered.length > 1;
+    for (const line of page.data) context.out(asJson === true ? json(line, 0) : text(line, isFleet));
     const left = end - systemClock.now();
     if (left <= 0) return;
     const wait = Math.max(0, Math.min(WAIT_MS, Math.floor(left)));
@@ -59,14 +62,18 @@ async function watch(context: Context, operator: Operator, options: WatchOptions
   }
 }
 
-const text = ({ at, connection, host, side, text: said }: Line): string =>
-  `${at}  ${host}#${String(connection)}  ${side} ${printable(said)}`;
+/** Connections are numbered by their node. */
+const text = ({ at, connection, host, side, text: said, node }: Line, isFleet: boolean): string =>
+  `${at}  ${isFleet ? `${node}  ` : ''}${host}#${String(connection)}  ${side} ${printable(said)}`;
 
-function sourceLines(sources: ResultOf<'queue.sources'>['data']): string[] {
+function sourceLines({ data: sources, nodes, unanswered }: ResultOf<'queue.sources'>): string[] {
+  const isFleet = nodes.length + unanswered.length > 1;
+  const [head, of] = [isFleet ? ['NODE'] : [], (node: string): string[] => (isFleet ? [node] : [])];
   const heads = table(
-    ['SOURCE', 'POOL', 'IPV4', 'IPV6', 'EHLO', 'STATE'],
+    ['SOURCE', ...head, 'POOL', 'IPV4', 'IPV6', 'EHLO', 'STATE'],
     sources.map((one) => [
       one.name ?? "(the system's)",
+      ...of(one.node),
       one.pool,
       one.ipv4,
       one.ipv6,
@@ -74,15 +81,16 @@ function sourceLines(sources: ResultOf<'queue.sources'>['data']): string[] {
       one.paused ? 'paused' : one.blocks.length > 0 ? `off ${String(one.blocks.length)} sites` : 'in use',
     ]),
   );
-  const blocks = sources.flatMap(({ name, blocks: off }) =>
-    off.map((one) => [name ?? "(the system's)", one.site, one.until, one.reply]),
+  const blocks = sources.flatMap(({ name, node, blocks: off }) =>
+    off.map((one) => [name ?? "(the system's)", ...of(node), one.site, one.until, one.reply]),
   );
-  const warm = sources.flatMap(({ name, warm_up: sites }) =>
-    sites.map((one) => [name ?? '', one.site, one.sent, one.cap ?? 'warm']),
+  const warm = sources.flatMap(({ name, node, warm_up: sites }) =>
+    sites.map((one) => [name ?? '', ...of(node), one.site, one.sent, one.cap ?? 'warm']),
   );
   return [
     ...heads,
-    ...(blocks.length === 0 ? [] : ['', ...table(['SOURCE', 'KEPT OFF', 'UNTIL', 'REPLY'], blocks)]),
-    ...(warm.length === 0 ? [] : ['', ...table(['SOURCE', 'WARM-UP AT', 'SENT TODAY', 'OF'], warm)]),
+    ...(blocks.length === 0 ? [] : ['', ...table(['SOURCE', ...head, 'KEPT OFF', 'UNTIL', 'REPLY'], blocks)]),
+    ...(warm.length === 0 ? [] : ['', ...table(['SOURCE', ...head, 'WARM-UP AT', 'SENT TODAY', 'OF'], warm)]),
+    ...unansweredLines({ unanswered }),
   ];
 }

@@ -3,6 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { unansweredLines } from './nodes.ts';
 import { limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
@@ -62,38 +63,76 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .action(({ domain, message, all, json }) =>
       context.show(json, 'queue.flush', { domain, message_id: message, all }, (result) => [
         `${String(result.flushed)} deliveries are tried now`,
+        ...unansweredLines(result),
       ]),
     );
 }
 
-function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {
+function historyLines({ lane, changes, nodes, unanswered }: ResultOf<'queue.lane'>): string[] {
   const limits = table(
     ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
-    lane.limits.map(({ what, to, by, since, cause }) => [what.replaceAll('_', ' '), to, by, since, startWords(cause)]),
+    lane.limits.map(({ what, to, by, cause, since, node }) => [
+      what.replaceAll('_', ' '),
+      to,
+      by,
+      since,
+      atNode(node, startWords(cause)),
+    ]),
   );
   const waits = table(
     ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
-    lane.waits.map(({ reason, since, until, by, message }) => [reason, since, until, by, message]),
+    lane.waits.map(({ reason, since, until, by, message, node }) => [reason, since, until, by, atNode(node, message)]),
   );
+  const several =
+    nodes.length < 2
+      ? []
+      : table(
+          ['NODE', 'IN MEMORY', 'CONNECTIONS', 'A MINUTE', 'PARKED UNTIL', 'LAST REPLY'],
+          nodes.map((one) => [
+            one.node,
+            one.waiting,
+            one.connections,
+            one.per_minute,
+            one.parked_until,
+            one.last_reply,
+          ]),
+        );
   const history = table(
     ['AT', 'NOW', 'WHY'],
-    changes.map((change) => [change.at, change.to, change.cause]),
+    changes.map(({ at, to, cause, node }) => [at, to, nodes.length < 2 ? cause : atNode(node, cause)]),
   );
   return [
-    ...lanesTable([lane]),
-    ...[limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
+    ...lanesTable([lane], nodes.length > 1),
+    ...[several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
     '',
     ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
+    ...unansweredLines({ unanswered }),
   ];
 }
 
+/** Puts the node before what concerns one of several only. */
+const atNode = (node: string | null, text: string): string => (node === null ? text : `${node}: ${text}`);
+
 const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
 
-function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
+/** Writes the lanes; with several nodes also the names of those that have each of them. */
+function lanesTable(data: ResultOf<'queue.lanes'>['data'], isFleet: boolean): string[] {
   return table(
-    ['LANE', 'WAITING', 'HELD', 'CONNECTIONS', 'LIMIT', 'A MINUTE', 'PARKED UNTIL', 'WHY', 'LAST REPLY'],
+    [
+      'LANE',
+      ...(isFleet ? ['NODES'] : []),
+      'WAITING',
+      'HELD',
+      'CONNECTIONS',
+      'LIMIT',
+      'A MINUTE',
+      'PARKED UNTIL',
+      'WHY',
+      'LAST REPLY',
+    ],
     data.map((lane) => [
       lane.name,
+      ...(isFleet ? [lane.nodes.join(', ')] : []),
       Math.max(lane.waiting, lane.waiting_in_all),
       lane.held,
       lane.connections,
@@ -109,19 +148,21 @@ function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
 /** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
 function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
   const [first] = waits;
-  if (first !== undefined) return first.message;
+  if (first !== undefined) return atNode(first.node, first.message);
   const set = limits.filter(({ by }) => by !== 'start');
   if (set.length === 0) return startWords(cause);
   return set
-    .map(
-      ({ what, to, cause: why }) =>
+    .map(({ what, to, cause: why, node }) =>
+      atNode(
+        node,
         `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
+      ),
     )
     .join('; ');
 }
 
-function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
-  const lanes = lanesTable(data);
+function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = [...lanesTable(data, nodes.length + unanswered.length > 1), ...unansweredLines({ unanswered })];
   const waiting = table(
     ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE'],
     domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.held, domain.oldest_due_at]),

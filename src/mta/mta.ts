@@ -5,6 +5,7 @@
  */
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
+import type { Occurrence } from '../messages/delivery/record.ts';
 import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -92,6 +93,7 @@ export class Mta {
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
   private readonly sweeper: Sweeper;
+  private readonly late: Occurrence[] = [];
   private stopListening: (() => void)[] = [];
   /** The run that frees held mail, if one is under way. */
   private freeing: Promise<void> | null = null;
@@ -178,6 +180,11 @@ export class Mta {
     await Promise.all([this.prepare.close(), this.sources.close(), this.freeing?.catch(this.logStorageFailure)]);
   }
 
+  /** The outcomes that could not be written any more, because another node had removed this one. */
+  get unwritten(): readonly Occurrence[] {
+    return this.late;
+  }
+
   /** Replaces the routes. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void {
     this.deps.sites.reroute(routes);
@@ -214,6 +221,8 @@ export class Mta {
 
   /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
   async tryNow(domain: string | null): Promise<void> {
+    // Another node has the domain by now.
+    if (this.isStopping) return;
     const { control, pool } = this;
     const { sites } = this.deps;
     sites.retry(domain);
@@ -310,6 +319,7 @@ export class Mta {
       mayGo: (lane, job) => placing.mayGo(lane, job),
       putAside: (lane, job, found) => placing.putAside(lane, job, found),
       failed: this.logStorageFailure,
+      unwritten: (occurrences) => this.late.push(...occurrences),
     });
   }
 

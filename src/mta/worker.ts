@@ -38,6 +38,8 @@ export interface WorkerDeps {
   putAside(lane: string, job: Job, found: NoPassage): boolean;
   /** Reports that writing failed; it is tried again. */
   failed(error: unknown): void;
+  /** Takes outcomes that cannot be written, since the database is closed for this run. */
+  unwritten(occurrences: readonly Occurrence[]): void;
 }
 
 export type Attempted =
@@ -191,7 +193,7 @@ class Worker {
 
   /**
    * Writes an outcome. What a host has answered must not be forgotten, so this tries until it is written, or until the database is
-   * closed: then the claim is taken back at the next start, and the mail tried once more.
+   * closed: then the claim is taken back, and the mail tried once more unless the outcome is written before.
    */
   private async write({ job, occurrences }: Finished): Promise<void> {
     const { deps } = this;
@@ -202,7 +204,10 @@ class Worker {
         return;
       } catch (error) {
         deps.failed(error);
-        if (error instanceof StorageClosed) return;
+        if (error instanceof StorageClosed) {
+          deps.unwritten(occurrences);
+          return;
+        }
         await deps.clock.sleep(RETRY_WRITE_MS);
       }
     }

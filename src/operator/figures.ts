@@ -6,12 +6,13 @@ import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { databaseFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
+import { MOST_DOMAINS, readEngines, type EngineDeps } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
 
-export interface FigureDeps {
+export interface FigureDeps extends EngineDeps {
   db: Database;
   clock: Clock;
-  mta: Pick<OperatorDeps['mta'], 'lanes' | 'laneOf' | 'laneFacts'>;
+  laneFacts: OperatorDeps['laneFacts'];
   resolver: Pick<Resolver, 'load'>;
   /** `storage.url`. */
   url: string;
@@ -78,15 +79,22 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
 }
 
 /** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
-export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {
+export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
+  const { db, clock, nodes } = deps;
   const now = clock.now();
   const rows = await db.reader.raw<(Waiting & { domain: string })[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
-     FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain`,
+     FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain ORDER BY due DESC, waiting DESC, domain`,
     [now],
   );
-  const lanes = largest(addedUp(rows.map((row) => [mta.laneOf(row.domain), row])));
-  const working = mta.lanes().filter(({ name }) => lanes.has(name));
+  // Other nodes are asked for so many; the rest, which has the least due, is among the other lanes.
+  const asked = nodes.hasOthers ? rows.slice(0, MOST_DOMAINS) : rows;
+  const { laneOf } = await readEngines(
+    deps,
+    asked.map(({ domain }) => domain),
+  );
+  const rest = addedUp(rows.slice(asked.length).map((row) => [OTHER_LANES, row]));
+  const lanes = largest(addedUp([...asked.map((row) => [laneOf(row.domain), row] as const), ...rest]));
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
   const total = [...lanes.values()].reduce((sum, { waiting }) => sum + waiting, 0);
@@ -107,15 +115,22 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
       'How long the longest due recipient has been due, by lane; 0 where none is.',
       each(({ oldest }) => Math.max(0, now - oldest) / 1000),
     ),
+  ];
+}
+
+/** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
+export function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Family[] {
+  const busiest = [...mta.lanes()].sort((a, b) => b.slots - a.slots || b.waiting - a.waiting).slice(0, MOST_LANES);
+  return [
     gauge(
       'posthorn_lane_connections',
-      'Connections in use, by lane.',
-      working.map(({ name, slots }) => ({ labels: { lane: name }, value: slots })),
+      'Connections of this node in use, by lane.',
+      busiest.map(({ name, slots }) => ({ labels: { lane: name }, value: slots })),
     ),
     gauge(
       'posthorn_lane_connection_limit',
-      'Connections that the lane may use now.',
-      working.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
+      'Connections that the lane may use at this node now.',
+      busiest.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
     ),
   ];
 }

@@ -1,4 +1,4 @@
-/** Makes deliveries that wait for a later time due at once, a page at a time, and notifies the engine. */
+/** Makes deliveries that wait for a later time due at once, a page at a time, and notifies the engines. */
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import { dialectOf } from '../storage/sql.ts';
@@ -17,8 +17,12 @@ export interface FlushFilter {
   messageId?: string | undefined;
 }
 
-/** Returns how many deliveries were made due. The first page's commit writes the audit line. */
-export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: Act): Promise<number> {
+/** Returns how many deliveries were made due, and their domains; null is all. The first page's commit writes the audit line. */
+export async function flushPages(
+  deps: Pick<OperatorDeps, 'db' | 'clock' | 'recorder' | 'notifiers'>,
+  filter: FlushFilter,
+  act: Act,
+): Promise<{ flushed: number; domains: readonly string[] | null }> {
   const begun = deps.clock.now();
   let flushed = 0;
   let last: Waiting | null = null;
@@ -34,17 +38,15 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
     flushed += recorded.filter(({ applied }) => applied).length;
     deps.notifiers.deliveries.notify(hintsOfChanged(page, recorded));
   }
-  // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
-  for (const domain of await domainsOf(deps, filter)) await deps.mta.tryNow(domain);
-  return flushed;
+  return { flushed, domains: await domainsOf(deps, filter) };
 }
 
 /** Returns the recipient domains of the flush; null means all of them. */
 async function domainsOf(
   { db }: Pick<OperatorDeps, 'db'>,
   { domain, messageId }: FlushFilter,
-): Promise<(string | null)[]> {
-  if (messageId === undefined) return [domain ?? null];
+): Promise<readonly string[] | null> {
+  if (messageId === undefined) return domain === undefined ? null : [domain];
   const rows = (await db.reader('deliveries').distinct('domain').where({ message_id: messageId })) as {
     domain: string;
   }[];

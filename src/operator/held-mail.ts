@@ -4,8 +4,8 @@
  */
 import { gauge, type Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { yieldToEventLoop } from '../base/slices.ts';
-import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
+import type { LaneFacts, LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
+import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
 import { dialectOf } from '../storage/sql.ts';
 
@@ -39,12 +39,10 @@ export interface HeldMail {
   message: string;
 }
 
-type Deps = Pick<OperatorDeps, 'db' | 'clock'> & { mta: Pick<OperatorDeps['mta'], 'lanes' | 'laneOf' | 'laneFacts'> };
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
 
 /** The most marks, domains and parts of resting lanes that are read, the largest first. */
-const MOST = 1000;
-/** Parts of lanes that are checked in one turn of the event loop. */
-const AT_ONCE = 50;
+const MOST = MOST_DOMAINS;
 
 /** The kinds of rests, by the reason that their mail waits for. */
 export const restKinds: Readonly<Partial<Record<WaitReason, 'sender' | 'load' | 'tls' | 'rule'>>> = {
@@ -59,10 +57,21 @@ export const isRest = ({ reason }: Pick<LaneWait, 'reason'>): boolean => restKin
 
 /** Returns all causes, those with the most mail first. */
 export async function heldMail(deps: Deps): Promise<HeldMail[]> {
-  const [marked, domains] = await Promise.all([markedMail(deps), waitingMail(deps)]);
-  return [...marked, ...routedMail(deps, domains), ...(await restingMail(deps, domains))].sort(
-    (a, b) => b.waiting - a.waiting,
-  );
+  return (await readHeldMail(deps)).held;
+}
+
+/** Returns the causes, and the engines that were asked for them. */
+async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; engines: Engines }> {
+  const domains = await waitingMail(deps);
+  const [marked, engines] = await Promise.all([
+    markedMail(deps),
+    readEngines(
+      deps,
+      domains.map(({ domain }) => domain),
+    ),
+  ]);
+  const others = await Promise.all([routedMail(deps, engines, domains), restingMail(deps, engines, domains)]);
+  return { held: [...marked, ...others.flat()].sort((a, b) => b.waiting - a.waiting), engines };
 }
 
 interface Mark {
@@ -81,10 +90,16 @@ async function markedMail(deps: Deps): Promise<HeldMail[]> {
      JOIN deliveries d ON d.id = m.id`,
     [MOST],
   );
-  return marks.map((mark) => ofMark(deps, mark));
+  const asked = marks.filter(({ mark }) => isOfPool(partsOf(mark).kind));
+  const found = await deps.laneFacts(asked.map(({ mark, domain }) => ({ domain, account: '', mark })));
+  const facts = new Map(asked.map(({ mark }, at) => [mark, found[at] ?? null]));
+  return marks.map((mark) => ofMark(mark, facts.get(mark.mark) ?? null));
 }
 
-function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail {
+/** Marks of which the engine knows why and for how long. */
+const isOfPool = (kind: string): boolean => kind === 'pool' || kind === 'paused';
+
+function ofMark({ mark, waiting, since }: Mark, facts: LaneFacts | null): HeldMail {
   const { kind, target, account } = partsOf(mark);
   const given = {
     object: 'held_mail',
@@ -108,7 +123,7 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
       };
     case 'pool':
     case 'paused': {
-      const hold = mta.laneFacts({ domain, account: '', mark }).held;
+      const hold = facts?.held ?? null;
       const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
       const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
       const message = hold === null ? 'Its hold has ended; it will be sent within half a minute.' : sentence(hold.why);
@@ -155,9 +170,10 @@ async function waitingMail(deps: Pick<Deps, 'db'>): Promise<Waiting[]> {
   );
 }
 
-function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
-  const rows = domains.filter(({ domain }) => deps.mta.laneOf(domain) === '~hold');
-  return rows.map(({ domain, waiting: count, oldest }) => ({
+async function routedMail(deps: Deps, engines: Engines, domains: readonly Waiting[]): Promise<HeldMail[]> {
+  const rows = domains.filter(({ domain }) => engines.laneOf(domain) === '~hold');
+  const facts = await deps.laneFacts(rows.map(({ domain }) => ({ domain, account: '' })));
+  return rows.map(({ domain, waiting: count, oldest }, at) => ({
     object: 'held_mail',
     by: 'route',
     target: domain,
@@ -166,20 +182,21 @@ function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
     since: rfc3339(Math.min(oldest, deps.clock.now())),
     until: null,
     set_by: 'operator',
-    message:
-      deps.mta.laneFacts({ domain, account: '' }).waits[0]?.message ??
-      `The route of ${domain} in delivery.routes holds its mail.`,
+    message: facts[at]?.waits[0]?.message ?? `The route of ${domain} in delivery.routes holds its mail.`,
   }));
 }
 
 /** Counts the mail of each lane that rests. A rest may concern one domain or one account only. */
-async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<HeldMail[]> {
-  const { db, mta } = deps;
+async function restingMail(
+  { db, laneFacts }: Deps,
+  { lanes, laneOf }: Engines,
+  waiting: readonly Waiting[],
+): Promise<HeldMail[]> {
   const resting = new Set(
-    mta.lanes().flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
+    lanes.flatMap(({ lane: { name, source, waits } }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
   );
   if (resting.size === 0) return [];
-  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
+  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(laneOf(domain)));
   const parts = await db.reader.raw<{ domain: string; account: string; waiting: number }[]>(
     `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
      WHERE due_at IS NOT NULL AND held_by IS NULL AND domain ${dialectOf(db.reader).among('text')}
@@ -187,11 +204,11 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
     [JSON.stringify(domains), MOST],
   );
   const found = new Map<string, HeldMail>();
+  const facts = await laneFacts(parts);
   for (const [at, part] of parts.entries()) {
-    if (at % AT_ONCE === 0) await yieldToEventLoop();
-    const rest = mta.laneFacts(part).waits.find(isRest);
+    const rest = facts[at]?.waits.find(isRest);
     if (rest === undefined) continue;
-    const target = mta.laneOf(part.domain);
+    const target = laneOf(part.domain);
     const key = `${target} ${rest.message}`;
     const before = found.get(key)?.waiting ?? 0;
     found.set(key, {
@@ -211,8 +228,16 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
 
 /** Returns the figures for Prometheus. Each label always has a sample, so that an alert ends when the mail is gone. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {
-  const held = await heldMail(deps);
-  const resting = deps.mta.lanes().flatMap(({ waits }) => [...new Set(waits.map(({ reason }) => restKinds[reason]))]);
+  const { held, engines } = await readHeldMail(deps);
+  // A lane that several nodes have counts once.
+  const resting = new Set(
+    engines.lanes.flatMap(({ lane: { name, waits } }) =>
+      waits.flatMap(({ reason }) => {
+        const kind = restKinds[reason];
+        return kind === undefined ? [] : [`${kind} ${name}`];
+      }),
+    ),
+  );
   return [
     gauge(
       'posthorn_queue_held',
@@ -227,7 +252,7 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
       'Lanes that rest because of what the receiver answers, or by a shaping rule.',
       Object.values(restKinds).map((kind) => ({
         labels: { kind },
-        value: resting.filter((one) => one === kind).length,
+        value: [...resting].filter((one) => one.startsWith(`${kind} `)).length,
       })),
     ),
   ];

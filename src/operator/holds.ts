@@ -13,7 +13,8 @@ import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
-import { onLeader, type OperatorDeps } from './operation.ts';
+import { askEach, type Question } from './ask-nodes.ts';
+import { onServer, type OperatorDeps } from './operation.ts';
 
 const YEAR_MS = 366 * 86_400_000;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
@@ -30,12 +31,33 @@ const part = {
 };
 type PartNamed = z.output<z.ZodObject<typeof part>>;
 
+/** Has a node read the holds and limits again, so that they are in force there. */
+export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
+  name: 'holds',
+  args: z.strictObject({}),
+  async answer({ book, notifiers }) {
+    if (await book.load()) notifiers.holds.arrive();
+    return null;
+  },
+};
+
+/** Waits until what was set or ended is in force at every node. One that does not answer reads it by itself within two seconds. */
+async function inForceEverywhere(deps: OperatorDeps): Promise<void> {
+  if (deps.nodes.hasOthers) await askEach(deps, holdsQuestion, {});
+}
+
+/** Returns the holds and limits in force, of whichever node they were set at. */
+async function holdsInForce({ book, nodes }: Pick<OperatorDeps, 'book' | 'nodes'>): Promise<HoldRow[]> {
+  if (nodes.hasOthers) await book.load();
+  return book.list();
+}
+
 /** The members of a hold or limit that the audit keeps. */
 const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
-  'queue.hold': onLeader({
+  'queue.hold': onServer({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
@@ -49,34 +71,35 @@ export const holdOperations = {
       );
       act.on({ after: row });
       await deps.book.add(row, act.rows());
+      await inForceEverywhere(deps);
       noteChange(deps, 'queue_held', row, act);
       return holdRecord(row);
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
-  'queue.release': onLeader({
+  'queue.release': onServer({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
-      const rows = id === undefined ? await holdsOn(deps, named) : deps.book.list().filter((row) => row.id === id);
+      const all = await holdsInForce(deps);
+      const rows = id === undefined ? await holdsOn(deps, named, all) : all.filter((row) => row.id === id);
       if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
       await endHolds(deps, rows, act);
       return { data: rows.map(holdRecord) };
     },
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
-  'queue.holds': onLeader({
+  'queue.holds': onServer({
     act: null,
     args: z.strictObject({}),
     async run(deps) {
-      const rows = deps.book.list();
-      const others = await heldMail(deps);
+      const [rows, others] = await Promise.all([holdsInForce(deps), heldMail(deps)]);
       return { data: rows.map(holdRecord), others: others.map((one) => withHold(one, rows)) };
     },
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
-  'queue.limit': onLeader({
+  'queue.limit': onServer({
     act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     args: z.strictObject({
       lane: z.string().min(1).max(300),
@@ -88,7 +111,8 @@ export const holdOperations = {
     async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
       if (connections === undefined && perMinute === undefined) {
         act.on({ object: lane });
-        const rows = deps.book.list().filter(({ kind, target }) => kind === 'limit' && target === lane);
+        const all = await holdsInForce(deps);
+        const rows = all.filter(({ kind, target }) => kind === 'limit' && target === lane);
         if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
         await endHolds(deps, rows, act);
         return { data: [] };
@@ -98,12 +122,13 @@ export const holdOperations = {
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
       await deps.book.add(row, act.rows());
+      await inForceEverywhere(deps);
       noteChange(deps, 'lane_limited', row, act);
       return { data: [holdRecord(row)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
-  'queue.cancel': onLeader({
+  'queue.cancel': onServer({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
       domain: part.domain,
@@ -188,11 +213,11 @@ export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   return { ...one, since: rfc3339(since), until: rfc3339(until), message };
 }
 
-async function holdsOn(deps: OperatorDeps, named: PartNamed): Promise<HoldRow[]> {
+async function holdsOn(deps: OperatorDeps, named: PartNamed, all: readonly HoldRow[]): Promise<HoldRow[]> {
   const { scope, target, account_id: account } = await partNamed(deps, named);
-  return deps.book
-    .list()
-    .filter((row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account);
+  return all.filter(
+    (row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account,
+  );
 }
 
 function holdRow(
@@ -222,6 +247,7 @@ async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act):
   if (account != null) act.concerns(account);
   act.on({ before: rows[0] ?? null });
   await deps.book.end(ids, act.rows());
+  await inForceEverywhere(deps);
   for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
 }
 

@@ -1,10 +1,14 @@
 /** Acts of operators on lanes, for each lane's history; kept in memory like the engine's own changes of limits. */
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
+import type { Question } from './ask-nodes.ts';
+import type { LaneState, OperatorDeps } from './operation.ts';
 
 export interface LaneAct {
+  /** Milliseconds since the epoch. */
   at: number;
-  /** `limit`, `hold`, `release`, `flush`, `resend`. */
+  /** `limit`, `hold`, `release`, `flush`, `resend`; of the engine: what it has changed. */
   what: string;
   /** The new state, in words. */
   to: string;
@@ -28,12 +32,31 @@ export function createLaneActs() {
   };
 }
 
-/** Merges the engine's changes and the operators' acts in the order of time. */
-export const historyOf = (...lists: (readonly LaneAct[])[]) =>
-  lists
-    .flat()
+/** A lane at one node, with the changes of its limits and the acts of operators that were performed there. */
+interface LaneHistory {
+  now: LaneState | null;
+  changes: readonly LaneAct[];
+}
+
+/** Asks what a node knows of a lane. */
+export const laneQuestion: Question<Pick<OperatorDeps, 'mta' | 'laneActs'>, { lane: string }, LaneHistory> = {
+  name: 'lane',
+  args: z.strictObject({ lane: z.string().max(300) }),
+  answer({ mta, laneActs }, { lane }) {
+    const found = mta.lane(lane);
+    return Promise.resolve({
+      now: found?.now ?? null,
+      changes: [...(found?.changes ?? []), ...laneActs.of(lane)],
+    });
+  },
+};
+
+/** Merges what the nodes remember in the order of time. */
+export const historyOf = (nodes: readonly { node: string; acts: readonly LaneAct[] }[]) =>
+  nodes
+    .flatMap(({ node, acts }) => acts.map((act) => ({ ...act, node })))
     .sort((a, b) => a.at - b.at)
-    .map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
+    .map(({ at, what, to, cause, node }) => ({ at: rfc3339(at), what, to, cause, node }));
 
 /** Returns, for example, `ana@example.com: ticket 99`. */
 export const byWhom = (actor: string, note: string | null = null): string =>

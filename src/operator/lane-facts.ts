@@ -1,51 +1,105 @@
-/** The facts of lanes about mails, on any node: the node that delivers has it in memory, the others ask that one. */
-import { Problem } from '../base/problem.ts';
+/** The facts of lanes about mails, on any node: each of the nodes that deliver them is asked once. */
+import { z } from 'zod';
+import { yieldToEventLoop } from '../base/slices.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
-import type { Nodes } from '../storage/nodes.ts';
-import type { Acting } from '../operations/act.ts';
-import type { AskLeader } from './node-requests.ts';
+import type { NodeRecord } from '../storage/nodes.ts';
+import { ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
+
+interface Engine {
+  mta: { laneFacts(mail: MailOfLane): LaneFacts };
+}
 
 /** A page that explains a mail does not wait longer. */
 const WITHIN_MS = 500;
+/** Mails in one question. */
+const MOST_MAILS = 1000;
 
-const server: Acting = { actor: 'server', ip: null, method: 'SYSTEM', user_agent: null };
+/** Asks why mails wait, as far as their lanes know it. */
+export const laneFactsQuestion: Question<Engine, { mails: readonly MailOfLane[] }, readonly LaneFacts[]> = {
+  name: 'laneFacts',
+  args: z.strictObject({
+    mails: z
+      .array(
+        z.strictObject({
+          domain: z.string().max(300),
+          account: z.string().max(100),
+          mark: z.string().max(300).nullable(),
+        }),
+      )
+      .max(MOST_MAILS),
+  }),
+  answer: ({ mta }, { mails }) => inSlices(mails, (mail) => mta.laneFacts(mail)),
+};
 
-export function createLaneFacts({
-  nodes,
-  mta,
-  askLeader,
-}: {
-  nodes: Nodes;
-  mta: { laneFacts(mail: MailOfLane): LaneFacts };
-  askLeader: AskLeader;
-}): LaneFactsOf {
+/** Mails whose facts are read in one turn of the event loop. */
+const AT_ONCE = 50;
+
+async function inSlices<Mail>(mails: readonly Mail[], factsOf: (mail: Mail) => LaneFacts): Promise<LaneFacts[]> {
+  const facts: LaneFacts[] = [];
+  for (const [at, mail] of mails.entries()) {
+    if (at > 0 && at % AT_ONCE === 0) await yieldToEventLoop();
+    facts.push(factsOf(mail));
+  }
+  return facts;
+}
+
+/** Mails of one node, with their places in the list. */
+interface Part {
+  node: NodeRecord;
+  mails: (readonly [at: number, mail: MailOfLane])[];
+}
+
+export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
+  const { nodes, mta, askNode } = deps;
+
+  async function factsAt({ node, mails }: Part): Promise<readonly LaneFacts[]> {
+    if (node.epoch === nodes.epoch && !node.isDelivering) return mails.map(() => nobody);
+    if (node.epoch === nodes.epoch) return await inSlices(mails, ([, mail]) => mta.laneFacts(mail));
+    const asked = { name: laneFactsQuestion.name, args: { mails: mails.map(([, mail]) => plain(mail)) } };
+    const answer = await askNode(node, asked, WITHIN_MS);
+    // The other node has the same declaration of the question.
+    if (answer.kind === 'answered') return answer.result as readonly LaneFacts[];
+    return mails.map(() => (answer.kind === 'gone' ? ended(node.name) : unanswered(node.name)));
+  }
+
   return async (mails) => {
-    if (nodes.isLeader) return mails.map((mail) => mta.laneFacts(mail));
-    if (mails.length === 0) return [];
-    try {
-      const answer = await askLeader({ name: 'queue.laneFacts', args: { mails }, acting: server }, WITHIN_MS);
-      return (answer as { data: LaneFacts[] }).data;
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      const leader = nodes.list().find(({ isLeader }) => isLeader);
-      return mails.map(() => unanswered(leader?.name ?? null));
-    }
+    const found: LaneFacts[] = [];
+    await Promise.all(
+      partsOf(deps, mails).map(async (part) => {
+        const facts = await factsAt(part);
+        for (const [place, [at]] of part.mails.entries()) found[at] = facts[place] ?? unanswered(part.node.name);
+      }),
+    );
+    return found;
   };
 }
 
-const unanswered = (leader: string | null): LaneFacts => ({
-  held: null,
-  waits: [
-    {
-      reason: 'queued',
-      message:
-        leader === null
-          ? 'No node delivers at the moment. The next one takes over within 15 seconds.'
-          : `The node ${leader} delivers it and did not answer.`,
-      since: null,
-      until: null,
-      by: 'us',
-      stops: false,
-    },
-  ],
-});
+const plain = ({ domain, account, mark = null }: MailOfLane): MailOfLane => ({ domain, account, mark });
+
+/** Divides the mails by the nodes that have them, and into questions of a limited length. */
+function partsOf(deps: Omit<AskDeps, 'askNode'>, mails: readonly MailOfLane[]): Part[] {
+  const open = new Map<number, Part>();
+  const parts: Part[] = [];
+  for (const [at, mail] of mails.entries()) {
+    const node = ownerOf(deps, mail.domain);
+    if (node === null) throw new Error('a running server is among its nodes');
+    let part = open.get(node.epoch);
+    if (part === undefined || part.mails.length >= MOST_MAILS) {
+      part = { node, mails: [] };
+      open.set(node.epoch, part);
+      parts.push(part);
+    }
+    part.mails.push([at, mail]);
+  }
+  return parts;
+}
+
+const unanswered = (node: string): LaneFacts => because(`The node ${node} delivers it and did not answer.`);
+const ended = (node: string): LaneFacts =>
+  because(`The node ${node}, which delivered it, has ended. Another one takes over within 15 seconds.`);
+
+function because(message: string): LaneFacts {
+  return { held: null, waits: [{ reason: 'queued', message, since: null, until: null, by: 'us', stops: false }] };
+}
+
+const nobody = because('No node delivers mail now: none that runs has the role delivery (node.roles).');

@@ -1,61 +1,100 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { LaneWait } from '../messages/delivery/why.ts';
+import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
+import { unansweredText } from './ask-nodes.ts';
+import { MOST_DOMAINS, readEngines, UNANSWERED, type EngineDeps, type Engines, type NodeLane } from './engines.ts';
 import { siteOf } from './held-mail.ts';
-import type { LaneState, OperatorDeps } from './operation.ts';
+import { mergedLane, type FleetLane } from './merged-lane.ts';
+import type { OperatorDeps } from './operation.ts';
 
-type Deps = Pick<OperatorDeps, 'db' | 'clock' | 'mta'>;
-const MOST_DOMAINS = 1000;
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
+
+/** The waiting mail by domain, and the engines of all nodes. */
+export interface Queue {
+  engines: Engines;
+  domains: readonly WaitingDomain[];
+}
 
 /** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
-export async function waitingDomains({ db, clock, mta }: Deps) {
+export async function readQueue(deps: Omit<Deps, 'laneFacts'>): Promise<Queue> {
+  const { db, clock } = deps;
   const rows = await db.reader.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
     `SELECT domain, COUNT(*) AS waiting, COUNT(*) FILTER (WHERE due_at <= ? AND held_by IS NULL) AS due, MIN(due_at) AS oldest, COUNT(held_by) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [clock.now(), MOST_DOMAINS],
   );
-  return rows.map(({ domain, waiting, due, oldest, held }) => {
-    const lane = mta.laneOf(domain);
-    return {
-      domain,
-      /** The lane its mail goes through. */
-      lane,
-      waiting,
-      /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route holds. */
-      due: lane === '~hold' ? 0 : due,
-      held: lane === '~hold' ? waiting : held,
-      /** When the one that has waited longest fell or falls due. */
-      oldest_due_at: rfc3339(oldest),
-    };
-  });
+  const engines = await readEngines(
+    deps,
+    rows.map(({ domain }) => domain),
+  );
+  return { engines, domains: rows.map((row) => waitingDomain(row, engines.laneOf(row.domain))) };
 }
 
-type WaitingDomain = Awaited<ReturnType<typeof waitingDomains>>[number];
+export type WaitingDomain = ReturnType<typeof waitingDomain>;
+
+function waitingDomain(
+  {
+    domain,
+    waiting,
+    due,
+    oldest,
+    held,
+  }: { domain: string; waiting: number; due: number; oldest: number; held: number },
+  lane: string,
+) {
+  return {
+    domain,
+    /** The lane its mail goes through. */
+    lane,
+    waiting,
+    /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route holds. */
+    due: lane === '~hold' ? 0 : due,
+    held: lane === '~hold' ? waiting : held,
+    /** When the one that has waited longest fell or falls due. */
+    oldest_due_at: rfc3339(oldest),
+  };
+}
+
 type LaneRecord = ReturnType<typeof laneRecord>;
 
-/** Returns every lane that has work, waiting mail or a limit; those that the engine has in memory come first. */
-export function laneRecords({ mta }: Pick<Deps, 'mta'>, domains: readonly WaitingDomain[]): LaneRecord[] {
-  const atWork = mta.lanes();
-  const served = new Set(atWork.flatMap(({ name, source }) => [name, siteOf(name, source)]));
+/** Returns every lane that has work, waiting mail or a limit; those that an engine has in memory come first. */
+export async function laneRecords(deps: Pick<Deps, 'laneFacts'>, queue: Queue): Promise<LaneRecord[]> {
+  const { engines, domains } = queue;
+  const lanes = fleetLanes(engines);
+  const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
   const others = new Set(domains.map(({ lane }) => lane).filter((lane) => !served.has(lane)));
-  const atRest = [...others].map((name) => mta.lane(name)?.now ?? unknownLane(name));
-  return [...atWork, ...atRest].map((lane) => laneRecord({ mta }, lane, domains));
+  return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(name, engines))], domains);
 }
 
-/** Returns one lane; null if neither the engine nor waiting mail has this name. */
-export function oneLane(
-  { mta }: Pick<Deps, 'mta'>,
+/** Returns one lane, which these nodes have; null if neither they nor waiting mail has this name. */
+export async function oneLane(
+  deps: Pick<Deps, 'laneFacts'>,
   name: string,
-  domains: readonly WaitingDomain[],
-): LaneRecord | null {
-  const known = mta.lane(name)?.now ?? (domains.some(({ lane }) => lane === name) ? unknownLane(name) : null);
-  return known === null ? null : laneRecord({ mta }, known, domains);
+  [first, ...others]: readonly NodeLane[],
+  { engines, domains }: Queue,
+): Promise<LaneRecord | null> {
+  const isWaitedFor = domains.some(({ lane }) => lane === name);
+  if (first === undefined && !isWaitedFor) return null;
+  const lane = first === undefined ? unknownLane(name, engines) : mergedLane(first, others);
+  return (await recordsOf(deps, [lane], domains))[0] ?? null;
+}
+
+/** Returns the lanes of all nodes, each once. */
+function fleetLanes({ lanes }: Engines): FleetLane[] {
+  const found = new Map<string, NodeLane[]>();
+  for (const one of lanes) {
+    const list = found.get(one.lane.name);
+    if (list === undefined) found.set(one.lane.name, [one]);
+    else list.push(one);
+  }
+  return [...found.values()].flatMap(([first, ...others]) => (first === undefined ? [] : [mergedLane(first, others)]));
 }
 
 /** Returns the state of a lane whose mail the engine has not tried since the start. */
-const unknownLane = (name: string): LaneState => ({
+const unknownLane = (name: string, { unanswered }: Engines): FleetLane => ({
   name,
   source: null,
+  nodes: [],
   waiting: 0,
   slots: 0,
   limit: 0,
@@ -64,18 +103,47 @@ const unknownLane = (name: string): LaneState => ({
   causeAt: null,
   limits: [],
   parkedUntil: null,
-  waits: [],
+  waits: name === UNANSWERED ? [{ ...unansweredWait(unanswered), node: null }] : [],
   lastReply: null,
   lastProgressAt: 0,
 });
 
-function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readonly WaitingDomain[]) {
-  const site = siteOf(lane.name, lane.source);
-  const own = domains.filter((one) => one.lane === site || one.lane === lane.name);
+function unansweredWait(names: readonly string[]): LaneWait {
+  const text = names.length === 0 ? 'a node has ended, and another one takes over' : unansweredText(names);
+  const message = `Where this mail goes is not known now: ${text}.`;
+  return { reason: 'queued', message, since: null, until: null, by: 'us', stops: false };
+}
+
+/** Makes the records. What holds a whole lane is asked with the first domain of each. */
+async function recordsOf(
+  { laneFacts }: Pick<Deps, 'laneFacts'>,
+  lanes: readonly FleetLane[],
+  domains: readonly WaitingDomain[],
+): Promise<LaneRecord[]> {
+  const byLane = new Map<string, WaitingDomain[]>();
+  for (const one of domains) {
+    const list = byLane.get(one.lane);
+    if (list === undefined) byLane.set(one.lane, [one]);
+    else list.push(one);
+  }
+  const all = lanes.map((lane) => {
+    const site = siteOf(lane.name, lane.source);
+    const own = [...(byLane.get(site) ?? []), ...(site === lane.name ? [] : (byLane.get(lane.name) ?? []))];
+    return { lane, own };
+  });
+  const asked = all.filter(({ lane, own }) => own.length > 0 && lane.name !== UNANSWERED);
+  const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
+  const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
+  return all.map(({ lane, own }) => laneRecord(lane, own, facts.get(lane) ?? null));
+}
+
+function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts | null) {
   return {
     object: 'lane' as const,
     name: lane.name,
     source: lane.source,
+    /** The nodes that have it in memory. */
+    nodes: lane.nodes,
     /** In memory; the rest of a long queue waits on disk, see `waiting_in_all`. */
     waiting: lane.waiting,
     connections: lane.slots,
@@ -87,8 +155,16 @@ function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readon
     parked_until: rfc3339(lane.parkedUntil),
     last_reply: lane.lastReply,
     last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-    limits: lane.limits.map(({ what, to, by, cause, since }) => ({ what, to, by, cause, since: rfc3339(since) })),
-    waits: [...aroundLane({ mta }, lane, own), ...lane.waits].map(waitRecord),
+    /** With several nodes `node` names those that have the limit, or the reason to wait, where not all have it. */
+    limits: lane.limits.map(({ what, to, by, cause, since, node }) => ({
+      what,
+      to,
+      by,
+      cause,
+      since: rfc3339(since),
+      node,
+    })),
+    waits: [...aroundLane(lane, own, facts).map((wait) => ({ ...wait, node: null })), ...lane.waits].map(waitRecord),
     /** Recipients of the domains that go this way; lanes of one site that differ by their source share them. */
     waiting_in_all: own.reduce((sum, { waiting }) => sum + waiting, 0),
     /** Of these, how many are held back. */
@@ -97,12 +173,10 @@ function laneRecord({ mta }: Pick<Deps, 'mta'>, lane: LaneState, domains: readon
 }
 
 /** Returns waits that are not the lane's own: a hold of the whole lane, and mail that has no mail host yet. */
-function aroundLane({ mta }: Pick<Deps, 'mta'>, { name }: LaneState, own: readonly WaitingDomain[]): LaneWait[] {
-  const [first] = own;
-  if (first === undefined) return [];
-  const facts = mta.laneFacts({ domain: first.domain, account: '' });
+function aroundLane({ name }: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts | null): readonly LaneWait[] {
+  if (facts === null) return [];
   if (name === '~hold' || name === '~unresolved')
-    return own.length === 1 ? [...facts.waits] : severalDomains(name, facts.waits);
+    return own.length === 1 ? facts.waits : severalDomains(name, facts.waits);
   if (facts.held === null) return [];
   const { why, since, until, setBy = 'operator' } = facts.held;
   return [{ reason: 'held', message: `It is held: ${why}.`, since, until, by: setBy, stops: true }];
@@ -124,10 +198,23 @@ function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   return first === undefined ? [] : [{ ...first, message: `Where this mail goes is not known. ${first.message}` }];
 }
 
-const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
+const waitRecord = ({ reason, message, since, until, by, node }: FleetLane['waits'][number]) => ({
   reason,
   message,
   since: rfc3339(since),
   until: rfc3339(until),
   by,
+  node,
+});
+
+/** Returns the figures of a lane at one node, for the page of a lane that several nodes have. */
+export const laneAtNode = ({ node, lane }: NodeLane) => ({
+  node,
+  waiting: lane.waiting,
+  connections: lane.slots,
+  limit: lane.limit,
+  per_minute: lane.perMinute,
+  parked_until: rfc3339(lane.parkedUntil),
+  last_reply: lane.lastReply,
+  last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
 });

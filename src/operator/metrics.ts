@@ -15,6 +15,7 @@ import {
   bookFigures,
   commitFigures,
   fileFigures,
+  laneFigures,
   processFigures,
   queueFigures,
   resolverFigures,
@@ -32,7 +33,7 @@ export interface MetricsDeps extends FigureDeps, ServerFigureDeps {
   log: Log;
   meters: Meters;
   version: string;
-  nodes: Pick<Nodes, 'isLeader' | 'list'>;
+  nodes: Pick<Nodes, 'isLeader' | 'epoch' | 'list' | 'hasOthers'>;
 }
 
 /** Answers a request for the metrics. Returns false if the request is for another path. */
@@ -105,6 +106,7 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
   return [
     ...commitFigures(deps),
     ...resolverFigures(deps),
+    ...laneFigures(deps),
     ...serverFigures(deps),
     ...nodeFigures(deps.nodes),
     ...files,

@@ -8,7 +8,7 @@ export function nodeFigures(nodes: Pick<Nodes, 'isLeader' | 'list'>): Family[] {
     gauge('posthorn_nodes', 'Servers that use the database, as this one sees them.', servers.length),
     gauge(
       'posthorn_node_leads',
-      'Whether this server delivers, calls webhooks and does the chores: 1 on one of several.',
+      'Whether this server does the chores: 1 on one of several. All of them deliver.',
       Number(nodes.isLeader),
     ),
     gauge(

@@ -8,7 +8,7 @@ import { onStore, type StoreDeps } from './operation.ts';
 /** Three signs of life are missing. */
 const SILENT_AFTER_MS = 6000;
 
-export type NodeState = 'leading' | 'standing_by' | 'draining' | 'silent' | 'command';
+export type NodeState = 'leading' | 'running' | 'draining' | 'silent' | 'command';
 
 const nodeArgument = z.string().min(1).max(100);
 const kept = ['epoch', 'name', 'state', 'version'];
@@ -21,7 +21,7 @@ export const nodeOperations = {
     run: ({ nodes, clock }) =>
       Promise.resolve({ data: nodes === null ? [] : nodes.list().map((one) => nodeRecord(one, nodes, clock.now())) }),
   }),
-  /** Has a node refuse new SMTP sessions and answer 503 at /readyz, so that balancers send nothing to it; it still answers requests. */
+  /** Has a node give its mail and webhooks to the others, refuse new SMTP sessions and answer 503 at /readyz; it still answers requests. */
   'nodes.drain': onStore({
     act: { says: 'drained the node {name}', type: 'node', named: 'name', keeps: kept },
     args: z.strictObject({ node: nodeArgument }),
@@ -32,7 +32,7 @@ export const nodeOperations = {
     args: z.strictObject({ node: nodeArgument }),
     run: (deps, { node }, act) => setDraining(deps, node, false, (record) => act.on({ object: node, after: record })),
   }),
-  /** Ends a node: what it writes fails from then on, and its process stops when it notices. Where it led, the next one leads. */
+  /** Ends a node: what it writes fails from then on, and its process stops when it notices. The others take over its mail. */
   'nodes.remove': onStore({
     act: { says: 'removed the node {name}', type: 'node', named: 'name', keeps: kept },
     args: z.strictObject({ node: nodeArgument, force: z.boolean().optional() }),
@@ -93,8 +93,10 @@ function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now:
     epoch: node.epoch,
     name: node.name,
     state: nodeState(node),
-    /** True where it delivers, calls webhooks and does the chores. One that drains still leads until it is stopped. */
+    /** True where it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
+    /** True where it has the role `delivery`: it sends mail and calls webhooks, but while it is drained. */
+    delivers: node.isDelivering,
     version: node.version,
     since: rfc3339(node.since),
     last_sign_of_life_at: rfc3339(now - node.quietMs),
@@ -107,7 +109,7 @@ export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeReco
   if (isCommand) return 'command';
   if (quietMs >= SILENT_AFTER_MS) return 'silent';
   if (isDraining) return 'draining';
-  return isLeader ? 'leading' : 'standing_by';
+  return isLeader ? 'leading' : 'running';
 }
 
 /** Returns whether an operator has asked this node to take nothing new. */

@@ -19,13 +19,14 @@ import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFacts, LaneFactsOf, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
+import type { Owners } from '../storage/owners.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
-import type { AskLeader } from './node-requests.ts';
+import type { AskNode } from './ask-nodes.ts';
 
 /** The dependencies of every operation. */
 export interface StoreDeps {
@@ -77,13 +78,15 @@ export interface OperatorDeps extends StoreDeps {
     tryNow(domain: string | null): Promise<void>;
     sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
     transcripts: {
-      watch(what: { lane: string } | { messageId: string }): number | null;
+      watch(watch: number, what: { lane: string } | { messageId: string }): boolean;
       read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
     };
   };
-  /** Has the node that delivers perform an operation. */
-  askLeader: AskLeader;
-  /** Returns the facts of the lanes of mails, which the node that delivers has. */
+  /** Tells which node delivers to a domain. */
+  owners: Pick<Owners, 'ownerOf'>;
+  /** Puts a question to another node; operations use the functions of ask-nodes.ts. */
+  askNode: AskNode;
+  /** Returns the facts of the lanes of mails, which the nodes that deliver them have. */
   laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
@@ -221,8 +224,7 @@ export interface StoreOperation<Args, Result> extends Common<Args> {
 }
 
 export interface ServerOperation<Args, Result> extends Common<Args> {
-  /** `leader`: the server that delivers. On another node the operation is passed on to it (node-requests.ts). */
-  needs: 'server' | 'leader';
+  needs: 'server';
   run(deps: OperatorDeps, args: Args, act: Act): Promise<Result>;
 }
 
@@ -235,16 +237,12 @@ export function onStore<Args, Result>(
   return { ...operation, needs: 'store' };
 }
 
-/** An operation that needs a running server, and is about this one: its ports, its certificate, its machine. */
+/**
+ * An operation that needs a running server. It is performed by the one that is asked; what other nodes have in memory, it asks of them
+ * (ask-nodes.ts).
+ */
 export function onServer<Args, Result>(
   operation: Omit<ServerOperation<Args, Result>, 'needs'>,
 ): ServerOperation<Args, Result> {
   return { ...operation, needs: 'server' };
-}
-
-/** An operation that needs what the delivery engine has in memory, so that the server that delivers performs it. */
-export function onLeader<Args, Result>(
-  operation: Omit<ServerOperation<Args, Result>, 'needs'>,
-): ServerOperation<Args, Result> {
-  return { ...operation, needs: 'leader' };
 }

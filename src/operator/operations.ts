@@ -1,6 +1,5 @@
 /** The table of operations. `perform` finds one, checks its arguments, runs it and writes the audit line. */
 import { check } from '../base/check.ts';
-import { Problem } from '../base/problem.ts';
 import { refusedByRole } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { accountOperations } from './accounts.ts';
@@ -18,7 +17,6 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
-import { NoAnswer, type LeaderCall } from './node-requests.ts';
 import { nodeOperations } from './nodes.ts';
 import { needOperations } from './needs/needs-facts.ts';
 import { queueOperations } from './queue.ts';
@@ -101,21 +99,14 @@ export async function perform(
   const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, { name, words: operation.act }, acting);
   const args =
     within === undefined ? given : { ...(given as object), ...(operation.forMembers ?? {}), account: within.account };
-  let isPassedOn = false;
   try {
     refuseRole(operation, within);
     const checked = check(operation.args, args);
-    if (operation.needs === 'leader' && 'mta' in deps && !deps.nodes.isLeader) {
-      isPassedOn = true;
-      return await deps.askLeader({ name, args, acting });
-    }
     const result = await run(deps, operation, checked, act);
     if (operation.act !== null) await act.done();
     return result;
   } catch (error) {
-    // The leader writes the rows of what it answers.
-    const isWritten = isPassedOn && !(error instanceof NoAnswer);
-    if (operation.act !== null && !isWritten && !(error instanceof Unavailable)) await act.failed(error);
+    if (operation.act !== null && !(error instanceof Unavailable)) await act.failed(error);
     throw error;
   }
 }
@@ -134,14 +125,4 @@ async function run(
   if (operation.needs === 'store') return await operation.run(deps, args, act);
   if (!('mta' in deps)) throw notRunning();
   return await operation.run(deps, args, act);
-}
-
-/** Performs as the leader what another node asks for. The asker has looked at the rights of the person. */
-export async function performForNode(deps: OperatorDeps, { name, args, acting }: LeaderCall): Promise<unknown> {
-  if (operationNamed(name)?.needs !== 'leader')
-    throw new Problem(
-      'not_found',
-      `there is no operation ${JSON.stringify(name.slice(0, 100))} that the leader performs`,
-    );
-  return await perform(deps, name, args, { acting });
 }

@@ -4,55 +4,57 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
-import type { LaneFacts } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
+import { askEach, unansweredText, type Question } from './ask-nodes.ts';
+import { readEngines } from './engines.ts';
 import { flushPages } from './flush.ts';
-import { byWhom, historyOf } from './lane-acts.ts';
-import { laneRecords, oneLane, waitingDomains } from './lane-records.ts';
-import { onLeader, onStore, type StoreDeps } from './operation.ts';
+import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
+import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
+import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 
 const domainArgument = z.string().min(1).max(253).toLowerCase();
 
+/** Has a node try mail for these domains now, whatever keeps it back; null is all mail. */
+export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: readonly string[] | null }, null> = {
+  name: 'tryNow',
+  args: z.strictObject({ domains: z.array(z.string().max(300)).max(10_000).nullable() }),
+  async answer({ mta }, { domains }) {
+    for (const domain of domains ?? [null]) await mta.tryNow(domain);
+    return null;
+  },
+};
+
 export const queueOperations = {
-  'queue.lanes': onLeader({
+  /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
+  'queue.lanes': onServer({
     act: null,
     args: z.strictObject({}),
     async run(deps) {
-      const domains = await waitingDomains(deps);
-      return { data: laneRecords(deps, domains), domains };
+      const queue = await readQueue(deps);
+      const { nodes, unanswered } = queue.engines;
+      return { data: await laneRecords(deps, queue), domains: queue.domains, nodes, unanswered };
     },
   }),
-  /** Returns why mails wait, as far as their lanes know it: what other nodes ask the one that delivers. */
-  'queue.laneFacts': onLeader({
-    act: null,
-    args: z.strictObject({
-      mails: z
-        .array(
-          z.strictObject({
-            domain: z.string().max(300),
-            account: z.string().max(100),
-            mark: z.string().max(300).nullable().optional(),
-          }),
-        )
-        .max(1000),
-    }),
-    run: ({ mta }, { mails }) =>
-      Promise.resolve({
-        data: mails.map(({ domain, account, mark = null }): LaneFacts => mta.laneFacts({ domain, account, mark })),
-      }),
-  }),
-  /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start. */
-  'queue.lane': onLeader({
+  /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start of each node. */
+  'queue.lane': onServer({
     act: null,
     args: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
-      const found = oneLane(deps, lane, await waitingDomains(deps));
+      const [{ from, unanswered }, queue] = await Promise.all([askEach(deps, laneQuestion, { lane }), readQueue(deps)]);
+      const nodes = from.flatMap(({ node, result: { now } }) => (now === null ? [] : [{ node, lane: now }]));
+      const found = await oneLane(deps, lane, nodes, queue);
+      if (found === null && unanswered.length > 0)
+        throw new Problem(
+          'service_unavailable',
+          `the lane ${JSON.stringify(lane)} is not at the other nodes, and ${unansweredText(unanswered)}`,
+        );
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
-      return { lane: found, changes: historyOf(deps.mta.lane(lane)?.changes ?? [], deps.laneActs.of(lane)) };
+      const changes = historyOf(from.map(({ node, result }) => ({ node, acts: result.changes })));
+      return { lane: found, changes, nodes: nodes.map(laneAtNode), unanswered };
     },
   }),
   /** Returns waiting deliveries, the first due first. */
@@ -77,7 +79,7 @@ export const queueOperations = {
     },
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
-  'queue.flush': onLeader({
+  'queue.flush': onServer({
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({
       domain: domainArgument.optional(),
@@ -90,16 +92,18 @@ export const queueOperations = {
       }
       act.on({ object: domain ?? messageId ?? 'the whole queue' });
       if (messageId !== undefined) await concernsMessage(deps, messageId, act);
-      const flushed = await flushPages(deps, { domain, messageId }, act);
+      const { flushed, domains } = await flushPages(deps, { domain, messageId }, act);
       act.on({ after: { flushed } });
+      // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
+      const { unanswered } = await askEach(deps, tryNowQuestion, { domains });
       if (domain !== undefined)
-        deps.laneActs.note(deps.mta.laneOf(domain), {
+        deps.laneActs.note((await readEngines(deps, [domain])).laneOf(domain), {
           at: deps.clock.now(),
           what: 'flush',
           to: `mail for ${domain} tried now`,
           cause: byWhom(act.actor),
         });
-      return { flushed };
+      return { flushed, unanswered };
     },
   }),
 };

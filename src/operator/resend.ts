@@ -14,8 +14,10 @@ import { dialectOf } from '../storage/sql.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
-import { byWhom } from './lane-acts.ts';
-import { onLeader, type OperatorDeps } from './operation.ts';
+import { byWhom, laneQuestion } from './lane-acts.ts';
+import { askEach, unansweredText } from './ask-nodes.ts';
+import { MOST_DOMAINS, readEngines } from './engines.ts';
+import { onServer, type OperatorDeps } from './operation.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 export interface Resent {
@@ -56,7 +58,7 @@ const resendArguments = z.strictObject({
 type ResendFilter = z.output<typeof resendArguments>;
 
 export const resendOperations = {
-  'messages.resend': onLeader({
+  'messages.resend': onServer({
     act: { says: 'sent bounced mail again', type: 'queue', keeps: ['recipients', 'messages', 'left_out', 'dry_run'] },
     args: resendArguments,
     run: resendBounced,
@@ -76,6 +78,7 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
   const accountId = filter.account === undefined ? null : (await accountNamed(deps, filter.account)).id;
   if (accountId !== null) act.concerns(accountId);
   const floor = idFloor('att', deps.clock.now() - (filter.past ?? USUAL_PAST_MS));
+  const lane = filter.lane === undefined ? null : await laneNamed(deps, filter.lane);
   const dryRun = filter.dry_run === true;
   const result: Resent = {
     object: 'resend',
@@ -89,7 +92,12 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
   const top = await newestRowId(deps);
   for (let from = Math.max(1, (await firstRowId(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
     if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
-    const found = await bouncedBetween(deps, { ...filter, accountId, floor }, from, Math.min(top, from + STEP - 1));
+    const found = await bouncedBetween(
+      deps,
+      { ...filter, accountId, floor, lane },
+      from,
+      Math.min(top, from + STEP - 1),
+    );
     const groups = [...byMessage(found)];
     for (let at = 0; at < groups.length; at += AT_ONCE)
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => resendMessage(deps, act, result, id, rows)));
@@ -125,12 +133,15 @@ async function firstRowId({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: 
   return low;
 }
 
+type BouncedFilter = Omit<ResendFilter, 'lane'> & { lane: NamedLane | null; accountId: string | null; floor: string };
+
 async function bouncedBetween(
-  { db, clock, mta }: OperatorDeps,
-  { lane, domain, reason, accountId, floor }: ResendFilter & { accountId: string | null; floor: string },
+  deps: OperatorDeps,
+  { lane, domain, reason, accountId, floor }: BouncedFilter,
   first: number,
   last: number,
 ): Promise<Bounced[]> {
+  const { db, clock } = deps;
   const where = [`a.rowid BETWEEN ? AND ?`, `a.id >= ?`, `a.outcome = 'refused'`, `a.class = 'block'`];
   const values: Value[] = [first, last, floor];
   for (const [column, value] of [
@@ -151,10 +162,41 @@ async function bouncedBetween(
      ORDER BY a.rowid`,
     [...values, clock.now()],
   );
-  if (lane === undefined) return rows;
-  const source = mta.lane(lane)?.now.source ?? null;
-  const site = siteOf(lane, source);
-  return rows.filter((row) => mta.laneOf(row.domain) === site && (source === null || row.source === source));
+  return lane === null ? rows : await ofLane(deps, lane, rows);
+}
+
+/** The site of a lane and the source it sends by; null for the system's address. */
+interface NamedLane {
+  site: string;
+  source: string | null;
+}
+
+async function laneNamed(deps: OperatorDeps, lane: string): Promise<NamedLane> {
+  const { from, unanswered } = await askEach(deps, laneQuestion, { lane });
+  requireAll(unanswered);
+  const source = from.map(({ result }) => result.now?.source ?? null).find((name) => name !== null) ?? null;
+  return { site: siteOf(lane, source), source };
+}
+
+/** Mail whose lane is not known would be left out without a word. */
+function requireAll(unanswered: readonly string[]): void {
+  if (unanswered.length > 0)
+    throw new Problem('service_unavailable', `the mail of the lane is not known: ${unansweredText(unanswered)}`);
+}
+
+/** Returns those whose domains go by this lane now. */
+async function ofLane(deps: OperatorDeps, { site, source }: NamedLane, rows: readonly Bounced[]): Promise<Bounced[]> {
+  const domains = [...new Set(rows.map((row) => row.domain))];
+  const found: Bounced[] = [];
+  for (let at = 0; at < domains.length; at += MOST_DOMAINS) {
+    const some = new Set(domains.slice(at, at + MOST_DOMAINS));
+    const { laneOf, unanswered } = await readEngines(deps, [...some]);
+    requireAll(unanswered);
+    for (const row of rows)
+      if (some.has(row.domain) && laneOf(row.domain) === site && (source === null || row.source === source))
+        found.push(row);
+  }
+  return found;
 }
 
 function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {

@@ -2,38 +2,75 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { onLeader, type SourceState } from './operation.ts';
+import { askEach, unansweredText, type Question } from './ask-nodes.ts';
+import { onServer, type OperatorDeps, type SourceState } from './operation.ts';
+
+/** Asks for the sources of a node. */
+export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, object, readonly SourceState[]> = {
+  name: 'sources',
+  args: z.strictObject({}),
+  answer: ({ mta }) => Promise.resolve(mta.sources.list()),
+};
+
+/** Has a node use a source again. Returns the sites that had refused it; null where the node has no such source. */
+export const unblockQuestion: Question<
+  Pick<OperatorDeps, 'mta' | 'notifiers'>,
+  { source: string | null },
+  readonly string[] | null
+> = {
+  name: 'unblock',
+  args: z.strictObject({ source: z.string().max(100).nullable() }),
+  async answer({ mta, notifiers }, { source: name }) {
+    const found = mta.sources.list().find((source) => source.name === name);
+    if (found === undefined) return null;
+    await mta.sources.unblock(name);
+    notifiers.holds.notify();
+    return found.blocks.map(({ site }) => site);
+  },
+};
 
 export const sourceOperations = {
-  'queue.sources': onLeader({
+  /** Returns the sources of each node; one that several nodes use is in the list once for each of them. */
+  'queue.sources': onServer({
     act: null,
     args: z.strictObject({}),
-    run: ({ mta }) => Promise.resolve({ data: mta.sources.list().map(sourceRecord) }),
+    async run(deps) {
+      const { from, unanswered } = await askEach(deps, sourcesQuestion, {});
+      const data = from.flatMap(({ node, result }) => result.map((source) => sourceRecord(node, source)));
+      return { data, nodes: from.map(({ node }) => node), unanswered };
+    },
   }),
-  /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address. */
-  'queue.unblock': onLeader({
+  /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address of each node. */
+  'queue.unblock': onServer({
     act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
     args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
-    async run({ mta, notifiers, log }, { source: name = null }, act) {
+    async run(deps, { source: name = null }, act) {
       act.on({ object: name ?? "the system's address" });
-      if (!mta.sources.list().some((source) => source.name === name))
-        throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
-          field: 'source',
-        });
-      const unblocked = await mta.sources.unblock(name);
+      const { from, unanswered } = await askEach(deps, unblockQuestion, { source: name });
+      const sites = from.flatMap(({ node, result }) =>
+        (result ?? []).map((site) => (name === null ? `${node} ${site}` : site)),
+      );
+      if (from.every(({ result }) => result === null))
+        throw unanswered.length > 0
+          ? new Problem('service_unavailable', unansweredText(unanswered))
+          : new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
+              field: 'source',
+            });
+      const unblocked = new Set(sites).size;
       act.on({ after: { unblocked } });
-      log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
-      notifiers.holds.notify();
-      return { unblocked };
+      deps.log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
+      return { unblocked, unanswered };
     },
   }),
 };
 
-function sourceRecord({ name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState) {
+function sourceRecord(node: string, { name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState) {
   return {
     object: 'source' as const,
     /** Null for the address that the system chooses. */
     name,
+    /** The node that sends from it. */
+    node,
     pool,
     ipv4,
     ipv6,

@@ -8,6 +8,8 @@ import { cpuOf } from './process-cpu.ts';
 import { freePort, until } from './peers.ts';
 
 const here = path.resolve(import.meta.dirname, '../..');
+/** For a start on a machine that has others to serve, in milliseconds. */
+const START_MS = 120_000;
 
 export interface Appliance {
   url: string;
@@ -79,7 +81,7 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
       () => false,
     );
   };
-  await until(ready, 'the appliance');
+  await until(ready, 'the appliance', START_MS);
   const pid = child.pid ?? 0;
   const end = async (signal: NodeJS.Signals): Promise<number | string> => {
     child.kill(signal);

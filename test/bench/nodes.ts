@@ -9,6 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import pg from 'pg';
+import { postgresPrograms } from '../support/harness/postgres.ts';
 import { PostgresServer, urlOn } from '../support/harness/postgres-server.ts';
 import { startAppliance, type Appliance } from './appliance.ts';
 import { databaseCpu } from './database-cpu.ts';
@@ -162,8 +163,7 @@ async function run(): Promise<void> {
   }
 }
 
-const absent = missing('smtp-sink');
-if (absent.length > 0) {
-  console.error('missing: smtp-sink; install with: apt-get install postfix');
+if (missing('smtp-sink').length > 0 || postgresPrograms() === null) {
+  console.error('missing: smtp-sink or PostgreSQL; install with: apt-get install postfix postgresql');
   process.exitCode = 69;
 } else await run();

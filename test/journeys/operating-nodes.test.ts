@@ -1,15 +1,23 @@
-/** Operating several nodes on one PostgreSQL: what only the leader knows is asked for at any node, and nodes are taken out of service. */
+/** Operating several nodes on one PostgreSQL: what each has in memory is joined at any of them, and nodes are taken out of service. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import type { CreatedKey } from '../../src/client/types.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';
-import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
-import { signedIn } from '../support/harness/browser.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 import { smtpClient } from '../support/harness/smtp-client.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+
+/** Domains of one site, of which each node has some. */
+const domains = Array.from({ length: 8 }, (_, n) => `d${String(n)}.test`);
+const zones = Object.fromEntries([
+  ...[...domains, 'held.test'].map((domain) => [`${domain} MX`, ['10 mx.shared.test']]),
+  ['mx.shared.test A', ['127.0.0.1']],
+]) as Record<string, string[]>;
+const LANE = 'mx.shared.test';
 
 describe('journey: operating several nodes', function () {
   this.timeout(60_000);
@@ -17,43 +25,53 @@ describe('journey: operating several nodes', function () {
   let one: TestApp;
   let two: TestApp;
   let key: string;
-  /** A node that does nothing. */
-  let three: Database;
-  let takenOver = (): void => undefined;
+  let url: string;
+  /** An administrator at the node two. */
+  let browser: Browser;
   const folders: string[] = [];
 
-  async function start(name: string, url: string): Promise<TestApp> {
+  async function start(name: string, first?: TestApp): Promise<TestApp> {
     const folder = newFolder();
     folders.push(folder);
     return await startTestApp({
       folder,
       mailPort: server.port,
-      zones: zonesFor('dest.test', 'held.test'),
+      ...(first === undefined ? { zones } : { clock: first.clock, resolver: first.resolver }),
       settings: { storage: { url }, node: { name }, metrics: { token: 'secret-of-the-figures' } },
     });
+  }
+
+  /** Joins a node that delivers nothing and answers no question. */
+  async function startMute(takenOver: () => void = () => undefined): Promise<Database> {
+    const node = { name: 'three', version: 'none', facts: JSON.stringify({ roles: [] }) };
+    const database = await openDatabase({ url, node, takenOver });
+    await until(() => [one, two].every(({ app }) => app.db.nodes?.list().some(({ name }) => name === 'three')));
+    return database;
+  }
+
+  async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+    const end = performance.now() + 20_000;
+    while (!(await isSo())) {
+      assert.ok(performance.now() < end, 'it did not come true');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
   }
 
   before(async function () {
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
     const { folder } = await startedCluster();
-    const url = urlOf(folder, await makeDatabase());
+    url = urlOf(folder, await makeDatabase());
     server = await startMailServer();
-    one = await start('one', url);
-    two = await start('two', url);
-    three = await openDatabase({
-      url,
-      node: { name: 'three', version: 'none', facts: '{}' },
-      takenOver: () => {
-        takenOver();
-      },
-    });
+    one = await start('one');
+    two = await start('two', one);
+    await until(() => one.app.db.nodes?.hasOthers === true);
     const body = { name: 'k', scopes: ['send', 'message:read'] };
     ({ key } = await one.operator.ask<CreatedKey>('createKey', { body }));
     await one.operator.ask('createDomain', { body: { name: 'acme.test', trusted: true } });
+    browser = await signedIn(two.url, two.operator);
   });
   after(async () => {
     if (postgresPrograms() === null) return;
-    await three.close();
     await two.stop();
     await one.stop();
     await server.close();
@@ -64,31 +82,34 @@ describe('journey: operating several nodes', function () {
     assert.rejects(work, (error) => error instanceof Problem && error.code === code && says.test(error.message));
   const audited = (operation: string): Promise<{ result: string; summary: string; actor: string }[]> =>
     two.app.db.prepared.all('SELECT result, summary, actor FROM audit WHERE operation = ? ORDER BY id', [operation]);
+  /** Sends one mail to each domain of the site. */
+  const sendToAll = (): Promise<{ id: string }[]> =>
+    Promise.all(domains.map((domain, n) => (n % 2 === 0 ? one : two).send({ to: `ana@${domain}` }, { key })));
 
-  it('lists them at each node: one leads, the other stands by', async () => {
+  it('lists them at each node: all deliver, and one leads', async () => {
     for (const [asked, name] of [
       [one, 'one'],
       [two, 'two'],
     ] as const) {
       const { data } = await asked.operator.call('nodes.list', {});
       assert.deepEqual(
-        data.map((node) => [node.name, node.state, node.leads, node.this]),
+        data.map((node) => [node.name, node.state, node.leads, node.delivers, node.this]),
         [
-          ['one', 'leading', true, name === 'one'],
-          ['two', 'standing_by', false, name === 'two'],
-          ['three', 'standing_by', false, false],
+          ['one', 'leading', true, true, name === 'one'],
+          ['two', 'running', false, true, name === 'two'],
         ],
       );
     }
   });
 
-  it('a hold that is set at the other node is the leader’s, once in the audit, and each node says why the mail waits', async () => {
+  it('a hold that is set at one node is in force at both, once in the audit, and each says why the mail waits', async () => {
     const hold = await two.operator.call('queue.hold', { domain: 'held.test', new: true, note: 'ticket 7' });
     assert.equal(hold.target, 'held.test');
-    assert.deepEqual(
-      (await one.operator.call('queue.holds', {})).data.map(({ id }) => id),
-      [hold.id],
-    );
+    for (const node of [one, two])
+      assert.deepEqual(
+        (await node.operator.call('queue.holds', {})).data.map(({ id }) => id),
+        [hold.id],
+      );
     assert.deepEqual(await audited('queue.hold'), [
       { result: 'ok', summary: 'held the domain held.test', actor: 'operator' },
     ]);
@@ -102,24 +123,82 @@ describe('journey: operating several nodes', function () {
       );
       const answer = await node.get<{ recipients: { reason: string }[] }>(`/v1/messages/${id}/why`, { key });
       assert.equal(answer.body.recipients[0]?.reason, 'held', answer.text);
+      const { data } = await node.operator.call('needs', { account: 'default' });
+      assert.ok(data.some(({ message }) => message.startsWith('The operator holds the domain held.test (ticket 7).')));
     }
   });
 
-  it('shows the lanes and lines of the leader, has it try mail now, and passes on what it refuses', async () => {
+  it('a limit at one node replaces that of the other', async () => {
+    await one.operator.call('queue.limit', { lane: LANE, connections: 7 });
+    await two.operator.call('queue.limit', { lane: LANE, connections: 6 });
+    const { data } = await one.operator.call('queue.holds', {});
+    assert.deepEqual(
+      data.flatMap(({ kind, connections }) => (kind === 'limit' ? [connections] : [])),
+      [6],
+    );
+    await one.operator.call('queue.limit', { lane: LANE });
+    assert.deepEqual(
+      (await two.operator.call('queue.holds', {})).data.map(({ kind }) => kind),
+      ['hold'],
+    );
+  });
+
+  it('joins lanes and lines of both nodes, has them try mail now, and passes on what is refused', async () => {
     server.options.script = { rcpt: '451 4.3.0 come back later' };
-    const { id } = await two.send({}, { key });
+    const { watch } = await two.operator.call('queue.watch', { lane: LANE });
+    const sent = await sendToAll();
     await one.settled();
     server.options.script = {};
     const [atOne, atTwo] = await Promise.all([one, two].map((node) => node.operator.call('queue.lanes', {})));
-    assert.ok(atTwo?.domains.some(({ domain, lane }) => domain === 'dest.test' && lane === 'mx.dest.test'));
     assert.deepEqual(atTwo, atOne);
-    assert.equal((await two.operator.call('resolve', { domain: 'dest.test' })).lane, 'mx.dest.test');
-    const { watch } = await two.operator.call('queue.watch', { lane: 'mx.dest.test' });
-    assert.equal((await two.operator.call('queue.flush', { domain: 'dest.test' })).flushed, 1);
+    const lane = atOne?.data.find(({ name }) => name === LANE);
+    assert.deepEqual(lane?.nodes, ['one', 'two']);
+    assert.equal(lane.waiting_in_all, domains.length + 1, 'and the mail that is held');
+    assert.ok(domains.every((name) => atOne?.domains.some(({ domain, lane: of }) => domain === name && of === LANE)));
+    const resolved = await Promise.all(domains.map((domain) => two.operator.call('resolve', { domain })));
+    assert.ok(resolved.every((one_) => one_.lane === LANE));
+    assert.deepEqual([...new Set(resolved.map(({ node }) => node))].sort(), ['one', 'two'], 'asked of the owner');
+    for (const { id } of sent)
+      assert.equal((await one.operator.call('messages.why', { id })).recipients[0]?.reason, 'waiting_for_retry');
+
+    assert.deepEqual(await two.operator.call('queue.flush', { all: true }), {
+      flushed: domains.length,
+      unanswered: [],
+    });
     await one.settled();
-    assert.equal((await two.get<{ status: string }>(`/v1/messages/${id}`, { key })).body.status, 'delivered');
-    const { data } = await two.operator.call('queue.watch', { watch });
-    assert.ok(data.some(({ text }) => text.startsWith('RCPT TO:<ana@dest.test>')));
+    for (const { id } of sent)
+      assert.equal((await two.get<{ status: string }>(`/v1/messages/${id}`, { key })).body.status, 'delivered');
+    const page = await one.operator.call('queue.watch', { watch });
+    assert.deepEqual(page.nodes, ['one', 'two']);
+    for (const name of ['one', 'two'])
+      assert.ok(
+        page.data.some(({ node, text }) => node === name && text.startsWith('RCPT TO:<ana@')),
+        name,
+      );
+    assert.deepEqual((await two.operator.call('queue.watch', { watch, after: page.position })).data, []);
+    await refused(two.operator.call('queue.watch', { watch, after: 'x' }), 'invalid_field', /not the position/);
+    await refused(two.operator.call('queue.watch', { watch: 99 }), 'not_found', /the watch has ended/);
+  });
+
+  it('has the history of a lane from both nodes, and acts that are refused in the audit', async () => {
+    await two.operator.call('queue.limit', { lane: LANE, per_minute: 600 });
+    const { lane, nodes, changes, unanswered } = await one.operator.call('queue.lane', { lane: LANE });
+    assert.deepEqual([lane.nodes, unanswered], [['one', 'two'], []]);
+    assert.deepEqual(
+      nodes.map(({ node }) => node),
+      ['one', 'two'],
+    );
+    assert.ok(changes.some(({ node, to }) => node === 'two' && to === 'at most 600 mails a minute'));
+    await one.operator.call('queue.limit', { lane: LANE });
+    const { data } = await two.operator.call('queue.sources', {});
+    assert.deepEqual(
+      data.map(({ node, name }) => [node, name]),
+      [
+        ['one', null],
+        ['two', null],
+      ],
+    );
+    await refused(one.operator.call('queue.lane', { lane: 'mx.none.test' }), 'not_found', /there is no lane/);
     await refused(two.operator.call('queue.unblock', { source: 'none' }), 'not_found', /there is no source "none"/);
     await refused(two.operator.call('queue.release', {}), 'invalid_field', /./);
     await refused(two.operator.call('queue.hold', { domain: '' }), 'invalid_field', /./);
@@ -127,7 +206,50 @@ describe('journey: operating several nodes', function () {
       [...(await audited('queue.unblock')), ...(await audited('queue.release'))].map(({ result }) => result),
       ['refused', 'refused'],
     );
-    assert.deepEqual(await two.app.db.prepared.all('SELECT id FROM node_requests'), []);
+    assert.deepEqual(await two.app.db.prepared.all('SELECT id FROM node_questions'), []);
+  });
+
+  it('names a node that does not answer, and shows what the others have', async () => {
+    const three = await startMute();
+    const { epoch } = three.nodes ?? assert.fail('it has joined');
+    /** Lets time pass while a question to the mute node is open, and no other. */
+    async function passing<Result>(work: Promise<Result>): Promise<Result> {
+      let isOver = false;
+      const end = (): void => {
+        isOver = true;
+      };
+      work.then(end, end);
+      await until(async () => {
+        const open = await one.app.db.prepared.all<{ asked_of: number }>(
+          'SELECT asked_of FROM node_questions WHERE answer IS NULL',
+        );
+        if (open.length > 0 && open.every(({ asked_of: of }) => of === epoch)) one.clock.advance(250);
+        return isOver;
+      });
+      return await work;
+    }
+    const { data, unanswered } = await passing(one.operator.call('queue.lanes', {}));
+    assert.deepEqual(unanswered, ['three']);
+    assert.ok(data.some(({ name }) => name === LANE));
+    const flushed = await passing(two.operator.call('queue.flush', { all: true }));
+    assert.deepEqual(flushed.unanswered, ['three']);
+    const needs = await passing(one.operator.call('needs', { account: 'default' }));
+    assert.ok(
+      needs.data.some(({ message }) => message === 'Nodes: the node three did not answer.'),
+      JSON.stringify(needs.data, null, 1),
+    );
+    await refused(
+      passing(one.operator.call('queue.lane', { lane: 'mx.none.test' })),
+      'service_unavailable',
+      /the node three did not answer/,
+    );
+    assert.match(
+      (await passing(browser.open('/queue'))).html,
+      /The node three did not answer\. What it delivers is missing/,
+    );
+    await three.close();
+    await until(() => one.app.db.nodes?.list().length === 2 && two.app.db.nodes?.list().length === 2);
+    assert.deepEqual((await one.operator.call('queue.lanes', {})).unanswered, []);
   });
 
   it('drains a node: 503 for balancers, 421 for new sessions, and requests are still answered', async () => {
@@ -141,27 +263,34 @@ describe('journey: operating several nodes', function () {
     const client = smtpClient(mx);
     assert.match(await client.reply(), /^421 4\.3\.2 /);
     client.end();
-    await two.send({}, { key });
+    await two.send({ to: 'ana@d0.test' }, { key });
     await one.settled();
     const { data } = await one.operator.call('doctor', { checks: ['nodes'] });
     assert.ok(data.some(({ status, why }) => status === 'warning' && why.startsWith('the node two is drained')));
     // The time of the test is not that of the database.
     assert.ok(data.some(({ why }) => /the clock of this machine is \d+ ms behind/.test(why)));
-    assert.equal((await one.operator.call('nodes.resume', { node: 'two' })).state, 'standing_by');
+    assert.equal((await one.operator.call('nodes.resume', { node: 'two' })).state, 'running');
     while ((await two.get('/readyz')).status !== 200) await new Promise((resolve) => setImmediate(resolve));
   });
 
-  it('has a page that drains and resumes nodes, and pages of lanes that name the leader', async () => {
-    const browser = await signedIn(two.url, two.operator);
+  it('has a page that drains and resumes nodes, and pages of lanes that name theirs', async () => {
     const { html } = await browser.open('/settings/nodes');
     assert.deepEqual(htmlFaults(html), []);
     assert.match(html, /<strong>one<\/strong>.*b-leading/);
-    assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-standing_by/);
-    assert.match((await browser.open('/queue')).html, /those of the node <a href="\/settings\/nodes">one<\/a>/);
-    assert.match((await browser.open('/settings/sources')).html, /those of the node/);
+    assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-running/);
+    const queue = (await browser.open('/queue')).html;
+    assert.deepEqual(htmlFaults(queue), []);
+    assert.match(queue, /data-l="nodes">(?:one|two)</);
+    const lane = (await browser.open(`/queue/lane?name=${LANE}`)).html;
+    assert.deepEqual(htmlFaults(lane), []);
+    assert.match(lane, /At each node.*class="lead">one.*class="lead">two/s);
+    assert.match((await browser.open('/settings/sources')).html, /data-l="node">one.*data-l="node">two/s);
     await browser.open('/settings/nodes');
     const drained = await browser.submit('/settings/nodes/drain', { node: 'one' });
-    assert.match(drained.html, /one is drained: .* It goes on delivering until it is stopped\./);
+    assert.match(
+      drained.html,
+      /one is drained: the other nodes deliver its mail.* It goes on doing the chores until it is stopped\./,
+    );
     assert.match(drained.html, /b-draining/);
     assert.match((await browser.submit('/settings/nodes/resume', { node: 'one' })).html, /one is in service again/);
     const lives = await browser.submit('/settings/nodes/remove', { node: 'one' });
@@ -180,7 +309,7 @@ describe('journey: operating several nodes', function () {
       [atOne, 1],
       [atTwo, 0],
     ] as const) {
-      assert.match(text, /^posthorn_nodes 3$/m);
+      assert.match(text, /^posthorn_nodes 2$/m);
       assert.match(text, new RegExp(`^posthorn_node_leads ${String(leads)}$`, 'm'));
       assert.match(text, /^posthorn_node_sign_of_life_age_seconds\{node="two"\} \d/m);
       assert.equal(/^posthorn_accepted_total \d/m.test(text), leads === 1);
@@ -195,13 +324,16 @@ describe('journey: operating several nodes', function () {
   });
 
   it('removes one by force, whose writes fail from then on', async () => {
+    let takenOver = (): void => undefined;
     const ended = new Promise<void>((resolve) => {
       takenOver = resolve;
     });
+    const three = await startMute(takenOver);
     const { name } = await two.operator.call('nodes.remove', { node: 'three', force: true });
     assert.equal(name, 'three');
     await assert.rejects(three.commit.transact((tx) => tx.run("DELETE FROM settings WHERE name = 'none'")));
     await ended;
+    await three.close();
     assert.deepEqual(
       (await two.operator.call('nodes.list', {})).data.map((node) => node.name),
       ['one', 'two'],

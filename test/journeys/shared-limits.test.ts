@@ -3,7 +3,8 @@
  * and one more for the second node.
  */
 import assert from 'node:assert/strict';
-import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { LaneReport } from '../../src/mta/lane-reports.ts';
+import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 import { startTestApp, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
@@ -47,8 +48,9 @@ describe('journey: two nodes share the limits of a receiver', function () {
     running.push(one);
   });
   afterEach(async () => {
-    for (const app of running.splice(0).reverse()) await app.stop();
+    // What is on the wire ends with its connection, also where a test has failed.
     await server.close();
+    for (const app of running.splice(0).reverse()) await app.stop();
   });
 
   const named = (name: string): TestAppOptions => ({
@@ -96,11 +98,11 @@ describe('journey: two nodes share the limits of a receiver', function () {
   it('both deliver, and the receiver never sees more than the limit and one', async () => {
     await join();
     const most2 = { one: 0, two: 0 };
-    await send(40);
+    await send(15);
     await until(() => {
       most2.one = Math.max(most2.one, workers(one));
       most2.two = Math.max(most2.two, workers(two));
-      return arrived() === 24 * 40;
+      return arrived() === 24 * 15;
     }, 5);
     assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
     assert.ok(most >= LIMIT, `only ${String(most)} connections at once`);
@@ -108,5 +110,64 @@ describe('journey: two nodes share the limits of a receiver', function () {
     // Connections that stay idle are closed after 5 s, and rows go with them.
     await until(async () => (await rows()).length === 0, 500);
     await one.balanced();
+  });
+
+  it('a node that was alone reserves the connections that it has, before the second takes more than one', async () => {
+    const held: ServerSession[] = [];
+    let isHolding = true;
+    const { script } = server.options;
+    server.options.script = {
+      ...script,
+      message(_, session) {
+        if (!isHolding) return '250 2.0.0 taken';
+        held.push(session);
+        return { raw: '' };
+      },
+    };
+    await send(10);
+    await until(() => held.length === LIMIT);
+    await join();
+    const atTwo = (): LaneReport | undefined => two.app.mta.lane(LANE)?.now;
+    await until(() => atTwo()?.limits.some(({ by }) => by === 'nodes') === true, 5);
+    assert.deepEqual(
+      (await rows()).map(({ connections }) => connections),
+      [LIMIT, 1],
+    );
+    assert.equal(held.length, LIMIT + 1);
+    assert.deepEqual([atTwo()?.limit, atTwo()?.cause], [1, '1 of 4, and other nodes have 4']);
+    assert.deepEqual(
+      atTwo()?.waits.map(({ reason, message }) => [reason, message]),
+      [
+        [
+          'connections_in_use',
+          'The nodes share the connections to mx.big.test: this one has 1 of 4, and other nodes have 4.',
+        ],
+      ],
+    );
+    isHolding = false;
+    for (const session of held) session.say('250 2.0.0 taken\r\n');
+    let mostOfTwo = 0;
+    await until(() => {
+      mostOfTwo = Math.max(mostOfTwo, workers(two));
+      return arrived() === 24 * 10;
+    }, 5);
+    assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
+    assert.ok(mostOfTwo >= 2, 'the first gave some of its connections up');
+    await one.balanced();
+  });
+
+  it('a node that is left alone has all of the limit again', async () => {
+    await join();
+    await send(1);
+    await until(() => arrived() === 24, 5);
+    await running.pop()?.stop();
+    await until(() => one.app.db.nodes?.hasOthers === false);
+    one.clock.advance(20);
+    await until(async () => (await one.app.db.prepared.all('SELECT 1 FROM lanes')).length === 0);
+    most = 0;
+    await send(10);
+    await until(() => arrived() === 24 * 11);
+    assert.equal(most, LIMIT);
+    assert.deepEqual(await rows(), []);
   });
 });

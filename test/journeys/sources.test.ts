@@ -167,7 +167,10 @@ describe('journey: sources', () => {
     answers = {};
     const waiting = await app.send();
     await app.held(waiting.id);
-    assert.deepEqual(await app.operator.call('queue.unblock', { source: 'one' }), { unblocked: 1 });
+    assert.deepEqual(await app.operator.call('queue.unblock', { source: 'one' }), {
+      unblocked: 1,
+      unanswered: [],
+    });
     await ended(waiting.id);
     await app.balanced();
   });

@@ -270,6 +270,7 @@ export class LaneWorld {
         },
       },
       failed: (error) => this.errors.push(error),
+      unwritten: () => this.errors.push('an outcome was not written'),
     };
   }
 

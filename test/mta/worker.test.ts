@@ -66,6 +66,7 @@ class Bench {
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
     return { kind: 'done', outcome: accepted(), followUps: [] };
   };
+  readonly unwritten: Occurrence[] = [];
   readonly lanes: Lanes<Job>;
 
   constructor() {
@@ -106,6 +107,7 @@ class Bench {
         },
       },
       failed: (error) => this.failures.push(error),
+      unwritten: (occurrences) => this.unwritten.push(...occurrences),
     };
     this.lanes = new Lanes<Job>({
       work: createWorker(deps),
@@ -366,6 +368,10 @@ describe('mta/worker', () => {
       bench.offer('a');
       await settleEventLoop();
       assert.deepEqual([bench.statusOf('a'), bench.lanes.views(), bench.clock.nextAt()], ['sent', [], null]);
+      assert.deepEqual(
+        bench.unwritten.map(({ deliveryId, change }) => [deliveryId, change.kind]),
+        [['a', 'outcome']],
+      );
     });
 
     it('while a mail is loaded: it waits like one that cannot be signed', async () => {

@@ -150,7 +150,7 @@ describe('operator/operations', () => {
     );
     assert.deepEqual(await office.audit(), []);
     assert.deepEqual(((await perform(store, 'listKeys', {})) as { data: unknown[] }).data, []);
-    assert.equal(operationNamed('queue.flush')?.needs, 'leader');
+    assert.equal(operationNamed('queue.flush')?.needs, 'server');
   });
 
   it('adds nobody to the team where the invitation cannot be mailed since no server runs', async () => {

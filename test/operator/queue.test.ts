@@ -77,6 +77,7 @@ describe('operator/queue', () => {
         object: 'lane',
         name: 'mx.dest.test',
         source: null,
+        nodes: ['office'],
         waiting: 3,
         connections: 2,
         limit: 1,
@@ -87,7 +88,14 @@ describe('operator/queue', () => {
         last_reply: '421 slow down',
         last_progress_at: '2026-01-31T09:30:00.000Z',
         limits: [
-          { what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' },
+          {
+            what: 'connections',
+            to: 1,
+            by: 'receiver',
+            cause: '421 slow down',
+            since: '2026-01-31T09:30:00.000Z',
+            node: null,
+          },
         ],
         waits: [],
         waiting_in_all: 2,
@@ -97,6 +105,7 @@ describe('operator/queue', () => {
         object: 'lane',
         name: '~simulator',
         source: null,
+        nodes: ['office'],
         waiting: 3,
         connections: 2,
         limit: 1,
@@ -107,7 +116,14 @@ describe('operator/queue', () => {
         last_reply: null,
         last_progress_at: null,
         limits: [
-          { what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' },
+          {
+            what: 'connections',
+            to: 1,
+            by: 'receiver',
+            cause: '421 slow down',
+            since: '2026-01-31T09:30:00.000Z',
+            node: null,
+          },
         ],
         waits: [],
         waiting_in_all: 0,
@@ -132,7 +148,7 @@ describe('operator/queue', () => {
     for (const id of [here, there]) await office.defer(id, now + HOUR);
     office.hints.length = 0;
     office.clock.advance(1000);
-    assert.deepEqual(await office.run('queue.flush', { domain: 'Dest.test' }), { flushed: 1 });
+    assert.deepEqual(await office.run('queue.flush', { domain: 'Dest.test' }), { flushed: 1, unanswered: [] });
     assert.deepEqual(office.tried, ['dest.test'], 'what keeps its lane back ends, too');
     const { data } = await office.run('queue.list', {});
     assert.deepEqual(
@@ -156,8 +172,8 @@ describe('operator/queue', () => {
   it('flushes one message', async () => {
     const [one, other] = [await office.mail('a@dest.test'), await office.mail('b@dest.test')];
     for (const id of [one, other]) await office.defer(id, office.clock.now() + HOUR);
-    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 1 });
-    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 0 });
+    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 1, unanswered: [] });
+    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 0, unanswered: [] });
     assert.equal((await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush').length, 2);
   });
 
@@ -182,7 +198,7 @@ describe('operator/queue', () => {
     await office.deps.db.commit.transact((tx) => insertRows(tx, [{ deliveries: [...copies, ...kept] }]));
     office.hints.length = 0;
     office.clock.advance(1000);
-    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 1203 });
+    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 1203, unanswered: [] });
     const rows = (await office.deps.db.reader('deliveries').whereNot({ message_id: '' })) as DeliveryRow[];
     assert.equal(rows.filter(({ status, due_at: at }) => status === 'deferred' && at === now + 1000).length, 1203);
     for (const before of kept)
@@ -192,7 +208,7 @@ describe('operator/queue', () => {
       );
     assert.equal(rows.find((row) => row.message_id === id && row.status === 'queued')?.due_at, now);
     assert.equal(new Set(office.hints.map(({ domain, class: order }) => `${domain} ${String(order)}`)).size, 14);
-    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 0 });
+    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 0, unanswered: [] });
     const flushes = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
     assert.deepEqual(
       flushes.map(({ after_json: after }) => after),

@@ -50,8 +50,6 @@ const SLOWNESS_MS = { least: 20, most: 80 };
 /** The exit code of a node that others have removed (docs/operating.md). */
 const TAKEN_OVER = 69;
 const CALM_MS = 1500;
-/** While mail is made up for, a domain's turn comes at least so often. */
-const MOVING_MS = 3000;
 /** A domain whose mail stands still for longer was forgotten, and found by the sweep of every 30 seconds. */
 const FORGOTTEN_MS = 28_000;
 const WHOLE_MS = 120_000;
@@ -105,15 +103,18 @@ async function playRound(fault: Fault, clients: Clients): Promise<Round> {
   const problem = (text: string): void => void problems.push(`${name}: ${text}`);
   const from = performance.now();
   const firstAsked = clients.asked.length;
+  const noted: Hit = { nodes: hit, from, to: Infinity };
+  hits.push(noted);
   await fault.run({ cluster, target, random, site, problem });
   await cluster.whole(WHOLE_MS);
-  await until(() => movesAgain(clients, performance.now()), 'mail to every domain after the fault', WHOLE_MS);
+  const ended = performance.now();
+  await until(() => hasMadeUp(clients, ended), 'all mail that was accepted until the end of the fault', WHOLE_MS);
   const to = performance.now();
   for (const one of hit) {
     allowedCopies += site.openSince(one, from - UNWRITTEN_MS);
     site.find(one);
   }
-  hits.push({ nodes: hit, from, to });
+  noted.to = to;
   const had = nodesBefore(site.arrivals, from);
   const nodes = longestStandstill(
     waitingMails(clients.accepted, site.arrivals, (domain) => had.get(domain) ?? ''),
@@ -131,9 +132,9 @@ async function playRound(fault: Fault, clients: Clients): Promise<Round> {
   return { name, nodeStandstillMs: nodes.ms, domainStandstillMs: domains.ms, connections };
 }
 
-/** Returns whether no domain's mail has waited for long. */
-const movesAgain = ({ accepted }: Clients, now: number): boolean =>
-  longestStandstill(waitingMails(accepted, site.arrivals), now - MOVING_MS - CALM_MS, now).ms < MOVING_MS;
+/** Returns whether all mail has arrived that was accepted until then. */
+const hasMadeUp = ({ accepted }: Clients, until: number): boolean =>
+  [...accepted].every(([mark, { at }]) => at > until || receiver.copies.has(mark));
 
 interface Books {
   balanced: boolean;

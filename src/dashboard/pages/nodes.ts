@@ -34,8 +34,11 @@ const nodeOf = ({ form }: Visit): string => form.get('node') ?? '';
 
 async function drain(visit: Visit): Promise<Shown> {
   const { name, leads } = await visit.operate('nodes.drain', { node: nodeOf(visit) });
-  const more = leads ? ' It goes on delivering until it is stopped.' : '';
-  return move(WHERE, `${name} is drained: balancers and SMTP clients are sent to the other nodes.${more}`);
+  const more = leads ? ' It goes on doing the chores until it is stopped.' : '';
+  return move(
+    WHERE,
+    `${name} is drained: the other nodes deliver its mail, and balancers and SMTP clients are sent to them.${more}`,
+  );
 }
 
 async function resume(visit: Visit): Promise<Shown> {
@@ -46,11 +49,4 @@ async function resume(visit: Visit): Promise<Shown> {
 async function remove(visit: Visit): Promise<Shown> {
   const { name } = await visit.operate('nodes.remove', { node: nodeOf(visit), force: visit.form.get('force') === '1' });
   return move(WHERE, `${name} is removed: what it writes fails from now on.`);
-}
-
-/** Returns the name of the node whose lanes and sources a page shows; null where that is the node that shows it. */
-export async function otherLeader(visit: Visit): Promise<string | null> {
-  const { data } = await visit.operate('nodes.list', {});
-  const leader = data.find(({ leads }) => leads);
-  return leader === undefined || leader.this ? null : leader.name;
 }

@@ -5,7 +5,7 @@ import { linkTo } from '../links.ts';
 import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
-import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
 const MOST_SHOWN = 8;
@@ -41,12 +41,11 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
       },
     }),
     visit.may('settings') ? visit.ask('getSettings') : null,
-    // While one node takes over from another, no node answers these.
-    isAdmin ? nullAt('service_unavailable', () => visit.operate('queue.lanes', {})) : null,
-    nullAt('service_unavailable', () => visit.operate('needs', { account: visit.account.id })),
+    isAdmin ? visit.operate('queue.lanes', {}) : null,
+    visit.operate('needs', { account: visit.account.id }),
     isAdmin ? diskOf(config.dataDir) : null,
   ]);
-  const needed = needs?.data ?? [];
+  const needed = needs.data;
   return view('overview', 'Overview', {
     span: {
       ...span,
@@ -61,7 +60,6 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     chart: volumeChart(stats, isHourly ? visit.zone : 'UTC'),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
-    isUnanswered: needs === null,
     needs: query.get('needs') === 'all' ? needed : needed.slice(0, MOST_SHOWN),
     moreNeeds: query.get('needs') === 'all' ? 0 : Math.max(0, needed.length - MOST_SHOWN),
     poll: linkTo('/', query),

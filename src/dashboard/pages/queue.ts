@@ -7,8 +7,7 @@ import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
-import { otherLeader } from './nodes.ts';
+import { keptLines, reasonsOf, unansweredNote, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
@@ -41,11 +40,7 @@ export function queuePages(deps: Deps): Page[] {
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = (query.get('domain') ?? pausedOn(visit) ?? '').trim().toLowerCase();
-  const [found, holds, leader] = await Promise.all([
-    visit.operate('queue.lanes', {}),
-    visit.operate('queue.holds', {}),
-    otherLeader(visit),
-  ]);
+  const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
     words: ['name', 'oldest'],
@@ -59,7 +54,8 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
   return view('queue', 'Queue', {
     ...sumOf(found),
-    leader,
+    unanswered: unansweredNote(found.unanswered),
+    isFleet: isFleet(found),
     lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
     laneHeadings: laneOrder.headings,
     domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
@@ -88,6 +84,10 @@ const pausedOn = (visit: Visit): string | null =>
   visit.form.get('scope') === 'domain' && backOf(visit).startsWith(`${WHERE}?domain=`)
     ? visit.form.get('target')
     : null;
+
+/** Tells whether several nodes deliver, so that rows name theirs. */
+const isFleet = ({ nodes, unanswered }: Pick<ResultOf<'queue.lanes'>, 'nodes' | 'unanswered'>): boolean =>
+  nodes.length + unanswered.length > 1;
 
 const MOST_ASKED = 5;
 
@@ -141,7 +141,7 @@ const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'op
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
-  const [{ lane: now, changes }, { domains }, holds] = await Promise.all([
+  const [{ lane: now, changes, nodes, unanswered }, { domains, ...found }, holds] = await Promise.all([
     visit.operate('queue.lane', { lane: name }),
     visit.operate('queue.lanes', {}),
     visit.operate('queue.holds', {}),
@@ -154,6 +154,9 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const limiter = setterOf(limited?.created_by ?? null);
   const data = {
     lane: now,
+    nodes: nodes.length > 1 ? nodes : [],
+    isFleet: isFleet(found),
+    unanswered: unansweredNote(unanswered),
     reasons: reasonsOf(now),
     limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     flushed: own[0]?.domain ?? null,
@@ -161,7 +164,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
       domains,
     ),
-    changes: changes.reverse(),
+    changes: [...changes].reverse(),
     domains: own.slice(0, SHOWN_DOMAINS),
     rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row, now.parked_until)),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
@@ -186,8 +189,9 @@ async function flush(visit: Visit): Promise<Shown> {
   const [domain, message] = [fieldText(form, 'domain'), fieldText(form, 'message_id')];
   const what =
     message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
-  const { flushed } = await visit.operate('queue.flush', what);
-  return move(backOf(visit), flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`);
+  const { flushed, unanswered } = await visit.operate('queue.flush', what);
+  const text = flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`;
+  return move(backOf(visit), [text, unansweredNote(unanswered)].join(' ').trim());
 }
 
 async function resend(visit: Visit): Promise<Shown> {

@@ -1,7 +1,7 @@
 /** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
-import { otherLeader } from './nodes.ts';
+import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/settings/sources';
 /** Most sites that are shown for a source, the most used first. */
@@ -20,10 +20,9 @@ export function sourcePages(): Page[] {
 }
 
 async function show(visit: Visit): Promise<Shown> {
-  const [{ data }, holds, leader] = await Promise.all([
+  const [{ data, nodes, unanswered }, holds] = await Promise.all([
     visit.operate('queue.sources', {}),
     visit.operate('queue.holds', {}),
-    otherLeader(visit),
   ]);
   const rows = data.map((source) => ({
     ...source,
@@ -35,21 +34,20 @@ async function show(visit: Visit): Promise<Shown> {
   }));
   return view('sources', 'Addresses', {
     rows,
-    leader,
+    isFleet: nodes.length + unanswered.length > 1,
+    unanswered: unansweredNote(unanswered),
     isSystem: rows.every(({ name }) => name === null),
     warming: rows.filter(({ sites }) => sites.length > 0),
-    blocks: rows.flatMap(({ name, blocks }) => blocks.map((block) => ({ ...block, name }))),
+    blocks: rows.flatMap(({ name, node, blocks }) => blocks.map((block) => ({ ...block, name, node }))),
     entered: filledIn(visit.form),
   });
 }
 
 async function unblock(visit: Visit): Promise<Shown> {
   const source = fieldText(visit.form, 'source');
-  const { unblocked } = await visit.operate('queue.unblock', definedMembers({ source }));
-  return move(
-    WHERE,
-    unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.',
-  );
+  const { unblocked, unanswered } = await visit.operate('queue.unblock', definedMembers({ source }));
+  const text = unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
+  return move(WHERE, [text, unansweredNote(unanswered)].join(' ').trim());
 }
 
 async function pause(visit: Visit): Promise<Shown> {

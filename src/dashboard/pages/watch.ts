@@ -6,6 +6,7 @@ import type { ResultOf } from '../../operator/operations.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
 import { adminGet, adminPost, move, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
+import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/queue/watch';
 
@@ -24,7 +25,7 @@ async function begin(visit: Visit): Promise<Shown> {
 async function show(visit: Visit): Promise<Shown> {
   const { query } = visit;
   const [lane, messageId, watch] = [query.get('lane') ?? '', query.get('message_id') ?? '', query.get('watch')];
-  const after = Number(query.get('position') ?? 0);
+  const after = query.get('position') ?? '';
   const page = watch === null ? null : await linesOf(visit, Number(watch), after);
   const here = linkTo(WHERE, query, { position: null });
   const data = {
@@ -33,11 +34,13 @@ async function show(visit: Visit): Promise<Shown> {
     what: lane === '' ? messageId : lane,
     lines: (page?.data ?? []).map((line) => ({ ...line, isOurs: line.side === '>', level: levelOf(line) })),
     lost: page?.lost ?? 0,
+    nodes: page === null || page.nodes.length + page.unanswered.length < 2 ? [] : page.nodes,
+    unanswered: unansweredNote(page?.unanswered ?? []),
     isOn: page !== null,
     isOver: watch !== null && page === null,
     here,
-    more: page === null ? null : linkTo(WHERE, query, { position: String(page.position) }),
-    isBegin: after === 0,
+    more: page === null ? null : linkTo(WHERE, query, { position: page.position }),
+    isBegin: after === '',
   };
   const isNothingNew = visit.header('x-poll') !== undefined && page?.data.length === 0;
   return view('watch', 'On the wire', data, isNothingNew ? 204 : 200);
@@ -46,7 +49,7 @@ async function show(visit: Visit): Promise<Shown> {
 type Lines = ResultOf<'queue.watch'>;
 
 /** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
-const linesOf = (visit: Visit, watch: number, after: number): Promise<Lines | null> =>
+const linesOf = (visit: Visit, watch: number, after: string): Promise<Lines | null> =>
   nullAt('not_found', () => visit.operate('queue.watch', { watch, after }));
 
 /** Meaning of a reply's first digit (RFC 5321 section 4.2.1). */

@@ -4,6 +4,7 @@ import {
   HELD_BY_US,
   isSuppressing,
   type AttemptFacts,
+  type DeliveryChange,
   type DeliveryState,
   type Outcome,
   type Verdict,
@@ -101,8 +102,18 @@ function deferUntil(
   });
 }
 
-/** Writes the attempt alone: the delivery has changed since, for example because a bounce mail was faster than our own record. */
-export function decideLateOutcome(state: DeliveryState, result: Outcome): Decision {
+/**
+ * Decides an outcome whose claim is not the present one. That the mail was accepted still counts while no newer attempt has begun: the node was
+ * removed while it waited for the answer. Of all else the attempt alone is written: the delivery has changed since, for example because a
+ * bounce mail was faster than our own record.
+ */
+export function decideLateOutcome(
+  state: DeliveryState,
+  { outcome: result, attempt }: Extract<DeliveryChange, { kind: 'outcome' }>,
+  now: number,
+): Decision {
+  const isLatest = state.claimEpoch === null && state.attemptCount === attempt && state.status === 'deferred';
+  if (result.kind === 'accepted' && isLatest) return decideOutcome(state, result, now);
   const verdict = 'verdict' in result ? result.verdict : null;
   const kind = result.kind === 'failed' ? 'refused' : result.kind;
   return { ...ignoreChange(state), attempt: { facts: result.facts, outcome: kind, verdict, nextAttemptAt: null } };

@@ -29,7 +29,7 @@ export function decide(state: DeliveryState, change: DeliveryChange, now: number
     case 'outcome':
       return isHolder(state, change)
         ? decideOutcome(state, change.outcome, now)
-        : decideLateOutcome(state, change.outcome);
+        : decideLateOutcome(state, change, now);
     case 'released':
       return isHolder(state, change)
         ? updateState(state, { dueAt: change.dueAt, claimEpoch: null, attemptCount: state.attemptCount - 1 })

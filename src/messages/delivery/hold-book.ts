@@ -118,6 +118,9 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       const gone = [...over, ...before];
       await db.commit.transact(async (tx) => {
         if (gone.length > 0) await tx.run(removal, [JSON.stringify(gone)]);
+        // Another node may have set one that is not in memory here yet.
+        if (row.kind === 'limit')
+          await tx.run("DELETE FROM holds WHERE kind = 'limit' AND scope = ? AND target = ?", [row.scope, row.target]);
         await insertRows(tx, [{ holds: [row] }, others]);
       });
       version += 1;

@@ -139,7 +139,7 @@ export interface LaneFacts {
   held: Hold | null;
 }
 
-/** Returns the facts of each of these mails, in their order. The node that delivers knows them, so another one has to ask it. */
+/** Returns the facts of each of these mails, in their order. The nodes that deliver them know them, so another one has to ask. */
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
 export interface WhyDeps {

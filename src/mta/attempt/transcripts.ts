@@ -45,7 +45,6 @@ interface Watch {
 
 export function createTranscripts({ clock }: { clock: Clock }) {
   const watches = new Map<number, Watch>();
-  let watchNumber = 0;
   let connectionNumber = 0;
 
   function end(id: number): void {
@@ -87,12 +86,11 @@ export function createTranscripts({ clock }: { clock: Clock }) {
         },
       };
     },
-    /** Begins a watch; returns null where there are too many. */
-    watch(what: Watched): number | null {
-      if (watches.size >= MOST_WATCHES) return null;
-      const id = ++watchNumber;
+    /** Begins a watch under a number that is not in use; returns false where there are too many. */
+    watch(id: number, what: Watched): boolean {
+      if (watches.size >= MOST_WATCHES) return false;
       watches.set(id, { what, lines: [], end: 0, expiry: expiryOf(id), wake: null });
-      return id;
+      return true;
     },
     /**
      * Returns the lines after position `after`, once there are any or the wait is over; null for a watch that has ended. `lost`

@@ -240,7 +240,9 @@ function paceWait(
 
 /** Says how much of an operator's limit this node has. */
 const herePart = (perMinute: number, here: number): string =>
-  here === perMinute ? ' on this server' : `, which the nodes share: this one sends ${mails(Math.round(here))} of them`;
+  here === perMinute
+    ? ' on this server'
+    : `, which the nodes share: this one sends ${String(Math.round(here))} of them`;
 
 function limitsOf(state: LaneState, { given, pool, clock, share }: Surroundings): LaneLimit[] {
   const { throttle, pace, site, source } = state;

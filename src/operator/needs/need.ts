@@ -51,23 +51,32 @@ export interface ServerFacts {
   set: readonly SetByPerson[];
   /** The lane of each recipient domain that mail waits for. */
   domains: readonly { domain: string; lane: string; waiting: number }[];
-  blocks: readonly { source: string | null; site: string; since: string; until: string; reply: string }[];
+  blocks: readonly {
+    source: string | null;
+    /** The node that the source is at, where there are several. */
+    node: string | null;
+    site: string;
+    since: string;
+    until: string;
+    reply: string;
+  }[];
   /** Recipient domains for which DNS does not answer, with how many recipients wait for it. */
   dnsTrouble: readonly { domain: string; waiting: number; message: string; since: string | null }[];
   /** Routes of the settings by domain. */
   routes: Readonly<Record<string, { kind: string }>>;
-  /** Ports for mail that could not be had. */
+  /** Ports for mail that could not be had. Here and below, `node` is the node that it is about, where there are several. */
   closedPorts: readonly {
+    node: string | null;
     name: string;
     port: number;
     holder: string | null;
     error: string | null;
     since: string | null;
   }[];
-  /** The end of the certificate of the listeners, or null. */
-  certificate: { file: string; until: number } | null;
-  /** Findings of the doctor about disk, backups and settings that are not ok. */
-  findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
+  /** The ends of the certificates of the listeners. */
+  certificates: readonly { node: string | null; file: string; until: number }[];
+  /** Findings of the doctor about disk, backups, settings and nodes that are not ok. */
+  findings: readonly { node: string | null; check: string; status: 'warning' | 'failed'; why: string }[];
   listed: readonly { ip: string; list: string }[];
 }
 
@@ -101,6 +110,9 @@ export interface NeedFacts {
 }
 
 type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>;
+
+/** Returns the words that name the node of an item, for the beginning of its message. */
+export const atNode = (node: string | null): string => (node === null ? '' : `On the node ${node}: `);
 
 /** Makes an item; what is not given has its plainest value. */
 export const need = (given: Given): Need => ({

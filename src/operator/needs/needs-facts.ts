@@ -7,25 +7,29 @@ import type { HoldRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import { accountArgument, accountNamed } from '../accounts.ts';
 import { askAsOperator } from '../ask.ts';
+import { askEach, unansweredText, type Question } from '../ask-nodes.ts';
 import { backups } from '../doctor/backups.ts';
 import { disk } from '../doctor/machine-checks.ts';
 import { verdictsOn } from '../doctor/settings.ts';
+import type { Verdict } from '../doctor/finding.ts';
 import { createMachine } from '../doctor/machine.ts';
 import { withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
-import { waitingDomains } from '../lane-records.ts';
+import { readEngines } from '../engines.ts';
+import { readQueue, type WaitingDomain } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
 import { needsOf } from './needs.ts';
-import { onLeader, type OperatorDeps } from '../operation.ts';
+import { onServer, type OperatorDeps, type SourceState } from '../operation.ts';
+import { sourcesQuestion } from '../sources.ts';
 
 export const needOperations = {
   /**
    * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
    * only administrators see that.
    */
-  needs: onLeader({
+  needs: onServer({
     act: null,
     scope: 'message:read',
     forMembers: { server: false },
@@ -38,56 +42,104 @@ export const needOperations = {
   }),
 };
 
+/** The facts that a node knows of its machine. */
+interface MachineFacts {
+  findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
+  closedPorts: readonly Omit<ServerFacts['closedPorts'][number], 'node'>[];
+  certificate: { file: string; until: number } | null;
+}
+
+/** Asks a node what its machine needs: room, backups, settings that are not in force, ports, the certificate. */
+export const machineQuestion: Question<
+  Pick<OperatorDeps, 'config' | 'clock' | 'settings' | 'listeners'>,
+  object,
+  MachineFacts
+> = {
+  name: 'machine',
+  args: z.strictObject({}),
+  async answer({ config, clock, settings, listeners }) {
+    const machine = createMachine(config);
+    const [state, diskFound, backupsFound] = await Promise.all([
+      machine.backups(),
+      disk({ config, machine }),
+      backups({ machine, clock }),
+    ]);
+    // A server without any backup may be copied by another tool: the doctor mentions that.
+    const hasBackups = state.kind === 'unreadable' || state.newest !== null;
+    const certificate = machine.certificate();
+    return {
+      findings: [
+        ...found('disk', diskFound),
+        ...found('settings', verdictsOn(settings())),
+        ...(hasBackups ? found('backups', [backupsFound]) : []),
+      ],
+      closedPorts: listeners()
+        .filter(({ fault }) => fault !== null)
+        .map(({ name, port, fault }) => ({
+          name,
+          port,
+          holder: fault?.holder ?? null,
+          error: fault?.code ?? null,
+          since: rfc3339(fault?.since ?? null),
+        })),
+      certificate: certificate.kind === 'read' ? { file: certificate.file, until: certificate.until } : null,
+    };
+  },
+};
+
+const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findings'] =>
+  verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
+
 async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
-  const { config, clock, mta, book, db } = deps;
-  const machine = createMachine(config);
-  const [held, domains, state, listings, diskFound, backupsFound] = await Promise.all([
+  const { config, clock, book, db, nodes } = deps;
+  const [held, { domains }, sources, machines, listings] = await Promise.all([
     heldMail(deps),
-    waitingDomains(deps),
-    machine.backups(),
+    readQueue(deps),
+    askEach(deps, sourcesQuestion, {}),
+    askEach(deps, machineQuestion, {}),
     readListings(db, clock.now()),
-    disk({ config, machine }),
-    backups({ machine, clock }),
   ]);
-  const certificate = machine.certificate();
   const named = await withAccountNames(deps, held);
-  // A server without any backup may be copied by another tool: the doctor mentions that.
-  const hasBackups = state.kind === 'unreadable' || state.newest !== null;
-  const found = [
-    ...diskFound.map((one) => ({ check: 'disk', ...one })),
-    ...verdictsOn(deps.settings()).map((one) => ({ check: 'settings', ...one })),
-    ...verdictsOnNodes(deps.nodes.list()).map((one) => ({ check: 'nodes', ...one })),
-    ...(hasBackups ? [{ check: 'backups', ...backupsFound }] : []),
-  ];
+  const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
   return {
     held: named.map((one) => withHold(one, book.list())),
     set: book.list().map(setByPerson),
     domains,
-    blocks: mta.sources.list().flatMap(({ name, blocks }) =>
-      blocks.map(({ site, since, until, reply }) => ({
-        source: name,
-        site,
-        since: rfc3339(since),
-        until: rfc3339(until),
-        reply,
-      })),
-    ),
-    dnsTrouble: dnsTrouble(deps, domains),
+    blocks: blocksOf(sources.from.map(({ node, result }) => ({ node: nodeOf(node), sources: result }))),
+    dnsTrouble: await dnsTrouble(deps, domains),
     routes: config.delivery.routes,
-    closedPorts: deps
-      .listeners()
-      .filter(({ fault }) => fault !== null)
-      .map(({ name, port, fault }) => ({
-        name,
-        port,
-        holder: fault?.holder ?? null,
-        error: fault?.code ?? null,
-        since: rfc3339(fault?.since ?? null),
-      })),
-    certificate: certificate.kind === 'read' ? { file: certificate.file, until: certificate.until } : null,
-    findings: found.flatMap(({ check, status, why }) => (status === 'ok' ? [] : [{ check, status, why }])),
+    closedPorts: machines.from.flatMap(({ node, result }) =>
+      result.closedPorts.map((port) => ({ ...port, node: nodeOf(node) })),
+    ),
+    certificates: machines.from.flatMap(({ node, result: { certificate } }) =>
+      certificate === null ? [] : [{ ...certificate, node: nodeOf(node) }],
+    ),
+    findings: [
+      ...machines.from.flatMap(({ node, result }) => result.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
+      ...found('nodes', verdictsOnNodes(nodes.list())).map((one) => ({ ...one, node: null })),
+      ...machines.unanswered.map(
+        (node) => ({ check: 'nodes', status: 'warning', why: unansweredText([node]), node: null }) as const,
+      ),
+    ],
     listed: listings.checks.filter(({ state: now }) => now === 'listed').map(({ ip, list }) => ({ ip, list })),
   };
+}
+
+/** Lists the blocks of sources. A named source that several nodes use has each block once. */
+function blocksOf(nodes: readonly { node: string | null; sources: readonly SourceState[] }[]): ServerFacts['blocks'] {
+  const blocks = new Map<string, ServerFacts['blocks'][number]>();
+  for (const { node, sources } of nodes)
+    for (const { name, blocks: own } of sources)
+      for (const { site, since, until, reply } of own)
+        blocks.set(`${name ?? `~${node ?? ''}`} ${site}`, {
+          source: name,
+          node,
+          site,
+          since: rfc3339(since),
+          until: rfc3339(until),
+          reply,
+        });
+  return [...blocks.values()];
 }
 
 /** Names the account whose pause, or the pause of whose stream, keeps mail back: the counts have ids only. */
@@ -109,17 +161,16 @@ async function withAccountNames(deps: OperatorDeps, held: readonly HeldMail[]): 
 /** The most recipient domains whose DNS is looked at, those with the most mail first. */
 const MOST_UNRESOLVED = 100;
 
-function dnsTrouble(
-  { mta }: Pick<OperatorDeps, 'mta'>,
-  domains: Awaited<ReturnType<typeof waitingDomains>>,
-): ServerFacts['dnsTrouble'] {
-  return domains
-    .filter(({ lane }) => lane === '~unresolved')
-    .slice(0, MOST_UNRESOLVED)
-    .flatMap(({ domain, waiting }) => {
-      const wait = mta.laneFacts({ domain, account: '' }).waits.find(({ reason }) => reason === 'dns_trouble');
-      return wait === undefined ? [] : [{ domain, waiting, message: wait.message, since: rfc3339(wait.since) }];
-    });
+async function dnsTrouble(
+  { laneFacts }: Pick<OperatorDeps, 'laneFacts'>,
+  domains: readonly WaitingDomain[],
+): Promise<ServerFacts['dnsTrouble']> {
+  const unresolved = domains.filter(({ lane }) => lane === '~unresolved').slice(0, MOST_UNRESOLVED);
+  const facts = await laneFacts(unresolved.map(({ domain }) => ({ domain, account: '' })));
+  return unresolved.flatMap(({ domain, waiting }, at) => {
+    const wait = facts[at]?.waits.find(({ reason }) => reason === 'dns_trouble');
+    return wait === undefined ? [] : [{ domain, waiting, message: wait.message, since: rfc3339(wait.since) }];
+  });
 }
 
 const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
@@ -148,7 +199,8 @@ async function accountFacts(deps: OperatorDeps, account: string): Promise<Accoun
 const MOST_DEFERRED = 2000;
 
 /** Groups deferred mail by recipient domain and answer, from the partial index of messages by status. */
-async function deferredMail({ db, mta }: OperatorDeps, account: string): Promise<Deferred[]> {
+async function deferredMail(deps: OperatorDeps, account: string): Promise<Deferred[]> {
+  const { db } = deps;
   const rows = await db.reader.raw<
     { domain: string; code: number | null; enhanced: string | null; reply: string | null; waiting: number }[]
   >(
@@ -161,8 +213,10 @@ async function deferredMail({ db, mta }: OperatorDeps, account: string): Promise
      GROUP BY d.domain, d.smtp_code, d.enhanced_code ORDER BY waiting DESC LIMIT 100`,
     [account, MOST_DEFERRED],
   );
+  if (rows.length === 0) return [];
+  const { laneOf } = await readEngines(deps, [...new Set(rows.map(({ domain }) => domain))]);
   return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
-    lane: mta.laneOf(domain),
+    lane: laneOf(domain),
     domain,
     code: causeIn(reply ?? '') ?? enhanced ?? (code === null ? 'no answer' : String(code)),
     waiting,

@@ -1,5 +1,5 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
-import { counted, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
+import { atNode, counted, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>
   by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
@@ -75,11 +75,11 @@ const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
 const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
   all
     .filter(({ site }) => !held.some(({ by, target }) => by === 'block_list' && target === site))
-    .map(({ source, site, since, until, reply }) =>
+    .map(({ source, node, site, since, until, reply }) =>
       need({
         kind: 'block_list',
         level: 'red',
-        message: `${site} refuses mail from ${source ?? "the system's address"}: "${reply}". Nothing is sent there meanwhile.`,
+        message: `${site} refuses mail from ${source ?? `the system's address${node === null ? '' : ` of the node ${node}`}`}: "${reply}". Nothing is sent there meanwhile.`,
         since,
         until,
         action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
@@ -166,24 +166,24 @@ const ports: Rule<ServerFacts> = ({ closedPorts }) =>
     return need({
       kind: 'port_closed',
       level: 'red',
-      message: `Port ${String(one.port)} (${one.name}) is not open: ${whyClosed(one)}. ${effect}`,
+      message: `${atNode(one.node)}Port ${String(one.port)} (${one.name}) is not open: ${whyClosed(one)}. ${effect}`,
       since: one.since,
       action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only listeners' },
     });
   });
 
-const certificate: Rule<ServerFacts> = ({ certificate: own }, { now }) =>
-  own === null || own.until - now > SOON_MS
-    ? []
-    : [
-        need({
-          kind: 'certificate',
-          level: own.until <= now ? 'red' : 'amber',
-          message: `The certificate ${own.file} ${own.until <= now ? 'has expired: clients refuse TLS' : 'expires soon; clients then refuse TLS'}.`,
-          until: new Date(own.until).toISOString(),
-          action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only certificate' },
-        }),
-      ];
+const certificates: Rule<ServerFacts> = ({ certificates: all }, { now }) =>
+  all
+    .filter(({ until }) => until - now <= SOON_MS)
+    .map(({ node, file, until }) =>
+      need({
+        kind: 'certificate',
+        level: until <= now ? 'red' : 'amber',
+        message: `${atNode(node)}The certificate ${file} ${until <= now ? 'has expired: clients refuse TLS' : 'expires soon; clients then refuse TLS'}.`,
+        until: new Date(until).toISOString(),
+        action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only certificate' },
+      }),
+    );
 
 const FINDING_NAMES: Readonly<Record<string, string>> = {
   disk: 'Disk',
@@ -193,11 +193,11 @@ const FINDING_NAMES: Readonly<Record<string, string>> = {
 };
 
 const findings: Rule<ServerFacts> = ({ findings: all }) =>
-  all.map(({ check, status, why }) =>
+  all.map(({ node, check, status, why }) =>
     need({
       kind: check,
       level: status === 'failed' ? 'red' : 'amber',
-      message: `${FINDING_NAMES[check] ?? check}: ${why}.`,
+      message: `${FINDING_NAMES[check] ?? check}${node === null ? '' : ` of the node ${node}`}: ${why}.`,
       action: { label: 'Doctor', href: '/doctor', command: `posthorn doctor --only ${check}` },
     }),
   );
@@ -219,7 +219,7 @@ export const serverRules: readonly Rule<ServerFacts>[] = [
   routes,
   dns,
   ports,
-  certificate,
+  certificates,
   findings,
   lists,
 ];

@@ -9,8 +9,8 @@ import { tables, type TableName } from '../tables.ts';
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
  *   every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
  * - `commits`: the marker of each transaction (writer.ts).
- * - `node_requests`: operations that a node asks the leader to perform, with the answers (operator/node-requests.ts). `epoch` is that of the
- *   node that asks, with which its rows go; `taken_by` that of the leader that performs it.
+ * - `node_questions`: what a node asks another one, with the answers (operator/node-questions.ts). `epoch` is that of the node that asks, with
+ *   which its rows go; `asked_of` that of the node that shall answer.
  * - `lanes`: the connections that each node has reserved of the receivers that several nodes send to, and what it has learnt of them
  *   (mta/lanes/node-shares.ts). Times are in milliseconds.
  * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
@@ -44,13 +44,12 @@ export const NODE_TABLES: readonly string[] = [
     n BIGINT NOT NULL,
     PRIMARY KEY (epoch, n)
   )`,
-  `CREATE TABLE IF NOT EXISTS node_requests (
+  `CREATE TABLE IF NOT EXISTS node_questions (
     id TEXT COLLATE "C" PRIMARY KEY,
     epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
-    operation TEXT COLLATE "C" NOT NULL,
+    asked_of BIGINT NOT NULL,
+    question TEXT COLLATE "C" NOT NULL,
     input TEXT COLLATE "C" NOT NULL,
-    acting TEXT COLLATE "C" NOT NULL,
-    taken_by BIGINT,
     answer TEXT COLLATE "C",
     at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
@@ -74,7 +73,7 @@ export const NODE_TABLES: readonly string[] = [
 export const OWN_TABLES = [
   'nodes',
   'node_beats',
-  'node_requests',
+  'node_questions',
   'lanes',
   'commits',
   'event_turn',

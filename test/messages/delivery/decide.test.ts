@@ -457,6 +457,19 @@ describe('messages/decide', () => {
   });
 
   describe('outcomes that come too late', () => {
+    it('still count where the mail was accepted, was taken back, and no newer attempt has begun', () => {
+      const taken = decide(held('sent'), { kind: 'orphaned', epoch: EPOCH, retryAt: RETRY }, NOW).state;
+      const late = decide(taken, outcome(accepted()), NOW);
+      assert.deepEqual(
+        [late.applied, late.state.status, late.state.dueAt, late.attempt?.outcome],
+        [true, 'delivered', null, 'accepted'],
+      );
+      const again = { kind: 'claimed', epoch: EPOCH + 1, leaseUntil: LEASE } as const;
+      const claimed = decide(taken, again, RETRY).state;
+      assert.equal(decide(claimed, outcome(accepted()), RETRY).applied, false, 'a newer attempt has begun');
+      assert.equal(decide(taken, outcome(refused()), NOW).applied, false, 'a refusal is found again');
+    });
+
     for (const [reason, before, change] of [
       ['of an older attempt', held('deferred', { attemptCount: 2 }), outcome(accepted(), 1)],
       ['of an older run of the program', held('sent', { claimEpoch: EPOCH + 1 }), outcome(accepted())],

@@ -12,10 +12,11 @@ describe('mta/attempt/transcripts', () => {
   afterEach(() => {
     transcripts.stop();
   });
-  const begin = (what: Parameters<Transcripts['watch']>[0]): number => {
-    const watch = transcripts.watch(what);
-    assert.ok(watch !== null);
-    return watch;
+  let last = 0;
+  const begin = (what: Parameters<Transcripts['watch']>[1]): number => {
+    last += 1;
+    assert.equal(transcripts.watch(last, what), true);
+    return last;
   };
 
   it('gives the lines of a lane or of a message to the watches of it only', async () => {
@@ -63,7 +64,7 @@ describe('mta/attempt/transcripts', () => {
 
   it('ends a watch that is not read any more, and allows sixteen at most', async () => {
     const watches = Array.from({ length: 16 }, () => begin({ lane: 'dest' }));
-    assert.equal(transcripts.watch({ lane: 'dest' }), null);
+    assert.equal(transcripts.watch(99_999, { lane: 'dest' }), false);
     clock.advance(30_000);
     await transcripts.read(watches[0] ?? 0, 0, 0);
     clock.advance(30_000);

@@ -5,7 +5,7 @@ import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
 import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
-import { wholeLanes } from '../../../src/mta/lanes/lane-shares.ts';
+import { wholeLane, type LaneShare } from '../../../src/mta/lanes/lane-shares.ts';
 import type { Part } from '../../../src/mta/lanes/rests.ts';
 import { compileRules } from '../../../src/mta/lanes/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
@@ -30,6 +30,8 @@ describe('mta/lanes/lane-control', () => {
   let control: LaneControl;
   let view: Omit<LaneView, 'name'>;
   let given: LaneLimits | null;
+  let share: LaneShare;
+  let looks: number;
   let wait: GateWait | null;
   let cap: { cap: number; cause: string; ageMs: number } | null;
   let pumped: number;
@@ -40,6 +42,7 @@ describe('mta/lanes/lane-control', () => {
   beforeEach(() => {
     clock = new FakeClock(NOW);
     view = { waiting: 100, slots: 10 };
+    [share, looks] = [wholeLane, 0];
     [given, wait, cap, pumped, woken, tried, logged] = [null, null, null, 0, 0, [], []];
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
@@ -67,7 +70,7 @@ describe('mta/lanes/lane-control', () => {
           tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
         },
         limitsOf: () => given,
-        shares: wholeLanes,
+        shares: { of: () => share, soon: () => looks++ },
         viewOf: (name) => ({ name, ...view }),
         pump: () => pumped++,
         wake: () => woken++,
@@ -117,6 +120,90 @@ describe('mta/lanes/lane-control', () => {
     view = { waiting: 0, slots: 1 };
     many(100, () => accepted());
     assert.equal(control.slots(LANE), slots);
+  });
+
+  describe('while other nodes send there, too', () => {
+    const rate = (perMinute: number | null): LaneLimits => ({
+      connections: null,
+      perMinute,
+      until: null,
+      since: NOW,
+      note: null,
+    });
+
+    it('uses its part of the connections, and grows where the nodes together use all of them', () => {
+      share = { connections: 1, others: 0, part: 0.5 };
+      view = { waiting: 100, slots: 1 };
+      many(30, () => accepted());
+      assert.equal(control.slots(LANE), 1);
+      assert.deepEqual(control.history(LANE), [], 'one of two connections is in use');
+      share = { connections: 1, others: 1, part: 0.5 };
+      many(30, () => accepted());
+      const grown = control.demandOf(LANE).allowed;
+      assert.equal(grown, 3, 'and not more before the others use that one');
+      assert.equal(control.slots(LANE), 1);
+    });
+
+    it('says how many connections it has and how many the others, where mail waits for one', () => {
+      share = { connections: 1, others: 1, part: 0.5 };
+      view = { waiting: 5, slots: 1 };
+      const report = control.report(LANE);
+      assert.deepEqual([report?.limit, report?.cause], [1, '1 of 2, and other nodes have 1']);
+      assert.deepEqual(
+        control.waits(LANE, part, site).map(({ reason, message }) => [reason, message]),
+        [
+          [
+            'connections_in_use',
+            'The nodes share the connections to mx.dest.test: this one has 1 of 2, and other nodes have 1.',
+          ],
+        ],
+      );
+      view = { waiting: 0, slots: 1 };
+      assert.deepEqual(control.waits(LANE, part, site), []);
+    });
+
+    it('sends its part of the mails a minute that the operator allows, at least one', () => {
+      given = rate(60);
+      share = { connections: 5, others: 5, part: 0.25 };
+      control.take(LANE);
+      assert.equal(control.slots(LANE), 0);
+      clock.advance(3999);
+      assert.equal(control.slots(LANE), 0);
+      clock.advance(1);
+      assert.ok(control.slots(LANE) > 0);
+      assert.match(
+        control.waits(LANE, part, site)[0]?.message ?? '',
+        /limited to 60 mails a minute, which the nodes share: this one sends 15 of them/,
+      );
+      given = rate(2);
+      control.take(LANE);
+      clock.advance(60_000);
+      assert.ok(control.slots(LANE) > 0);
+    });
+
+    it('tells the others soon that a receiver wants fewer connections, and takes over what they have learnt', () => {
+      many(30, () => accepted());
+      assert.equal(looks, 0);
+      learn(said('connections', 421, '4.7.0 too many connections'));
+      assert.equal(looks, 1);
+      control.learnFrom(LANE, { limit: 9, ceiling: null, halvedAt: NOW - 1, cause: 'growth after successes' });
+      assert.notEqual(control.demandOf(LANE).allowed, 9, 'that was before');
+      control.learnFrom(LANE, { limit: 1, ceiling: 3, halvedAt: NOW + 1, cause: '421 4.7.0 go away' });
+      assert.equal(control.slots(LANE), 1);
+      assert.deepEqual(control.history(LANE).at(-1), {
+        at: NOW,
+        what: 'connections',
+        to: '1 connection',
+        cause: 'learnt by another node: 421 4.7.0 go away',
+      });
+    });
+
+    it('wants no connections while all of the lane rests', () => {
+      view = { waiting: 100, slots: 0 };
+      assert.equal(control.demandOf(LANE).demand, 100);
+      many(10, () => said('load', 451, '4.3.2 overloaded'));
+      assert.equal(control.demandOf(LANE).demand, 0);
+    });
   });
 
   it('a rate makes a pace, with its cause', () => {

@@ -16,7 +16,7 @@ const noServer: ServerFacts = {
   dnsTrouble: [],
   routes: {},
   closedPorts: [],
-  certificate: null,
+  certificates: [],
   findings: [],
   listed: [],
 };
@@ -98,7 +98,7 @@ describe('operator/needs', () => {
     ],
     [
       'a block without mail',
-      { blocks: [{ source: null, site: 'outlook', since: rfc(NOW), until: rfc(NOW), reply: 'S3150' }] },
+      { blocks: [{ source: null, node: null, site: 'outlook', since: rfc(NOW), until: rfc(NOW), reply: 'S3150' }] },
       {},
       'block_list',
       'red',
@@ -131,7 +131,7 @@ describe('operator/needs', () => {
     ],
     [
       'port 25 in other hands',
-      { closedPorts: [{ name: 'mx', port: 25, holder: 'postfix', error: 'EADDRINUSE', since: null }] },
+      { closedPorts: [{ node: null, name: 'mx', port: 25, holder: 'postfix', error: 'EADDRINUSE', since: null }] },
       {},
       'port_closed',
       'red',
@@ -139,7 +139,7 @@ describe('operator/needs', () => {
     ],
     [
       'a port for bounces that this user may not have',
-      { closedPorts: [{ name: 'mx', port: 1025, holder: null, error: 'EACCES', since: null }] },
+      { closedPorts: [{ node: null, name: 'mx', port: 1025, holder: null, error: 'EACCES', since: null }] },
       {},
       'port_closed',
       'red',
@@ -147,7 +147,7 @@ describe('operator/needs', () => {
     ],
     [
       'a certificate that ends',
-      { certificate: { file: 'a.pem', until: NOW + DAY } },
+      { certificates: [{ node: null, file: 'a.pem', until: NOW + DAY }] },
       {},
       'certificate',
       'amber',
@@ -155,7 +155,7 @@ describe('operator/needs', () => {
     ],
     [
       'one that has ended',
-      { certificate: { file: 'a.pem', until: NOW - DAY } },
+      { certificates: [{ node: null, file: 'a.pem', until: NOW - DAY }] },
       {},
       'certificate',
       'red',
@@ -163,7 +163,7 @@ describe('operator/needs', () => {
     ],
     [
       'a full disk',
-      { findings: [{ check: 'disk', status: 'failed', why: '9 MB free' }] },
+      { findings: [{ node: null, check: 'disk', status: 'failed', why: '9 MB free' }] },
       {},
       'disk',
       'red',

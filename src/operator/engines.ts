@@ -1,0 +1,85 @@
+/** The lanes of all nodes, and the lane of each domain as the node that delivers to it knows it. */
+import { z } from 'zod';
+import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
+import type { LaneState, OperatorDeps } from './operation.ts';
+
+interface Engine {
+  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lane' | 'laneOf'>;
+}
+
+/** The dependencies of those who read the engines of all nodes. */
+export type EngineDeps = AskDeps & Engine;
+
+/** The lane of domains whose node has not answered. */
+export const UNANSWERED = '~unanswered';
+/** Domains in one question, which is the most that lists of waiting domains have. */
+export const MOST_DOMAINS = 1000;
+/** Lanes in the answer to another node. */
+const MOST_LANES = 1000;
+
+/** A lane at a node. */
+export interface NodeLane {
+  node: string;
+  lane: LaneState;
+}
+
+export interface Engines {
+  lanes: readonly NodeLane[];
+  laneOf: (domain: string) => string;
+  /** Names of all nodes that have answered. */
+  nodes: readonly string[];
+  /** Names of the nodes that have not. */
+  unanswered: readonly string[];
+}
+
+interface Known {
+  /** The lanes that have work or a limit, then the other lanes of the domains. */
+  lanes: readonly LaneState[];
+  /** The lanes of the domains, in their order. */
+  lanesOf: readonly string[];
+}
+
+/** Asks what a node knows of its lanes, and of the lanes of these domains. `most` bounds the lanes, the fullest first. */
+export const engineQuestion: Question<Engine, { domains: readonly string[]; most: number | null }, Known> = {
+  name: 'engine',
+  args: z.strictObject({
+    domains: z.array(z.string().max(300)).max(MOST_DOMAINS),
+    most: z.int().min(1).nullable(),
+  }),
+  answer({ mta }, { domains, most }) {
+    const lanesOf = domains.map((domain) => mta.laneOf(domain));
+    const atWork = mta.lanes();
+    const names = new Set(atWork.map(({ name }) => name));
+    const atRest = [...new Set(lanesOf)].flatMap((name) => (names.has(name) ? [] : (mta.lane(name)?.now ?? [])));
+    return Promise.resolve({ lanes: [...fullest(atWork, most), ...atRest], lanesOf });
+  },
+};
+
+function fullest(lanes: readonly LaneState[], most: number | null): readonly LaneState[] {
+  if (most === null || lanes.length <= most) return lanes;
+  return [...lanes].sort((a, b) => b.waiting - a.waiting || b.slots - a.slots).slice(0, most);
+}
+
+/** Asks every node for its lanes. At most `MOST_DOMAINS` domains, but for one node alone. */
+export async function readEngines(deps: EngineDeps, domains: readonly string[]): Promise<Engines> {
+  const owned = new Map<number, string[]>();
+  for (const domain of domains) {
+    const epoch = ownerOf(deps, domain)?.epoch ?? deps.nodes.epoch;
+    const list = owned.get(epoch);
+    if (list === undefined) owned.set(epoch, [domain]);
+    else list.push(domain);
+  }
+  const { from, unanswered } = await askEach(deps, engineQuestion, ({ epoch }) => ({
+    domains: owned.get(epoch) ?? [],
+    most: epoch === deps.nodes.epoch ? null : MOST_LANES,
+  }));
+  const lanes = new Map<string, string>();
+  for (const { epoch, result } of from)
+    for (const [at, domain] of (owned.get(epoch) ?? []).entries()) lanes.set(domain, result.lanesOf[at] ?? UNANSWERED);
+  return {
+    lanes: from.flatMap(({ node, result }) => result.lanes.map((lane) => ({ node, lane }))),
+    laneOf: (domain) => lanes.get(domain) ?? UNANSWERED,
+    nodes: from.map(({ node }) => node),
+    unanswered,
+  };
+}

@@ -1,0 +1,119 @@
+/** A lane that several nodes have, as one: sums of what adds up, and with its node what concerns one only. */
+import assert from 'node:assert/strict';
+import { laneFigures } from '../../src/operator/figures.ts';
+import { mergedLane } from '../../src/operator/merged-lane.ts';
+import type { LaneState } from '../../src/operator/operation.ts';
+
+type Limit = LaneState['limits'][number];
+
+const limit = (to: number, by: Limit['by'], more: Partial<Limit> = {}): Limit => ({
+  what: 'connections',
+  to,
+  by,
+  cause: by,
+  since: null,
+  ...more,
+});
+const rate = (to: number, by: Limit['by']): Limit => limit(to, by, { what: 'mails_per_minute' });
+const wait = (message: string): LaneState['waits'][number] => ({
+  reason: 'connections_in_use',
+  message,
+  since: null,
+  until: null,
+  by: 'us',
+  stops: false,
+});
+const state = (more: Partial<LaneState> = {}): LaneState => ({
+  name: 'mx.dest.test',
+  source: null,
+  waiting: 2,
+  slots: 3,
+  limit: 4,
+  perMinute: null,
+  cause: 'start',
+  causeAt: null,
+  limits: [limit(10, 'start')],
+  parkedUntil: null,
+  waits: [],
+  lastReply: null,
+  lastProgressAt: 0,
+  ...more,
+});
+const merged = (one: Partial<LaneState>, two: Partial<LaneState>): ReturnType<typeof mergedLane> =>
+  mergedLane({ node: 'one', lane: state(one) }, [{ node: 'two', lane: state(two) }]);
+
+describe('operator/merged-lane', () => {
+  it('is the lane itself where one node has it', () => {
+    const own = state({ limits: [limit(10, 'start'), limit(4, 'nodes')], perMinute: 30, waits: [wait('It waits.')] });
+    assert.deepEqual(mergedLane({ node: 'one', lane: own }, []), {
+      ...own,
+      nodes: ['one'],
+      limits: own.limits.map((one) => ({ ...one, node: null })),
+      waits: own.waits.map((one) => ({ ...one, node: null })),
+    });
+  });
+
+  it('adds mail and connections, and has the limit that the nodes share', () => {
+    const {
+      nodes,
+      waiting,
+      slots,
+      limit: most,
+    } = merged(
+      { limits: [limit(10, 'start'), limit(7, 'nodes')], limit: 7 },
+      { slots: 1, limits: [limit(9, 'receiver'), limit(2, 'nodes')], limit: 2 },
+    );
+    assert.deepEqual([nodes, waiting, slots, most], [['one', 'two'], 4, 4, 9]);
+    assert.equal(merged({ limits: [], limit: 64 }, { limits: [], limit: 64 }).limit, 128, 'workers without a network');
+  });
+
+  for (const [what, one, two, expected] of [
+    ['nothing', [], [], null],
+    ["the operator's limit for all nodes", [rate(60, 'operator')], [rate(60, 'operator')], 60],
+    ['a pace of the receiver at each node', [rate(60, 'receiver')], [rate(30, 'receiver')], 90],
+    ['a pace at one node only', [rate(60, 'receiver')], [], null],
+    [
+      'the lower of both',
+      [rate(60, 'operator'), rate(20, 'receiver')],
+      [rate(60, 'operator'), rate(15, 'receiver')],
+      35,
+    ],
+  ] as const)
+    it(`mails a minute: ${what}`, () => {
+      assert.equal(
+        merged({ limits: [limit(10, 'start'), ...one] }, { limits: [limit(10, 'start'), ...two] }).perMinute,
+        expected,
+      );
+    });
+
+  it('is parked only while no node sends', () => {
+    assert.equal(merged({ parkedUntil: 5000 }, {}).parkedUntil, null);
+    assert.equal(merged({ parkedUntil: 5000 }, { parkedUntil: 4000 }).parkedUntil, 4000);
+  });
+
+  it('has the newest reply and cause, and names the node of what only one has', () => {
+    const lane = merged(
+      { lastReply: '250 ok', lastProgressAt: 10, cause: '421', causeAt: 5, waits: [wait('Both wait.')] },
+      { lastReply: '451 no', lastProgressAt: 20, waits: [wait('Both wait.'), wait('Two waits.')] },
+    );
+    assert.deepEqual([lane.lastReply, lane.lastProgressAt, lane.cause, lane.causeAt], ['451 no', 20, '421', 5]);
+    assert.deepEqual(
+      lane.waits.map(({ message, node }) => [message, node]),
+      [
+        ['Both wait.', null],
+        ['Two waits.', 'two'],
+      ],
+    );
+    assert.deepEqual(
+      lane.limits.map(({ to, node }) => [to, node]),
+      [[10, null]],
+    );
+  });
+
+  it('figures have the fifty busiest lanes of the node', () => {
+    const lanes = Array.from({ length: 60 }, (_, n) => state({ name: `mx${String(n)}.test`, slots: n }));
+    const [connections] = laneFigures({ mta: { lanes: () => lanes } });
+    assert.equal(connections?.samples.length, 50);
+    assert.deepEqual(connections.samples[0], { labels: { lane: 'mx59.test' }, value: 59 });
+  });
+});
