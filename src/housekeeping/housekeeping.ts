@@ -61,7 +61,7 @@ export function nextSize(rows: number, ms: number): number {
 /** After this time a run pauses for other rules that are due and continues after them: some rules have millions of rows to remove. */
 const RUN_MS = 10_000;
 
-/** A rule that fails is logged and tried again at its next time. `isBusy` says whether writes are waiting. */
+/** A rule that fails is logged, once until it succeeds, and tried again at its next time. `isBusy` says whether writes are waiting. */
 export function createHousekeeping(
   deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
@@ -69,6 +69,8 @@ export function createHousekeeping(
   const { clock, log, isBusy = () => false } = deps;
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
+  /** Rules whose last run failed. While the database is away each of them is logged once. */
+  const failing = new Set<Rule | SizedRule>();
   let timer: Timer | null = null;
   let runBegan = 0;
   let working: Promise<void> = Promise.resolve();
@@ -110,6 +112,7 @@ export function createHousekeeping(
     let everyMs = rule.everyMs;
     try {
       const { deleted, more } = await take(rule);
+      failing.delete(rule);
       if (more && isWaitedFor(rule)) everyMs = 0;
       else if (more) {
         wait('step' in rule ? PAUSE_MS : SHORT_PAUSE_MS, () => whenIdle(rule, before + deleted));
@@ -118,10 +121,12 @@ export function createHousekeeping(
       if (before + deleted > 0 && !('silent' in rule))
         log.info({ event: 'housekeeping', rule: rule.name, deleted: before + deleted }, 'housekeeping');
     } catch (err) {
-      log.error(
-        { event: 'housekeeping_failed', rule: rule.name, err },
-        'a rule of housekeeping failed; it will be tried again',
-      );
+      if (!failing.has(rule))
+        log.error(
+          { event: 'housekeeping_failed', rule: rule.name, err },
+          'a rule of housekeeping failed; it is tried again, and logged again once it has succeeded',
+        );
+      failing.add(rule);
     }
     dueAt.set(rule, clock.monotonic() + everyMs);
     next();

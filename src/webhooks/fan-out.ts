@@ -52,6 +52,8 @@ export class FanOut {
   private readonly leaving = new Set<string>();
   private handingOver: Promise<void> = Promise.resolve();
   private takeOver: Timer | null = null;
+  /** Changes of endpoints may have been missed: the rows are read again. */
+  private hasMissed = false;
   private unlisten: (() => void)[] = [];
   private stopped = false;
 
@@ -85,13 +87,16 @@ export class FanOut {
     this.unlisten = [
       notifiers.events.listen(() => this.follower.follow()),
       notifiers.webhooks.listen((id) => {
-        if (id === null) this.openOurs([...this.feeds.keys()]);
-        else this.reload(id);
+        if (id !== null) this.reload(id);
+        else {
+          this.hasMissed = true;
+          this.openOurs();
+        }
       }),
       owners.onChange(() => this.changeOwners()),
     ];
     if (hasOthers()) this.openLater(TAKE_OVER_MS);
-    else await this.readOurs([]);
+    else await this.readOurs({ all: false });
   }
 
   /** An event is settled; there may be room for the next. */
@@ -151,7 +156,7 @@ export class FanOut {
     this.takeOver?.cancel();
     this.takeOver = null;
     if (hasOthers()) this.openLater(TAKE_OVER_MS);
-    else this.openOurs([]);
+    else this.openOurs();
   }
 
   private async handOver(feeds: readonly Feed[]): Promise<void> {
@@ -165,7 +170,7 @@ export class FanOut {
     }
     for (const { id } of feeds) this.leaving.delete(id);
     // Some may have come back meanwhile.
-    if (this.takeOver === null && !this.stopped) this.openOurs([]);
+    if (this.takeOver === null && !this.stopped) this.openOurs();
   }
 
   /** Writes the cursors of endpoints that have passed so many events without a call. */
@@ -213,27 +218,31 @@ export class FanOut {
     if (this.stopped) return;
     const open = (): void => {
       this.takeOver = null;
-      this.openOurs([]);
+      this.openOurs();
     };
     this.takeOver ??= this.deps.clock.after(ms, open, { background: true });
   }
 
-  private openOurs(again: readonly string[]): void {
-    this.readOurs(again).catch((err: unknown) => {
+  private openOurs(): void {
+    const all = this.hasMissed;
+    this.hasMissed = false;
+    this.readOurs({ all }).catch((err: unknown) => {
       this.deps.log.error({ event: 'webhook_reading_failed', err }, 'the webhook endpoints could not be read');
+      this.hasMissed ||= all;
       this.openLater(FAULT_DELAY_MS);
     });
   }
 
-  /** Opens all endpoints that this node has and does not call, and reads these rows again. */
-  private async readOurs(again: readonly string[]): Promise<void> {
-    await this.readRows(again);
-    let last: string | undefined = '';
-    while (last !== undefined && !this.stopped) {
+  /** Opens all endpoints that this node has and does not call; `all` reads the rows of the others again, too. */
+  private async readOurs({ all }: { all: boolean }): Promise<void> {
+    const there = new Set<string>();
+    for (let last: string | undefined = ''; last !== undefined && !this.stopped;) {
       const rows: { id: string }[] = await this.deps.db.prepared.all<{ id: string }>(pageOfIds, [last]);
       last = rows.at(-1)?.id;
-      await this.readRows(rows.flatMap(({ id }) => (!this.feeds.has(id) && this.mayOpen(id) ? [id] : [])));
+      if (all) for (const { id } of rows) there.add(id);
+      await this.readRows(rows.flatMap(({ id }) => ((this.feeds.has(id) ? all : this.mayOpen(id)) ? [id] : [])));
     }
+    if (all) await this.readRows([...this.feeds.keys()].filter((id) => !there.has(id)));
   }
 
   /** Takes over the rows of endpoints as they are now: new, changed or gone. */

@@ -50,7 +50,7 @@ export class Feed {
   /** There may be a replay to go on with. */
   mayReplay = true;
   timer: Timer | null = null;
-  /** Events beyond the cursor that were tried before this process began; null until they are known. */
+  /** Events beyond the cursor that were called for before, by an earlier process or another node; null until they are known. */
   tried: ReadonlySet<number> | null = null;
   /** Raised by each rewind: what was read before it is void. */
   generation = 0;

@@ -95,6 +95,16 @@ describe('housekeeping/housekeeping', () => {
     await housekeeping.stop();
   });
 
+  it('logs a rule once while it fails, and again when it fails after it has succeeded', async () => {
+    const away = new Error('the database is away');
+    const { pass, logged, housekeeping } = start([ruleOf('a', MINUTE, [away, away, 0, away], [])]);
+    for (let n = 1; n <= 4; n++) {
+      await pass(MINUTE);
+      assert.equal(logged.length, n < 4 ? 1 : 2, `after run ${String(n)}`);
+    }
+    await housekeeping.stop();
+  });
+
   describe('steps that are sized by their time', () => {
     /** A rule that costs `cost` ms a row and has `due` rows. */
     const sized = (cost: number, due: number, sizes: number[]): SizedRule => ({

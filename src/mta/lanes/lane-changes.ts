@@ -31,7 +31,7 @@ export class LaneChanges {
     this.note(lane, state, { what: 'connections', to: countConnections(throttle.limit), cause });
     if (throttle.limit > before.limit) this.deps.pump(lane);
     // The other nodes that send there have to lower their connections as well.
-    else this.deps.shares.soon();
+    else this.deps.shares.soon(lane);
   }
 
   setPace(lane: string, state: LaneState, pace: Pace, cause: string): void {

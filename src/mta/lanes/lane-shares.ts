@@ -32,8 +32,8 @@ export const wholeLane: LaneShare = { connections: Infinity, others: 0, part: 1 
 /** The shares of this node, as the engine asks for them. */
 export interface LaneShares {
   of(lane: string): LaneShare;
-  /** Reads and announces the shares soon, since a limit has changed. */
-  soon(): void;
+  /** Reads and announces the share of the lane soon, since its limit has changed. */
+  soon(lane: string): void;
 }
 
 /** The shares of a node that is alone. */

@@ -54,6 +54,10 @@ export class NodeShares implements LaneShares {
   private readonly deps: NodeSharesDeps;
   /** The shares of the lanes that this node has rows for, or will have with the next look. */
   private readonly shares = new Map<string, LaneShare>();
+  /** The rows as they were last written, by lane, as JSON: those that have not changed are not written again. */
+  private readonly written = new Map<string, string>();
+  /** The lanes of the look that comes soon; null for all. */
+  private next: Set<string> | null = new Set();
   /** The share of a lane of which nothing was read yet. */
   private first: LaneShare = wholeLane;
   private isSharing = false;
@@ -90,11 +94,16 @@ export class NodeShares implements LaneShares {
     if (share !== undefined) return share;
     if (!isWanted(this.deps.lanes.demandOf(lane))) return this.first;
     this.shares.set(lane, this.first);
-    this.soon();
+    this.soon(lane);
     return this.first;
   }
 
-  soon(): void {
+  soon(lane: string): void {
+    this.next?.add(lane);
+    this.lookSoon();
+  }
+
+  private lookSoon(): void {
     if (!this.isSharing || this.isStopped) return;
     this.soonTimer ??= this.deps.clock.after(
       GATHERED_MS,
@@ -109,15 +118,22 @@ export class NodeShares implements LaneShares {
   private nodesChanged(): void {
     if (this.isStopped) return;
     if (!this.isSharing && this.deps.nodes.hasOthers) this.begin();
-    else this.soon();
+    else this.allSoon();
+  }
+
+  private allSoon(): void {
+    this.next = null;
+    this.lookSoon();
   }
 
   private plan(): void {
     this.timer?.cancel();
     if (this.isStopped || !this.isSharing) return;
-    this.timer = this.deps.clock.after(LOOK_MS, () => void this.look().finally(() => this.plan()), {
-      background: true,
-    });
+    const look = (): void => {
+      this.next = null;
+      void this.look().finally(() => this.plan());
+    };
+    this.timer = this.deps.clock.after(LOOK_MS, look, { background: true });
   }
 
   /** Begins to share: lanes keep the connections that they have, and reserve them before the others take any. */
@@ -127,7 +143,7 @@ export class NodeShares implements LaneShares {
     this.hasAnnounced = false;
     this.noteNodes();
     for (const lane of lanes.withSeveral()) this.shares.set(lane, { ...this.first, connections: lanes.open(lane) });
-    this.soon();
+    this.allSoon();
     this.plan();
   }
 
@@ -161,6 +177,9 @@ export class NodeShares implements LaneShares {
         'the connections of other nodes could not be read: those of this node grow no more until they can',
       );
     this.isFailing = true;
+    // The next look is at all lanes, and writes them all: it is not known which rows were written.
+    this.next = null;
+    this.written.clear();
   }
 
   private async lookOnce(): Promise<void> {
@@ -170,13 +189,14 @@ export class NodeShares implements LaneShares {
       return;
     }
     this.noteNodes();
-    const lanes = [...this.shares.keys()];
+    const lanes = [...this.shares.keys()].filter((lane) => this.next?.has(lane) !== false);
+    this.next = new Set();
     if (lanes.length === 0 && this.hasAnnounced) return;
     for (let from = 0; from === 0 || from < lanes.length; from += MOST_AT_ONCE) {
       const some = lanes.slice(from, from + MOST_AT_ONCE);
       const isLast = from + MOST_AT_ONCE >= lanes.length;
       const found = await db.commit.transact((tx) => this.settle(tx, some, isLast));
-      for (const [lane, share] of found) this.apply(lane, share);
+      for (const [lane, decided] of found) this.apply(lane, decided);
     }
     this.hasAnnounced = true;
   }
@@ -187,37 +207,30 @@ export class NodeShares implements LaneShares {
     this.timer?.cancel();
     const lanes = [...this.shares.keys()];
     this.shares.clear();
+    this.written.clear();
     for (const lane of lanes) this.deps.lanes.pump(lane);
   }
 
-  /** Reads and writes these lanes. Returns their shares, null for those that need no row any more; shares that shrink do so at once. */
-  private async settle(
-    tx: Connection,
-    lanes: readonly string[],
-    isLast: boolean,
-  ): Promise<Map<string, LaneShare | null>> {
+  /** Reads and writes these lanes. Shares that shrink do so at once; the others are applied after the commit. */
+  private async settle(tx: Connection, lanes: readonly string[], isLast: boolean): Promise<Map<string, Decided>> {
     const { epoch } = this.deps.nodes;
     const mayRaise = await haveOthersAnnounced(tx, epoch);
     const others = byLane(await readOthers(tx, epoch, lanes));
-    const found = new Map<string, LaneShare | null>();
+    const found = new Map<string, Decided>();
     const rows: LaneRow[] = [];
     const gone: string[] = [];
     for (const lane of lanes) {
-      const { share, row } = this.decide(lane, others.get(lane) ?? [], mayRaise);
-      found.set(lane, row === null ? null : share);
-      if (row === null) gone.push(lane);
-      else rows.push(row);
+      const decided = this.decide(lane, others.get(lane) ?? [], mayRaise);
+      found.set(lane, decided);
+      if (decided.row === null) gone.push(lane);
+      else if (JSON.stringify(decided.row) !== this.written.get(lane)) rows.push(decided.row);
     }
     await writeOwn(tx, epoch, rows, gone);
     if (isLast && !this.hasAnnounced) await announce(tx, epoch);
     return found;
   }
 
-  private decide(
-    lane: string,
-    others: readonly LaneRow[],
-    mayRaise: boolean,
-  ): { share: LaneShare; row: LaneRow | null } {
+  private decide(lane: string, others: readonly LaneRow[], mayRaise: boolean): Decided {
     const { nodes, lanes } = this.deps;
     for (const { learnt } of others) lanes.learn(lane, learnt);
     const { learnt, ...wants } = lanes.demandOf(lane);
@@ -228,18 +241,26 @@ export class NodeShares implements LaneShares {
       this.shares.set(lane, { ...before, connections: share.connections });
       lanes.shrink(lane);
     }
-    return { share, row: claim === null ? null : { ...claim, lane, learnt } };
+    return { share, row: claim === null ? null : { ...claim, lane, learnt: learntOf(learnt) } };
   }
 
-  private apply(lane: string, share: LaneShare | null): void {
-    const before = this.shares.get(lane);
-    if (share === null) {
+  private apply(lane: string, { share, row }: Decided): void {
+    const before = this.shares.get(lane) ?? this.first;
+    if (row === null) {
       this.shares.delete(lane);
+      this.written.delete(lane);
       return;
     }
+    this.written.set(lane, JSON.stringify(row));
     this.shares.set(lane, share);
-    if (share.connections > (before?.connections ?? 1) || share.part > (before?.part ?? 0)) this.deps.lanes.pump(lane);
+    if (share.connections > before.connections || share.part > before.part) this.deps.lanes.pump(lane);
   }
+}
+
+/** The share of a lane, and its row; null where it needs none any more. */
+interface Decided {
+  share: LaneShare;
+  row: LaneRow | null;
 }
 
 function byLane(rows: readonly LaneRow[]): Map<string, LaneRow[]> {
@@ -247,3 +268,5 @@ function byLane(rows: readonly LaneRow[]): Map<string, LaneRow[]> {
   for (const row of rows) found.set(row.lane, [...(found.get(row.lane) ?? []), row]);
   return found;
 }
+
+const learntOf = ({ limit, ceiling, halvedAt, cause }: Learnt): Learnt => ({ limit, ceiling, halvedAt, cause });

@@ -98,7 +98,7 @@ describe('mta/lanes/node-shares', function () {
   /** Lets a server look, by itself. */
   async function look(...servers: Server[]): Promise<void> {
     for (const server of servers) {
-      server.shares.soon();
+      server.shares.soon(LANE);
       clock.advance(20);
       // A transaction of its own ends after the one of the look.
       for (let n = 0; n < 2; n++) await server.db.commit.transact(() => Promise.resolve());
@@ -173,6 +173,21 @@ describe('mta/lanes/node-shares', function () {
     assert.equal(shareOf(two), 10);
   });
 
+  it('announces nothing before all of its lanes have rows, also where the first look has failed', async () => {
+    const one = await join('one', { demand: 50, open: 10 });
+    one.isAway = true;
+    const two = await join('two', { demand: 50 });
+    shareOf(two);
+    await look(one, two);
+    assert.deepEqual(await rows(two), ['two "" 0', 'two has 1']);
+    one.isAway = false;
+    one.elsewhere = 5;
+    assert.equal(one.shares.of('mx.new.test').connections, 1);
+    clock.advance(20);
+    await until(async () => (await rows(two)).length === 5);
+    assert.deepEqual(await rows(two), ['one "" 0', 'two "" 0', 'one has 10', 'two has 1', 'one "mx.new.test" 10']);
+  });
+
   it('takes over what the other has learnt: the later pushback, and after it the higher limit', async () => {
     const one = await join('one', { demand: 50 });
     const two = await join('two', { demand: 50 });
@@ -224,13 +239,31 @@ describe('mta/lanes/node-shares', function () {
     const two = await join('two', { demand: 20 });
     for (const server of [one, two]) shareOf(server);
     for (let round = 0; round < 10; round++) {
-      for (const server of [one, two]) server.shares.soon();
+      for (const server of [one, two]) server.shares.soon(LANE);
       clock.advance(20);
       for (let n = 0; n < 2; n++)
         await Promise.all([one, two].map(({ db }) => db.commit.transact(() => Promise.resolve())));
       assert.ok(shareOf(one) + shareOf(two) <= 11, `${String(shareOf(one))} and ${String(shareOf(two))}`);
       two.lane.demand = round % 2 === 0 ? 90 : 20;
     }
+  });
+
+  it('writes a row again only where it has changed', async () => {
+    const one = await join('one', { demand: 500 });
+    const two = await join('two');
+    shareOf(one);
+    await look(two, one, one);
+    const version = async (): Promise<unknown[]> =>
+      one.db.prepared.all('SELECT xmin::text, connections, demand FROM lanes WHERE lane = ?', [LANE]);
+    const before = await version();
+    assert.deepEqual(before.length, 1);
+    one.lane.demand = 520;
+    one.lane.open = 9;
+    await look(one);
+    assert.deepEqual(await version(), before);
+    one.lane.demand = 3;
+    await look(one);
+    assert.notDeepEqual(await version(), before);
   });
 
   it('writes many lanes in several transactions, and removes their rows again', async () => {
@@ -244,6 +277,10 @@ describe('mta/lanes/node-shares', function () {
     await until(() => look(two).then(haveAll));
     assert.equal((await rows(one)).length, 2 + lanes.length);
     two.elsewhere = 0;
-    await until(async () => look(two).then(async () => (await rows(one)).length === 2));
+    await until(async () => {
+      clock.advance(2000);
+      await look(two);
+      return (await rows(one)).length === 2;
+    });
   });
 });
