@@ -265,7 +265,10 @@ describe('the posthorn command beside a running server', () => {
       1,
     );
     assert.match(await good('queue', 'list'), /^NEXT TRY/);
-    assert.equal(await good('queue', 'flush', '--domain', 'dest.test', '--json'), '{\n  "flushed": 1,\n  "unanswered": []\n}');
+    assert.equal(
+      await good('queue', 'flush', '--domain', 'dest.test', '--json'),
+      '{\n  "flushed": 1,\n  "unanswered": []\n}',
+    );
     assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
   });
 
