@@ -41,6 +41,8 @@ export interface ApplianceOptions {
   port?: number;
   /** A built working tree other than this one. */
   dir?: string;
+  /** It is ready within this time, in ms, or killed; 30 s where left out. */
+  patienceMs?: number;
 }
 
 export async function startAppliance(options: ApplianceOptions = {}): Promise<Appliance> {

@@ -249,7 +249,7 @@ describe('the posthorn command beside a running server', () => {
         lastProgressAt: now,
       },
     ];
-    assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
+    assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains', 'nodes', 'unanswered']);
     assert.match(
       await good('queue', 'lanes'),
       /^LANE[^]*mx1\.dest\.test +1 +0 +0 +1 +- +- +1 connection: 421 slow down +\\u001b\[2J\nmx\.dest\.test +2 [^]*\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
@@ -265,7 +265,10 @@ describe('the posthorn command beside a running server', () => {
       1,
     );
     assert.match(await good('queue', 'list'), /^NEXT TRY/);
-    assert.equal(await good('queue', 'flush', '--domain', 'dest.test', '--json'), '{\n  "flushed": 1\n}');
+    assert.equal(
+      await good('queue', 'flush', '--domain', 'dest.test', '--json'),
+      '{\n  "flushed": 1,\n  "unanswered": []\n}',
+    );
     assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
   });
 
@@ -351,6 +354,7 @@ describe('the posthorn command beside a running server', () => {
       'sts',
       'source',
       'limits',
+      'node',
     ]);
     office.resolved = {
       destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } },

@@ -9,6 +9,10 @@ import { PostgresServer, startProxy, urlOn, type Proxy } from '../support/harnes
 /** A supervisor starts a server that ended after this time. */
 const RESTART_MS = 1000;
 
+const LOOK_MS = 100;
+/** For a start on a machine that has others to serve, while a dead node of its name is waited for. */
+const START_MS = 90_000;
+
 /** One server with its proxy and its supervisor. */
 export interface TortureNode {
   readonly name: string;
@@ -158,6 +162,7 @@ export class NodeCluster {
   async whole(ms: number): Promise<void> {
     for (const node of this.nodes) node.isKeptDown = false;
     const ready = async (): Promise<boolean> => {
+      await sleep(LOOK_MS);
       if (this.nodes.some(({ appliance }) => appliance === null)) return false;
       return (await Promise.all(this.nodes.map(({ httpPort }) => isReady(httpPort)))).every((one) => one);
     };
@@ -203,6 +208,7 @@ export class NodeCluster {
     const appliance = await startAppliance({
       dataDir: this.folderOf(node),
       port: node.httpPort,
+      patienceMs: START_MS,
       under: this.options.areApart ? APART : [],
       ...(node.dir === null ? {} : { dir: node.dir }),
       env: {

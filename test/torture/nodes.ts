@@ -50,6 +50,7 @@ const SLOWNESS_MS = { least: 20, most: 80 };
 /** The exit code of a node that others have removed (docs/operating.md). */
 const TAKEN_OVER = 69;
 const CALM_MS = 1500;
+const LOOK_MS = 250;
 /** A domain whose mail stands still for longer was forgotten, and found by the sweep of every 30 seconds. */
 const FORGOTTEN_MS = 28_000;
 const WHOLE_MS = 120_000;
@@ -108,7 +109,8 @@ async function playRound(fault: Fault, clients: Clients): Promise<Round> {
   await fault.run({ cluster, target, random, site, problem });
   await cluster.whole(WHOLE_MS);
   const ended = performance.now();
-  await until(() => hasMadeUp(clients, ended), 'all mail that was accepted until the end of the fault', WHOLE_MS);
+  const isMadeUp = seldom(() => hasMadeUp(clients, ended));
+  await until(isMadeUp, 'all mail that was accepted until the end of the fault', WHOLE_MS);
   const to = performance.now();
   for (const one of hit) {
     allowedCopies += site.openSince(one, from - UNWRITTEN_MS);
@@ -131,6 +133,12 @@ async function playRound(fault: Fault, clients: Clients): Promise<Round> {
   if (connections > LIMIT + NODES - 1) problem(`${String(connections)} connections at once`);
   return { name, nodeStandstillMs: nodes.ms, domainStandstillMs: domains.ms, connections };
 }
+
+/** Looks four times a second, so that looking takes nothing from what is looked at. */
+const seldom = (look: () => boolean | Promise<boolean>) => async (): Promise<boolean> => {
+  await sleep(LOOK_MS);
+  return look();
+};
 
 /** Returns whether all mail has arrived that was accepted until then. */
 const hasMadeUp = ({ accepted }: Clients, until: number): boolean =>
@@ -156,10 +164,13 @@ async function settle(clients: Clients): Promise<void> {
   await cluster.whole(WHOLE_MS);
   await clients.stopSending();
   const missing = [...clients.accepted.keys()].filter((id) => !receiver.copies.has(id)).length;
-  const allArrived = (): boolean => [...clients.accepted.keys()].every((id) => receiver.copies.has(id));
-  await until(allArrived, 'every accepted mail', 90_000 + missing * SLOWEST_MS).catch(noteProblem);
+  await until(
+    seldom(() => hasMadeUp(clients, Infinity)),
+    'every accepted mail',
+    90_000 + missing * SLOWEST_MS,
+  ).catch(noteProblem);
   const isFinished = async (): Promise<boolean> => finished((await cluster.command('books', '--json')) as Books);
-  await until(isFinished, 'the end of the queue', 90_000).catch(noteProblem);
+  await until(seldom(isFinished), 'the end of the queue', 90_000).catch(noteProblem);
   await clients.stopReading();
   const delivered = clients.accepted.size;
   await until(() => hooks.calls.every(({ size }) => size >= delivered), 'every webhook call', 60_000).catch(

@@ -127,8 +127,11 @@ export function createPostgresConnection(
   let client: pg.Client | null = null;
   let connecting: Promise<pg.Client> | null = null;
   let notices: string[] = [];
+  let isClosed = false;
 
+  /** A statement that comes after the close must not connect again: the process would never end. */
   function opened(): Promise<pg.Client> {
+    if (isClosed) return Promise.reject(new ConnectionLost());
     return (connecting ??= connect().then(
       (fresh) => {
         connecting = null;
@@ -200,6 +203,7 @@ export function createPostgresConnection(
       if (client === null) await opened();
     },
     async close() {
+      isClosed = true;
       const last = client ?? (await connecting?.catch(() => null)) ?? null;
       client = null;
       await last?.end();

@@ -297,6 +297,8 @@ export class JoinedNode implements Node, Nodes {
     const before = serversIn(this.records);
     this.records = left.map((one) => recordOf(one, one.epoch === leader));
     if (this.isLeader) this.beginLeading();
+    // The listeners would work on a database that closes.
+    if (this.isLeaving) return;
     if (serversIn(this.records) !== before) for (const listener of this.changeListeners) listener();
   }
 }

@@ -138,6 +138,23 @@ describe('storage/postgres: several nodes', function () {
     assert.ok(heard.filter((message) => message?.about === 'list').length > 1);
     assert.equal(one.nodes.list().find(({ name }) => name === 'two')?.isDraining, true);
   });
+
+  it('opens no connection for a statement that comes after the close, which would keep the process alive', async () => {
+    let opened = 0;
+    const connection = createPostgresConnection(
+      () => {
+        opened++;
+        return connectTo(addressOf({ url }), { setUp: [] });
+      },
+      { reconnects: true },
+    );
+    await connection.ready();
+    const late = connection.all('SELECT pg_sleep(0.05)').catch(() => undefined);
+    await connection.close();
+    await assert.rejects(connection.all('SELECT 1'), /the connection to the database was lost/);
+    await late;
+    assert.equal(opened, 1);
+  });
 });
 
 describe('storage/postgres/node-life: silences', () => {
