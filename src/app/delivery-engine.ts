@@ -159,6 +159,14 @@ function buildSources({ config: { delivery, smtp, node }, db, clock, log }: AppC
   const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
   return new Sources(
     { db, clock, log, book, warmUp },
-    { hostname: smtp.hostname, settings, node: { name: node.name, isShared: db.engine === 'postgres' } },
+    {
+      hostname: smtp.hostname,
+      settings,
+      node: {
+        name: node.name,
+        isDelivering: node.roles.includes('delivery'),
+        isShared: db.engine === 'postgres',
+      },
+    },
   );
 }

@@ -77,8 +77,8 @@ export interface SourcesOptions {
   hostname: string;
   /** The sources of all nodes. */
   settings: readonly ConfiguredSource[];
-  /** The name of this node, and whether other nodes can use the database. */
-  node: { name: string; isShared: boolean };
+  /** This node: its name, whether it delivers, and whether other nodes can use the database. */
+  node: { name: string; isDelivering: boolean; isShared: boolean };
 }
 
 export class Sources {
@@ -88,6 +88,7 @@ export class Sources {
   private readonly system: Source;
   private readonly pools = new Map<string, Source[]>();
   private readonly all: Map<string | null, Source>;
+  private readonly isDelivering: boolean;
   /** The name under which blocks of the system's address are stored. */
   private readonly systemName: string;
   private blocks = new Map<string, SourceBlockRow>();
@@ -99,6 +100,7 @@ export class Sources {
   constructor(deps: SourcesDeps, { hostname, settings, node }: SourcesOptions) {
     this.deps = deps;
     this.named = settings.length > 0;
+    this.isDelivering = node.isDelivering;
     this.systemName = systemSource(node.isShared ? node.name : null);
     this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
     const usable = settings.filter((source) => isUsable(source, node.name));
@@ -217,7 +219,9 @@ export class Sources {
     for (const row of this.blocks.values()) row.until += ms;
   }
 
+  /** Returns the sources that this node sends from. */
   list(): SourceReport[] {
+    if (!this.isDelivering) return [];
     return [...this.all.values()].map((source) => ({
       ...source,
       paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,

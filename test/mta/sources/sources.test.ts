@@ -31,12 +31,15 @@ describe('mta/sources', () => {
   async function open(
     name: string,
     settings: readonly ConfiguredSource[] = [],
-    { isShared = true } = {},
+    { isShared = true, isDelivering = true } = {},
   ): Promise<Sources> {
     const { db } = temp;
     const deps = { db, clock, log: noLog, book: { ofSource: () => null, ofLane: () => null } };
     const warmUp = new WarmUp({ db, clock, log: noLog }, new Map());
-    const sources = new Sources({ ...deps, warmUp }, { hostname: 'mail.test', settings, node: { name, isShared } });
+    const sources = new Sources(
+      { ...deps, warmUp },
+      { hostname: 'mail.test', settings, node: { name, isDelivering, isShared } },
+    );
     await sources.load();
     return sources;
   }
@@ -60,8 +63,8 @@ describe('mta/sources', () => {
     assert.deepEqual(namesOf(await open('one', settings)), ['out1', 'shared']);
     assert.deepEqual(namesOf(await open('two', settings)), ['out2', 'shared', 'bulk']);
     // A node without delivery needs none.
-    const three = await open('three', [source('out1', 'one')]);
-    assert.deepEqual([namesOf(three), three.named], [[null], true]);
+    const three = await open('three', [source('out1', 'one')], { isDelivering: false });
+    assert.deepEqual([namesOf(three), three.named], [[], true]);
   });
 
   it('are chosen again for greylisted mail where the node has them', async () => {
