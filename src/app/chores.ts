@@ -35,7 +35,7 @@ export function buildHousekeeping(
 ): ReturnType<typeof createHousekeeping> {
   const { config, db, clock, log, resolver } = context;
   const trust = createClockTrust({ db, clock, log });
-  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
+  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, mayRun: () => context.nodes.isLeader }, [
     expiredIdempotency({ store: context.idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({

@@ -61,12 +61,15 @@ export function nextSize(rows: number, ms: number): number {
 /** After this time a run pauses for other rules that are due and continues after them: some rules have millions of rows to remove. */
 const RUN_MS = 10_000;
 
-/** A rule that fails is logged, once until it succeeds, and tried again at its next time. `isBusy` says whether writes are waiting. */
+/**
+ * A rule that fails is logged, once until it succeeds, and tried again at its next time. `isBusy` says whether writes are waiting; while
+ * `mayRun` returns false another node has the chores.
+ */
 export function createHousekeeping(
-  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
+  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean; mayRun?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
 ) {
-  const { clock, log, isBusy = () => false } = deps;
+  const { clock, log, isBusy = () => false, mayRun = () => true } = deps;
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
   /** Rules whose last run failed. While the database is away each of them is logged once. */
@@ -111,7 +114,7 @@ export function createHousekeeping(
   async function step(rule: Rule | SizedRule, before: number): Promise<void> {
     let everyMs = rule.everyMs;
     try {
-      const { deleted, more } = await take(rule);
+      const { deleted, more } = mayRun() ? await take(rule) : { deleted: 0, more: false };
       failing.delete(rule);
       if (more && isWaitedFor(rule)) everyMs = 0;
       else if (more) {

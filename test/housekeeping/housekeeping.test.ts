@@ -23,14 +23,14 @@ function ruleOf(name: string, everyMs: number, steps: (number | Error)[], seen: 
 }
 
 describe('housekeeping/housekeeping', () => {
-  const start = (rules: readonly (Rule | SizedRule)[]) => {
+  const start = (rules: readonly (Rule | SizedRule)[], more: { mayRun?: () => boolean } = {}) => {
     const clock = new FakeClock();
     const logged: object[] = [];
     const log = {
       info: (fields: object) => void logged.push(fields),
       error: (fields: object) => void logged.push(fields),
     };
-    const housekeeping = createHousekeeping({ clock, log }, rules);
+    const housekeeping = createHousekeeping({ clock, log, ...more }, rules);
     housekeeping.start();
     const pass = async (ms: number): Promise<void> => {
       clock.advance(ms);
@@ -92,6 +92,20 @@ describe('housekeeping/housekeeping', () => {
     await pass(MINUTE);
     assert.deepEqual(seen, ['a', 'b', 'a', 'b']);
     assert.equal((logged[0] as { event: string }).event, 'housekeeping_failed');
+    await housekeeping.stop();
+  });
+
+  it('rests while another node has the chores', async () => {
+    const seen: string[] = [];
+    let isOurs = true;
+    const { pass, housekeeping } = start([ruleOf('a', MINUTE, [], seen)], { mayRun: () => isOurs });
+    await pass(MINUTE);
+    isOurs = false;
+    await pass(MINUTE);
+    assert.deepEqual(seen, ['a']);
+    isOurs = true;
+    await pass(MINUTE);
+    assert.deepEqual(seen, ['a', 'a']);
     await housekeeping.stop();
   });
 
