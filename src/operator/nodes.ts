@@ -95,8 +95,8 @@ function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now:
     state: nodeState(node),
     /** True where it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
-    /** True where it has the role `delivery`: it sends mail and calls webhooks, but while it is drained. */
-    delivers: node.isDelivering,
+    /** True where it takes mail and webhook calls: it has the role `delivery` and is not drained. */
+    delivers: node.isDelivering && !node.isDraining && !node.isCommand,
     version: node.version,
     since: rfc3339(node.since),
     last_sign_of_life_at: rfc3339(now - node.quietMs),

@@ -254,7 +254,7 @@ describe('journey: operating several nodes', function () {
 
   it('drains a node: 503 for balancers, 421 for new sessions, and requests are still answered', async () => {
     const drained = await two.operator.call('nodes.drain', { node: 'two' });
-    assert.equal(drained.state, 'draining');
+    assert.deepEqual([drained.state, drained.delivers], ['draining', false]);
     const ready = await two.get<{ status: string }>('/readyz');
     assert.deepEqual([ready.status, ready.body.status], [503, 'draining']);
     assert.equal((await one.get('/readyz')).status, 200);

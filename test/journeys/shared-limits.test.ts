@@ -140,7 +140,7 @@ describe('journey: two nodes share the limits of a receiver', function () {
       [
         [
           'connections_in_use',
-          'The nodes share the connections to mx.big.test: this one has 1 of 4, and other nodes have 4.',
+          'The nodes share the connections to mx.big.test: this node has 1 of 4, and other nodes have 4.',
         ],
       ],
     );

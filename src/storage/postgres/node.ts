@@ -22,6 +22,8 @@ import type { NodeMessages } from './node-messages.ts';
 
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
+/** Records that are older than this are so because the database is away: no node has given a sign of life since. */
+const STALE_MS = 3000;
 /** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
 const LEASE_MS = 10_000;
 
@@ -139,6 +141,8 @@ export class JoinedNode implements Node, Nodes {
   private readonly deps: NodeDeps;
   private readonly silences = new Silences();
   private records: readonly NodeRecord[] = [];
+  /** When the records were read, by the monotonic clock. */
+  private readAt = 0;
   private readonly changeListeners: (() => void)[] = [];
   private beginLeading: () => void = () => undefined;
   private timer: { cancel(): void } | null = null;
@@ -187,7 +191,9 @@ export class JoinedNode implements Node, Nodes {
   }
 
   list(): readonly NodeRecord[] {
-    return this.records;
+    const age = this.deps.clock.monotonic() - this.readAt;
+    if (age < STALE_MS) return this.records;
+    return this.records.map((one) => ({ ...one, quietMs: one.quietMs + age }));
   }
 
   tell(message: Parameters<Nodes['tell']>[0]): void {
@@ -296,6 +302,7 @@ export class JoinedNode implements Node, Nodes {
     const leader = leaderOf(servers)?.epoch;
     const before = serversIn(this.records);
     this.records = left.map((one) => recordOf(one, one.epoch === leader));
+    this.readAt = clock.monotonic();
     if (this.isLeader) this.beginLeading();
     // The listeners would work on a database that closes.
     if (this.isLeaving) return;

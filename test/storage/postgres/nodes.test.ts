@@ -83,6 +83,21 @@ describe('storage/postgres: several nodes', function () {
     assert.deepEqual(await two.db.reader('settings').where({ name: 'late' }), []);
   });
 
+  it('lists older and older signs of life while the database is away', async () => {
+    const address = addressOf({ url });
+    const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    const clock = new FakeClock();
+    const messages = new NodeMessages(connection, clock);
+    const takenOver = (): void => assert.fail('it must not end');
+    const self = { name: 'one', version: '1', facts: '{}' };
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
+    await connection.close();
+    clock.advance(20_000);
+    const [record] = node.list();
+    assert.ok(record !== undefined && record.quietMs >= 20_000, JSON.stringify(record));
+    await node.leave();
+  });
+
   it('leads within 15 s of the last sign of life of a node on another machine', async () => {
     const address = addressOf({ url });
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
