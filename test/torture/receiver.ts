@@ -90,6 +90,9 @@ export async function startReceiver(): Promise<Receiver> {
   return receiver;
 }
 
+/** Copies a part of a text. V8 keeps the whole text for as long as a part of it, here a mail for as long as its id. */
+const ownText = (part: string): string => Buffer.from(part, 'latin1').toString('latin1');
+
 function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
   let text = '';
   let inData = false;
@@ -108,10 +111,10 @@ function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
       if (text !== '') ends('mid-body');
       return false;
     }
-    const id = /^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?';
+    const id = ownText(/^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?');
     // Counted before the answer is sent: a sender that never hears it may send a second copy, and that must show.
     receiver.copies.set(id, (receiver.copies.get(id) ?? 0) + 1);
-    const taken = { id, returnPath, recipient };
+    const taken = { id, returnPath: ownText(returnPath), recipient: ownText(recipient) };
     session.last = taken;
     receiver.onTaken(session, taken);
     text = text.slice(end + 5);
