@@ -19,6 +19,8 @@ export interface FaultRound {
 export interface Fault {
   name: string;
   whom: 'leader' | 'any' | 'two' | 'database' | 'each' | 'drained';
+  /** The target is also lost. */
+  losesTarget?: boolean;
   /** The mail of every domain must move again within this time, in ms. */
   withinMs: number;
   run(round: FaultRound): Promise<void>;
@@ -134,8 +136,12 @@ export const faults: readonly Fault[] = [
 ];
 
 /** Returns the nodes that the fault loses or stops, of which second copies may come. */
-export function nodesHit({ whom }: Fault, cluster: NodeCluster, target: TortureNode): readonly TortureNode[] {
-  if (whom === 'leader' || whom === 'any') return [target];
+export function nodesHit(
+  { whom, losesTarget }: Fault,
+  cluster: NodeCluster,
+  target: TortureNode,
+): readonly TortureNode[] {
+  if (whom === 'leader' || whom === 'any' || losesTarget === true) return [target];
   return whom === 'two' ? [target, nextOf(cluster, target)] : [];
 }
 
