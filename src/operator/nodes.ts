@@ -96,7 +96,7 @@ function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now:
     /** True where it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
     /** True where it takes mail and webhook calls: it has the role `delivery` and is not drained. */
-    delivers: node.isDelivering && !node.isDraining && !node.isCommand,
+    delivers: takesMail(node),
     version: node.version,
     since: rfc3339(node.since),
     last_sign_of_life_at: rfc3339(now - node.quietMs),
@@ -104,6 +104,10 @@ function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now:
     this: node.epoch === own,
   };
 }
+
+/** Returns whether a node takes mail to deliver: it has the role `delivery` and is not drained. */
+export const takesMail = ({ isDelivering, isDraining, isCommand }: NodeRecord): boolean =>
+  isDelivering && !isDraining && !isCommand;
 
 export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeRecord): NodeState {
   if (isCommand) return 'command';
