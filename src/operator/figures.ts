@@ -36,14 +36,13 @@ const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   ['canceled', 'Recipients whose mail was canceled.'],
 ];
 
-/** Reads counters from the books and the statistics, so that they continue after a restart and count the mail of all nodes. */
+/** Reads counters from the books, so that they continue after a restart and count the mail of all nodes. */
 export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
-  const counters: Promise<{ from_status: string; to_status: string; n: number }[]> = db
+  const rows: { from_status: string; to_status: string; n: number }[] = await db
     .reader('counters')
     .select('from_status', 'to_status')
     .sum({ n: 'n' })
     .groupBy('from_status', 'to_status');
-  const [rows, bounces] = await Promise.all([counters, readBounceTotals(db.reader)]);
   const total = (matches: (row: (typeof rows)[number]) => boolean): number =>
     rows.filter(matches).reduce((sum, { n }) => sum + n, 0);
   return [
@@ -59,6 +58,13 @@ export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Famil
         total(({ to_status }) => to_status === status),
       ),
     ),
+  ];
+}
+
+/** Reads the bounces from the statistics, which know their classes. */
+export async function bounceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const bounces = await readBounceTotals(db.reader);
+  return [
     counter(
       'posthorn_bounced_total',
       'Recipients whose mail bounced, by class.',
