@@ -171,7 +171,6 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     clock,
     complained: (deliveryId) => complaints.notify(deliveryId),
     written: (recorded) => {
-      for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
       const due = recorded.flatMap(({ notice }) => notice ?? []);
       if (due.length > 0) notifiers.deliveries.notify(due);
       notifiers.events.notify();

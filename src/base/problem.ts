@@ -300,8 +300,9 @@ export const catalogue = {
   },
   service_unavailable: {
     status: 503,
-    cause: 'The service is starting, stopping, out of room or under maintenance.',
-    cure: 'Try again after the time in Retry-After.',
+    cause:
+      'The service is starting, stopping, out of room or under maintenance, or its database or another node does not answer.',
+    cure: 'Try again later; the header Retry-After of an HTTP answer says when.',
     retryAfter: 5,
   },
   idempotency_in_progress: {

@@ -78,5 +78,6 @@ function printProblem(problem: Problem, note: Note): number {
   note(`  cause: ${cause}`);
   note(`  cure:  ${cure}`);
   if (problem.code === 'not_found') return exitCodes.noInput;
+  if (problem.code === 'service_unavailable') return exitCodes.unavailable;
   return problem.status >= 500 ? exitCodes.software : exitCodes.data;
 }

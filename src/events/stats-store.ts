@@ -135,6 +135,22 @@ export async function readSourceDays(
   return readLines(read, { bucket: 'day', by: 'tag', since: of.since }, rows);
 }
 
+/**
+ * Returns how many recipients of all accounts have bounced by class, test mail included. Reads one row for each account and day, which
+ * are kept for ever.
+ */
+export async function readBounceTotals(
+  read: Knex,
+): Promise<Record<'hard' | 'soft' | 'block' | 'undetermined', number>> {
+  const [row] = await read.raw<Record<'bounced' | 'hard' | 'soft' | 'block', number | null>[]>(
+    `SELECT SUM(c.bounced) AS bounced, SUM(c.bounced_hard) AS hard, SUM(c.bounced_soft) AS soft, SUM(c.bounced_block) AS block
+     FROM accounts a
+     JOIN event_counts c ON c.account_id = a.id AND c.span = 'whole_day' AND c.test IN (0, 1) AND c.tag = ''`,
+  );
+  const [hard, soft, block] = [row?.hard ?? 0, row?.soft ?? 0, row?.block ?? 0];
+  return { hard, soft, block, undetermined: (row?.bounced ?? 0) - hard - soft - block };
+}
+
 /** Time that hours are kept. Days are kept for ever, except those of tags, which can be as many as there are messages. */
 export const HOURS_KEPT_MS = 32 * DAY_MS;
 const TAGS_KEPT_MS = 400 * DAY_MS;

@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import type { Committer } from '../storage/commit.ts';
+import { isStorageTrouble, type Committer } from '../storage/commit.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import { auditRow, type ActWords, type Deed } from './audit-row.ts';
@@ -31,7 +31,7 @@ export interface RunningAct extends Act {
   row(status: number): AuditRow;
   /** Writes the row where the act has not, or has written another ending; adds to a written row what the act has told since. */
   done(status?: number): Promise<void>;
-  /** Writes why it failed, whatever the act has written before. */
+  /** Writes why it failed, whatever the act has written before. Where the database does not take writes, the log alone says so. */
   failed(error: unknown): Promise<void>;
 }
 
@@ -111,6 +111,8 @@ export function beginAct(
       else await commit.insert({ audit: [taken(status)] });
     },
     async failed(error) {
+      // A database that could not write the act cannot write its row either, and a lost PostgreSQL is waited for with each write.
+      if (isStorageTrouble(error)) return;
       const problem = error instanceof Problem ? error : null;
       await commit.insert({
         audit: [row(problem?.status ?? 500, problem)],

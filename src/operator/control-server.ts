@@ -4,10 +4,11 @@ import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
+import { awaitDatabase } from './await-database.ts';
 import { answerOf } from './control-answer.ts';
 import { socketPath, lookAtSocket } from './control-socket.ts';
 import { commandLine } from '../operations/act.ts';
-import { perform, type OperatorDeps } from './operations.ts';
+import { isAct, perform, type OperatorDeps } from './operations.ts';
 import { agentOf } from './system-user.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -90,7 +91,9 @@ async function answer(deps: OperatorDeps, request: IncomingMessage, response: Se
     if (request.method !== 'POST') throw new Problem('method_not_allowed', 'the control socket takes POST only');
     const user = request.headers['x-system-user'];
     const acting = { ...commandLine, user_agent: agentOf(typeof user === 'string' ? user : undefined) };
-    return await perform(deps, name, await readArgs(request), { acting });
+    const args = await readArgs(request);
+    if (isAct(name)) await awaitDatabase(deps);
+    return await perform(deps, name, args, { acting });
   });
   const text = JSON.stringify(body);
   response.writeHead(status, {

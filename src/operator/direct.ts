@@ -4,7 +4,6 @@ import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCursors } from '../api/cursor.ts';
 import { createInside } from '../api/inside.ts';
-import { isReading } from '../api/route.ts';
 import { storeRoutes } from '../api/routes.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
@@ -14,7 +13,7 @@ import { databaseFile, openDatabase } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
-import { operationNamed, perform, type StoreDeps } from './operations.ts';
+import { isAct, operationNamed, perform, type StoreDeps } from './operations.ts';
 import { writeNote } from './command-acts.ts';
 import { atCommandLine } from './note-command.ts';
 import { requireSharedKey } from './sealed-secrets.ts';
@@ -33,10 +32,10 @@ export interface Direct {
 export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {
   const operation = operationNamed(firstOperation);
   if (operation !== null && operation.needs !== 'store') throw notRunning();
-  const isAct = operation === null ? !isReading(firstOperation) : operation.act !== null;
   const database = databaseFile(config.storage.url);
-  if (database !== null) checkFiles(database, isAct);
-  if (isAct) makeDataFolder(config.dataDir);
+  const changes = isAct(firstOperation);
+  if (database !== null) checkFiles(database, changes);
+  if (changes) makeDataFolder(config.dataDir);
   const keyring = openKeyring(config.dataDir, { database });
   const db = await openDatabase({
     ...config.storage,

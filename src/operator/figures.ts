@@ -2,6 +2,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
+import { readBounceTotals } from '../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { databaseFile, type Database } from '../storage/database.ts';
@@ -22,7 +23,7 @@ export interface FigureDeps extends EngineDeps {
   backupDir: string;
 }
 
-/** Each of these is a separate counter; `bounced` is counted by class instead (meters.ts). */
+/** Each of these is a separate counter; `bounced` is counted by class instead. */
 const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   [
     'delivered',
@@ -35,7 +36,7 @@ const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   ['canceled', 'Recipients whose mail was canceled.'],
 ];
 
-/** Reads counters from the books, so that they continue after a restart. */
+/** Reads counters from the books, so that they continue after a restart and count the mail of all nodes. */
 export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
   const rows: { from_status: string; to_status: string; n: number }[] = await db
     .reader('counters')
@@ -56,6 +57,18 @@ export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Famil
         help,
         total(({ to_status }) => to_status === status),
       ),
+    ),
+  ];
+}
+
+/** Reads the bounces from the statistics, which know their classes. */
+export async function bounceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const bounces = await readBounceTotals(db.reader);
+  return [
+    counter(
+      'posthorn_bounced_total',
+      'Recipients whose mail bounced, by class.',
+      Object.entries(bounces).map(([name, value]) => ({ labels: { class: name }, value })),
     ),
   ];
 }

@@ -1,6 +1,6 @@
 /**
- * Figures that are counted in memory, since no table has them: requests, attempts with their phases, bounces by class, and how late
- * the event loop is. A restart begins at 0, as Prometheus expects of counters.
+ * Figures that are counted in memory, since no table has them: requests, attempts with their phases, and how late the event loop
+ * is. A restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../base/budgets.ts';
 import { counter, histogram, Counts, Histogram, type Family } from './exposition.ts';
@@ -23,7 +23,6 @@ const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
 /** `discarded` is mail that a route threw away: its sender gets the event `delivered` all the same. */
 const OUTCOMES = ['accepted', 'discarded', 'deferred', 'refused', 'uncertain', 'failed'];
-const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
 /** Ten samples a second show a blocked event loop, at a negligible cost. */
 const LAG_EVERY_MS = 100;
@@ -34,7 +33,6 @@ export type Meters = ReturnType<typeof createMeters>;
 export function createMeters({ clock }: { clock: Clock }) {
   const requests = new Counts();
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
-  const bounces = new Counts(BOUNCE_CLASSES.map((name) => ({ class: name })));
   const submissions = new Counts([{ code: '250' }]);
   const usedUp = new Counts(budgetNames.map((budget) => ({ budget })));
   const accept = new Histogram(ACCEPT_SECONDS);
@@ -67,10 +65,6 @@ export function createMeters({ clock }: { clock: Clock }) {
       requests.add({ operation: operation ?? 'none', code: String(status) });
       if (operation === ACCEPT && status === 202) accept.observe(ms / 1000);
     },
-    /** Counts a recipient whose mail bounced. */
-    bounced(bounceClass: string): void {
-      bounces.add({ class: bounceClass });
-    },
     /** Counts a submission by SMTP that ended with this code. */
     submitted(code: number): void {
       submissions.add({ code: String(code) });
@@ -96,7 +90,6 @@ export function createMeters({ clock }: { clock: Clock }) {
         'Time that each phase of an SMTP attempt took.',
         [...phases].flatMap(([phase, times]) => times.samples({ phase })),
       ),
-      counter('posthorn_bounced_total', 'Recipients whose mail bounced, by class, since the start.', bounces.samples()),
       counter(
         'posthorn_submissions_total',
         'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.',

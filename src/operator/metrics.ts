@@ -13,6 +13,7 @@ import { equalInConstantTime } from '../base/secret.ts';
 import {
   backupFigures,
   bookFigures,
+  bounceFigures,
   commitFigures,
   fileFigures,
   laneFigures,
@@ -121,6 +122,7 @@ async function readQueue(deps: MetricsDeps): Promise<Family[]> {
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
   return (
     await Promise.all([
+      bounceFigures(deps),
       heldFigures(deps),
       domainFigures(deps),
       hindranceFigures(deps),

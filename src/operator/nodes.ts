@@ -97,7 +97,7 @@ function nodeRecord(node: NodeRecord, nodes: Pick<Nodes, 'epoch' | 'list'>, now:
     /** True where it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
     /** True where it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too. */
-    delivers: takersOf(nodes.list().filter(({ isCommand }) => !isCommand)).some(({ epoch }) => epoch === node.epoch),
+    delivers: epochsThatDeliver(nodes.list()).has(node.epoch),
     version: node.version,
     since: rfc3339(node.since),
     last_sign_of_life_at: rfc3339(now - node.quietMs),
@@ -105,6 +105,10 @@ function nodeRecord(node: NodeRecord, nodes: Pick<Nodes, 'epoch' | 'list'>, now:
     this: node.epoch === nodes.epoch,
   };
 }
+
+/** Returns the nodes that take mail and webhook calls now. */
+export const epochsThatDeliver = (all: readonly NodeRecord[]): ReadonlySet<number> =>
+  new Set(takersOf(all.filter(({ isCommand }) => !isCommand)).map(({ epoch }) => epoch));
 
 export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeRecord): NodeState {
   if (isCommand) return 'command';

@@ -1,4 +1,5 @@
 /** The table of operations. `perform` finds one, checks its arguments, runs it and writes the audit line. */
+import { isReading } from '../api/route.ts';
 import { check } from '../base/check.ts';
 import { refusedByRole } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
@@ -73,6 +74,12 @@ export type ResultOf<Name extends OperationName> = Awaited<ReturnType<(typeof ta
 export function operationNamed(name: string): Operation | null {
   const operations: Readonly<Record<string, Operation>> = table;
   return Object.hasOwn(operations, name) ? (operations[name] ?? null) : null;
+}
+
+/** Returns whether an operation of this table or of the API changes something. */
+export function isAct(name: string): boolean {
+  const operation = operationNamed(name);
+  return operation === null ? !isReading(name) : operation.act !== null;
 }
 
 /** The caller of an operation. */

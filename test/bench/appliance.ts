@@ -45,7 +45,31 @@ export interface ApplianceOptions {
   patienceMs?: number;
 }
 
+/** The exit code of a server that cannot listen (docs/operating.md). */
+const CANNOT_LISTEN = 69;
+const TRIES = 3;
+
+class Ended extends Error {
+  readonly how: number | string;
+
+  constructor(how: number | string, log: string) {
+    super(`the appliance ended with ${String(how)}: see ${log}`);
+    this.how = how;
+  }
+}
+
 export async function startAppliance(options: ApplianceOptions = {}): Promise<Appliance> {
+  for (let tried = 1; ; tried++)
+    try {
+      return await startOnce(options);
+    } catch (error) {
+      // Another program may have taken the port that was free a moment ago.
+      const isAgain = error instanceof Ended && error.how === CANNOT_LISTEN && options.port === undefined;
+      if (!isAgain || tried === TRIES) throw error;
+    }
+}
+
+async function startOnce(options: ApplianceOptions): Promise<Appliance> {
   const { env = {}, dataDir, nodeArgs = [], under = [], dir: root = here } = options;
   const bin = path.join(root, 'src/bin/posthorn.cjs');
   const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
@@ -77,7 +101,7 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
   });
   const url = `http://127.0.0.1:${String(port)}`;
   const ready = async (): Promise<boolean> => {
-    if (ended !== null) throw new Error(`the appliance ended with ${String(ended)}: see ${data}.log`);
+    if (ended !== null) throw new Ended(ended, `${data}.log`);
     return fetch(`${url}/readyz`).then(
       (answer) => answer.ok,
       () => false,

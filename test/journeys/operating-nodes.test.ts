@@ -309,7 +309,12 @@ describe('journey: operating several nodes', function () {
     assert.equal((await browser.submit('/settings/nodes/drain', { node: '<b>' })).status, 404);
   });
 
-  it('has the figures of the books at the leader only', async () => {
+  it('has the figures of the books at the leader only, the bounces of both nodes among them', async () => {
+    server.options.script = { rcpt: '550 5.1.1 no such user' };
+    await sendToAll();
+    await one.settled();
+    server.options.script = {};
+    one.clock.advance(60_000);
     const read = async (node: TestApp): Promise<string> => {
       const headers = { authorization: 'Bearer secret-of-the-figures' };
       return await (await fetch(new URL('/metrics', node.url), { headers })).text();
@@ -324,6 +329,9 @@ describe('journey: operating several nodes', function () {
       assert.match(text, /^posthorn_node_sign_of_life_age_seconds\{node="two"\} \d/m);
       assert.equal(/^posthorn_accepted_total \d/m.test(text), leads === 1);
       assert.equal(/^posthorn_queue_total_depth /m.test(text), leads === 1);
+      const hard = /^posthorn_bounced_total\{class="hard"\} (\d+)$/m.exec(text)?.[1];
+      assert.equal(hard, leads === 1 ? String(domains.length) : undefined);
+      assert.match(text, /^posthorn_attempts_total\{outcome="refused"\} [1-9]/m, 'each has refused some of them');
     }
   });
 

@@ -98,15 +98,19 @@ describe('journey: two nodes share the limits of a receiver', function () {
   it('both deliver, and the receiver never sees more than the limit and one', async () => {
     await join();
     const most2 = { one: 0, two: 0 };
-    await send(15);
-    await until(() => {
-      most2.one = Math.max(most2.one, workers(one));
-      most2.two = Math.max(most2.two, workers(two));
-      return arrived() === 24 * 15;
-    }, 5);
+    const end = performance.now() + 30_000;
+    // On a busy machine one node may have finished its mail before the other asks for a second connection; then more is sent.
+    for (let sent = 1; most2.one < 2 || most2.two < 2; sent++) {
+      assert.ok(performance.now() < end, `${String(most2.one)} and ${String(most2.two)} workers`);
+      await send(15);
+      await until(() => {
+        most2.one = Math.max(most2.one, workers(one));
+        most2.two = Math.max(most2.two, workers(two));
+        return arrived() === 24 * 15 * sent;
+      }, 5);
+    }
     assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
     assert.ok(most >= LIMIT, `only ${String(most)} connections at once`);
-    assert.ok(most2.one >= 2 && most2.two >= 2, `${String(most2.one)} and ${String(most2.two)} workers`);
     // Connections that stay idle are closed after 5 s, and rows go with them.
     await until(async () => (await rows()).length === 0, 500);
     await one.balanced();

@@ -19,6 +19,8 @@ export interface FaultRound {
 export interface Fault {
   name: string;
   whom: 'leader' | 'any' | 'two' | 'database' | 'each' | 'drained';
+  /** The target is also lost. */
+  losesTarget?: boolean;
   /** The mail of every domain must move again within this time, in ms. */
   withinMs: number;
   run(round: FaultRound): Promise<void>;
@@ -28,17 +30,20 @@ export interface Fault {
 const TAKEOVER_MS = 15_000;
 /** The same where a node gives its work away in order. */
 const HANDOVER_MS = 3000;
-/** Others may take the connections of a node that is silent for so long. */
-const LEASE_MS = 10_000;
+/**
+ * Others may take the connections of a node so long after it was paused or cut off: 12 s after its last sign of life, which may be 4 s older
+ * on a busy machine.
+ */
+const TAKEN_AFTER_MS = 8000;
 /** A node that drains ends what it has begun within this time, as the receiver is no slower. */
 const DRAINED_MS = 4000;
 
 /** Its connections stay open while it is stopped or cut off, also when the others have taken its place. */
 async function silent({ site, target }: FaultRound, ms: number): Promise<void> {
-  await sleep(Math.min(ms, LEASE_MS));
-  if (ms <= LEASE_MS) return;
+  await sleep(Math.min(ms, TAKEN_AFTER_MS));
+  if (ms <= TAKEN_AFTER_MS) return;
   site.lose(target.name);
-  await sleep(ms - LEASE_MS);
+  await sleep(ms - TAKEN_AFTER_MS);
 }
 
 const pause =
@@ -134,8 +139,12 @@ export const faults: readonly Fault[] = [
 ];
 
 /** Returns the nodes that the fault loses or stops, of which second copies may come. */
-export function nodesHit({ whom }: Fault, cluster: NodeCluster, target: TortureNode): readonly TortureNode[] {
-  if (whom === 'leader' || whom === 'any') return [target];
+export function nodesHit(
+  { whom, losesTarget }: Fault,
+  cluster: NodeCluster,
+  target: TortureNode,
+): readonly TortureNode[] {
+  if (whom === 'leader' || whom === 'any' || losesTarget === true) return [target];
   return whom === 'two' ? [target, nextOf(cluster, target)] : [];
 }
 

@@ -10,7 +10,7 @@
  *   --seed N       their order, targets and times
  *   --only WORDS   only faults with these words in their names
  *   --apart        nodes that cannot see each other's processes
- *   --from DIR     the nodes run another built tree at first, and are replaced one by one before the rounds
+ *   --from DIR     the nodes run another built tree at first, and are replaced one by one before the rounds; one is killed meanwhile
  */
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';

@@ -33,8 +33,6 @@ export interface Occurrence {
 export interface Recorded {
   applied: boolean;
   state: DeliveryState | null;
-  /** The class of the bounce, if the change was one. */
-  bounced?: string;
   /** Where the notice of the failure waits, if one was written. */
   notice?: DueHint;
 }
@@ -100,11 +98,9 @@ async function writeGroup(
       if (one === undefined) return { applied: false, state: null };
       const decision = decide(one.state, withSuppression(change, one.row), now);
       applyDecision(one, decision, change, now, toWrite);
-      const bounce = decision.events.find(({ type }) => type === 'bounced');
-      const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
       const hasNotice = notices !== undefined && addFailure(one.row, decision, toWrite);
       const notice = hasNotice ? { notice: noticeHint(one.row.notice_to ?? '', now) } : {};
-      return { applied: decision.applied, state: decision.state, ...bounced, ...notice };
+      return { applied: decision.applied, state: decision.state, ...notice };
     }),
   );
 

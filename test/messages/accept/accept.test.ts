@@ -244,6 +244,7 @@ describe('messages/accept', () => {
       const stalled = temp.db.commit.submit(
         {
           name: 'stall',
+          isIntake: true,
           run: (_, inputs: readonly null[]) =>
             new Promise<readonly null[]>(
               (resolve) =>
