@@ -94,11 +94,14 @@ function addResend(messages: CommandUnknownOpts, context: Context): void {
 }
 
 function resentLines(result: ResultOf<'messages.resend'>): string[] {
-  const { recipients, messages, left_out: out, left_out_because: because } = result;
+  const { recipients, messages, left_out: out, left_out_because: because, lane_unknown: unknown } = result;
   const verb = result.dry_run ? 'would get' : 'get';
   return [
     `${String(recipients)} recipients ${verb} their mail again, in ${String(messages)} new messages`,
     ...(out > 0 ? [`${String(out)} are left out; the first because: ${printable(because ?? '')}`] : []),
+    ...(unknown > 0
+      ? [`${String(unknown)} may be of this lane, and DNS has not told where their mail goes: run it again`]
+      : []),
     ...(result.has_more ? ['there are more: run it again'] : []),
   ];
 }

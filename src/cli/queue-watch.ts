@@ -16,6 +16,7 @@ interface WatchOptions {
   json?: true;
 }
 
+type Source = ResultOf<'queue.sources'>['data'][number];
 type Line = ResultOf<'queue.watch'>['data'][number];
 
 const WAIT_MS = 20_000;
@@ -78,7 +79,7 @@ function sourceLines({ data: sources, nodes, unanswered }: ResultOf<'queue.sourc
       one.ipv4,
       one.ipv6,
       one.ehlo,
-      one.paused ? 'paused' : one.blocks.length > 0 ? `off ${String(one.blocks.length)} sites` : 'in use',
+      stateOf(one),
     ]),
   );
   const blocks = sources.flatMap(({ name, node, blocks: off }) =>
@@ -91,6 +92,15 @@ function sourceLines({ data: sources, nodes, unanswered }: ResultOf<'queue.sourc
     ...heads,
     ...(blocks.length === 0 ? [] : ['', ...table(['SOURCE', ...head, 'KEPT OFF', 'UNTIL', 'REPLY'], blocks)]),
     ...(warm.length === 0 ? [] : ['', ...table(['SOURCE', ...head, 'WARM-UP AT', 'SENT TODAY', 'OF'], warm)]),
+    ...(unanswered.length > 0 || sources.some(({ delivers }) => delivers) ? [] : [NOBODY]),
     ...unansweredLines({ unanswered }),
   ];
+}
+
+const NOBODY = 'no node delivers mail now: each that runs lacks the role delivery (node.roles) or is drained';
+
+function stateOf({ delivers, paused, blocks }: Source): string {
+  if (!delivers) return 'its node does not deliver';
+  if (paused) return 'paused';
+  return blocks.length > 0 ? `off ${String(blocks.length)} sites` : 'in use';
 }

@@ -4,7 +4,8 @@
  */
 import { gauge, type Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { LaneFacts, LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
+import { isOfPool } from '../messages/delivery/holds.ts';
+import { heldUnknown, type LaneFacts, type LaneWait, type SetBy, type WaitReason } from '../messages/delivery/why.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
 import { dialectOf } from '../storage/sql.ts';
@@ -90,14 +91,11 @@ async function markedMail(deps: Deps): Promise<HeldMail[]> {
      JOIN deliveries d ON d.id = m.id`,
     [MOST],
   );
-  const asked = marks.filter(({ mark }) => isOfPool(partsOf(mark).kind));
+  const asked = marks.filter(({ mark }) => isOfPool(mark));
   const found = await deps.laneFacts(asked.map(({ mark, domain }) => ({ domain, account: '', mark })));
   const facts = new Map(asked.map(({ mark }, at) => [mark, found[at] ?? null]));
   return marks.map((mark) => ofMark(mark, facts.get(mark.mark) ?? null));
 }
-
-/** Marks of which the engine knows why and for how long. */
-const isOfPool = (kind: string): boolean => kind === 'pool' || kind === 'paused';
 
 function ofMark({ mark, waiting, since }: Mark, facts: LaneFacts | null): HeldMail {
   const { kind, target, account } = partsOf(mark);
@@ -126,7 +124,11 @@ function ofMark({ mark, waiting, since }: Mark, facts: LaneFacts | null): HeldMa
       const hold = facts?.held ?? null;
       const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
       const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
-      const message = hold === null ? 'Its hold has ended; it will be sent within half a minute.' : sentence(hold.why);
+      const ended =
+        facts?.unknown === undefined
+          ? 'Its hold has ended; it will be sent within half a minute.'
+          : heldUnknown(mark, facts.unknown);
+      const message = hold === null ? ended : sentence(hold.why);
       return {
         ...given,
         by,

@@ -99,7 +99,8 @@ const ended = (node: string): LaneFacts =>
   because(`The node ${node}, which delivered it, has ended. Another one takes over within 15 seconds.`);
 
 function because(message: string): LaneFacts {
-  return { held: null, waits: [{ reason: 'queued', message, since: null, until: null, by: 'us', stops: false }] };
+  const wait = { reason: 'queued', message, since: null, until: null, by: 'us', stops: false } as const;
+  return { held: null, waits: [wait], unknown: message };
 }
 
 const nobody = because('No node delivers mail now: none that runs has the role delivery (node.roles).');

@@ -2,6 +2,7 @@
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import type { Question } from './ask-nodes.ts';
+import { domainLaneQuestion } from './domain-lanes.ts';
 import { engineQuestion } from './engines.ts';
 import { holdsQuestion } from './holds.ts';
 import { laneQuestion } from './lane-acts.ts';
@@ -14,6 +15,7 @@ import { sourcesQuestion, unblockQuestion } from './sources.ts';
 import { linesQuestion, watchQuestion } from './watch.ts';
 
 const questions: readonly Question<OperatorDeps, unknown, unknown>[] = [
+  domainLaneQuestion,
   engineQuestion,
   holdsQuestion,
   laneFactsQuestion,

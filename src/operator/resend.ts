@@ -14,9 +14,8 @@ import { dialectOf } from '../storage/sql.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { siteOf } from './held-mail.ts';
-import { byWhom, laneQuestion } from './lane-acts.ts';
-import { askEach, unansweredText } from './ask-nodes.ts';
-import { MOST_DOMAINS, readEngines } from './engines.ts';
+import { byWhom } from './lane-acts.ts';
+import { lanesOfDomains } from './domain-lanes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { HOUR_MS } from '../base/time.ts';
 
@@ -28,6 +27,8 @@ export interface Resent {
   /** Recipients whose mail cannot be sent again, and why the first of them cannot. */
   left_out: number;
   left_out_because: string | null;
+  /** Recipients of domains whose lane DNS has not told, so that a resend by lane leaves them out. */
+  lane_unknown: number;
   /** There are more than one run takes: run it again. */
   has_more: boolean;
   dry_run: boolean;
@@ -37,6 +38,8 @@ const USUAL_PAST_MS = 2 * HOUR_MS;
 /** Attempts that are read in one step, and messages that are sent at the same time. */
 const STEP = 2000;
 const AT_ONCE = 20;
+/** Time in which a run looks up domains whose lane is not known. */
+const LOOK_UPS_MS = 20_000;
 /** Recipients in one run. */
 const MOST = 10_000;
 /** Attempts are written nearly in the order of their ids: at most so many may precede an older one. */
@@ -59,7 +62,11 @@ type ResendFilter = z.output<typeof resendArguments>;
 
 export const resendOperations = {
   'messages.resend': onServer({
-    act: { says: 'sent bounced mail again', type: 'queue', keeps: ['recipients', 'messages', 'left_out', 'dry_run'] },
+    act: {
+      says: 'sent bounced mail again',
+      type: 'queue',
+      keeps: ['recipients', 'messages', 'left_out', 'lane_unknown', 'dry_run'],
+    },
     args: resendArguments,
     run: resendBounced,
   }),
@@ -78,7 +85,8 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
   const accountId = filter.account === undefined ? null : (await accountNamed(deps, filter.account)).id;
   if (accountId !== null) act.concerns(accountId);
   const floor = idFloor('att', deps.clock.now() - (filter.past ?? USUAL_PAST_MS));
-  const lane = filter.lane === undefined ? null : await laneNamed(deps, filter.lane);
+  const lane = filter.lane === undefined ? null : laneNamed(deps, filter.lane);
+  const until = deps.clock.monotonic() + LOOK_UPS_MS;
   const dryRun = filter.dry_run === true;
   const result: Resent = {
     object: 'resend',
@@ -86,19 +94,20 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
     messages: 0,
     left_out: 0,
     left_out_because: null,
+    lane_unknown: 0,
     has_more: false,
     dry_run: dryRun,
   };
   const top = await newestRowId(deps);
   for (let from = Math.max(1, (await firstRowId(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
-    if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
-    const found = await bouncedBetween(
-      deps,
-      { ...filter, accountId, floor, lane },
-      from,
-      Math.min(top, from + STEP - 1),
-    );
-    const groups = [...byMessage(found)];
+    if (result.recipients + result.left_out >= MOST) {
+      result.has_more = true;
+      break;
+    }
+    const rows = await bouncedBetween(deps, { ...filter, accountId, floor }, from, Math.min(top, from + STEP - 1));
+    const found = lane === null ? { rows, unknown: 0 } : await ofLane(deps, lane, rows, until);
+    result.lane_unknown += found.unknown;
+    const groups = [...byMessage(found.rows)];
     for (let at = 0; at < groups.length; at += AT_ONCE)
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => resendMessage(deps, act, result, id, rows)));
   }
@@ -133,11 +142,11 @@ async function firstRowId({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: 
   return low;
 }
 
-type BouncedFilter = Omit<ResendFilter, 'lane'> & { lane: NamedLane | null; accountId: string | null; floor: string };
+type BouncedFilter = Omit<ResendFilter, 'lane'> & { accountId: string | null; floor: string };
 
 async function bouncedBetween(
   deps: OperatorDeps,
-  { lane, domain, reason, accountId, floor }: BouncedFilter,
+  { domain, reason, accountId, floor }: BouncedFilter,
   first: number,
   last: number,
 ): Promise<Bounced[]> {
@@ -153,7 +162,7 @@ async function bouncedBetween(
     where.push(`${column} = ?`);
     values.push(value);
   }
-  const rows = await db.reader.raw<Bounced[]>(
+  return await db.reader.raw<Bounced[]>(
     `SELECT a.message_id, a.delivery_id, d.address, d.domain, a.source FROM attempts a ${dialectOf(db.reader).thenJoin} deliveries d ON d.id = a.delivery_id
      WHERE ${where.join(' AND ')} AND d.status = 'bounced' AND d.test = 0
        AND NOT EXISTS (SELECT 1 FROM resends r WHERE r.message_id = a.message_id AND r.delivery_id = a.delivery_id)
@@ -162,7 +171,6 @@ async function bouncedBetween(
      ORDER BY a.rowid`,
     [...values, clock.now()],
   );
-  return lane === null ? rows : await ofLane(deps, lane, rows);
 }
 
 /** The site of a lane and the source it sends by; null for the system's address. */
@@ -171,32 +179,25 @@ interface NamedLane {
   source: string | null;
 }
 
-async function laneNamed(deps: OperatorDeps, lane: string): Promise<NamedLane> {
-  const { from, unanswered } = await askEach(deps, laneQuestion, { lane });
-  requireAll(unanswered);
-  const source = from.map(({ result }) => result.now?.source ?? null).find((name) => name !== null) ?? null;
+/** The sources are the same in the settings of all nodes; a lane that has had no mail since the start is in no node's memory. */
+function laneNamed({ config }: Pick<OperatorDeps, 'config'>, lane: string): NamedLane {
+  const source = config.delivery.sources.find(({ name }) => lane.endsWith(`/${name}`))?.name ?? null;
   return { site: siteOf(lane, source), source };
 }
 
-/** Mail whose lane is not known would be left out without a word. */
-function requireAll(unanswered: readonly string[]): void {
-  if (unanswered.length > 0)
-    throw new Problem('service_unavailable', `the mail of the lane is not known: ${unansweredText(unanswered)}`);
-}
-
-/** Returns those whose domains go by this lane now. */
-async function ofLane(deps: OperatorDeps, { site, source }: NamedLane, rows: readonly Bounced[]): Promise<Bounced[]> {
-  const domains = [...new Set(rows.map((row) => row.domain))];
-  const found: Bounced[] = [];
-  for (let at = 0; at < domains.length; at += MOST_DOMAINS) {
-    const some = new Set(domains.slice(at, at + MOST_DOMAINS));
-    const { laneOf, unanswered } = await readEngines(deps, [...some]);
-    requireAll(unanswered);
-    for (const row of rows)
-      if (some.has(row.domain) && laneOf(row.domain) === site && (source === null || row.source === source))
-        found.push(row);
-  }
-  return found;
+/** Returns those whose domains go by this lane now, and the number of those that may, as the lane of their domains is not known. */
+async function ofLane(
+  deps: OperatorDeps,
+  { site, source }: NamedLane,
+  rows: readonly Bounced[],
+  until: number,
+): Promise<{ rows: Bounced[]; unknown: number }> {
+  const bySource = source === null ? rows : rows.filter((row) => row.source === source);
+  const lanes = await lanesOfDomains(deps, [...new Set(bySource.map(({ domain }) => domain))], until);
+  return {
+    rows: bySource.filter(({ domain }) => lanes.get(domain) === site),
+    unknown: bySource.filter(({ domain }) => lanes.get(domain) === null).length,
+  };
 }
 
 function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {

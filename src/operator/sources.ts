@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
+import { epochsThatDeliver } from './nodes.ts';
 import { onServer, type OperatorDeps, type SourceState } from './operation.ts';
 
 /** Asks for the sources of a node. */
@@ -36,7 +37,10 @@ export const sourceOperations = {
     args: z.strictObject({}),
     async run(deps) {
       const { from, unanswered } = await askEach(deps, sourcesQuestion, {});
-      const data = from.flatMap(({ node, result }) => result.map((source) => sourceRecord(node, source)));
+      const delivering = epochsThatDeliver(deps.nodes.list());
+      const data = from.flatMap(({ node, epoch, result }) =>
+        result.map((source) => sourceRecord({ node, delivers: delivering.has(epoch) }, source)),
+      );
       return { data, nodes: from.map(({ node }) => node), unanswered };
     },
   }),
@@ -64,13 +68,18 @@ export const sourceOperations = {
   }),
 };
 
-function sourceRecord(node: string, { name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState) {
+function sourceRecord(
+  { node, delivers }: { node: string; delivers: boolean },
+  { name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState,
+) {
   return {
     object: 'source' as const,
     /** Null for the address that the system chooses. */
     name,
-    /** The node that sends from it. */
+    /** The node that has it. */
     node,
+    /** False while its node is drained and another one delivers, so that nothing is sent from it. A node without the role `delivery` has no sources. */
+    delivers,
     pool,
     ipv4,
     ipv6,

@@ -52,7 +52,7 @@ export const watchOperations = {
     }),
     async run(deps, { lane, message_id: messageId, watch: known, after = '', wait_ms: waitMs = 0 }) {
       if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
-        throw new Problem('invalid_field', 'say what to watch: a lane or a message, or go on with a watch');
+        throw new Problem('invalid_field', 'name one thing to watch: a lane or a message');
       const watch = known ?? (await begin(deps, { lane, message_id: messageId }));
       return await pageOf(deps, watch, positionsIn(after), waitMs);
     },

@@ -224,6 +224,7 @@ describe('the posthorn command beside a running server', () => {
       'messages',
       'left_out',
       'left_out_because',
+      'lane_unknown',
       'has_more',
       'dry_run',
     ]);

@@ -1,7 +1,9 @@
 /** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
 import type { Message } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
-import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { ran } from '../cli/ran.ts';
+import type { Zones } from '../support/fakes/zones.ts';
+import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { htmlFaults } from '../support/harness/html.ts';
@@ -164,6 +166,40 @@ describe('journey: held mail', () => {
     await app.settled();
     const again = (await app.operator.ask<{ data: Message[] }>('listMessages')).data.find((one) => one.id !== id);
     assert.deepEqual([again?.to, again?.cc], ['cc@dest.test', []]);
+  });
+
+  it('sends again by lane what bounced before a restart, and tells whose lane it does not know', async () => {
+    const folder = newFolder();
+    const sources = [{ name: 'out1', ipv4: '127.0.0.2' }];
+    const startAgain = async (zones: Zones): Promise<void> => {
+      app = await startTestApp({ folder, mailPort: server.port, zones, settings: { delivery: { sources } } });
+    };
+    const known = zonesFor('dest.test', 'other.test');
+    await startAgain(known);
+    answer = REFUSED;
+    for (const domain of ['dest.test', 'other.test']) {
+      const { id } = await app.send({ to: `ana@${domain}` });
+      await until(() => bounced(id));
+    }
+    answer = '250 2.1.5 ok';
+    const resend = async (): Promise<[number, number]> => {
+      const result = await app.operator.call('messages.resend', { lane: 'mx.dest.test/out1', past: 3_600_000 });
+      return [result.recipients, result.lane_unknown];
+    };
+    await app.stop();
+    await startAgain({ 'dest.test MX': 'SERVFAIL', 'other.test MX': 'SERVFAIL' });
+    assert.deepEqual(await resend(), [0, 2]);
+    const { out } = await ran(['messages', 'resend', '--bounced', '--lane', 'mx.dest.test/out1'], {
+      POSTHORN_DATA_DIR: folder,
+    });
+    assert.match(
+      out,
+      /^0 recipients .*\n2 may be of this lane, and DNS has not told where their mail goes: run it again$/,
+    );
+    await app.stop();
+    await startAgain(known);
+    assert.deepEqual(await resend(), [1, 0]);
+    assert.deepEqual(await resend(), [0, 0]);
   });
 
   it('refuses a time, a lane and a domain that are none', async () => {

@@ -1,7 +1,10 @@
 /** Two nodes on one PostgreSQL send from sources of their own and from one that both use. */
 import assert from 'node:assert/strict';
+import { ran } from '../cli/ran.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 import { arf, sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
@@ -102,5 +105,42 @@ describe('journey: sources of two nodes', function () {
       return sums.every((sum) => sum === 2 * domains.length);
     });
     assert.deepEqual(await counts(), [{ sent: 2 * domains.length, complained: 2 }]);
+  });
+
+  it('lists no address as in use at a node that does not deliver', async () => {
+    const app = await startTestApp({ settings: { node: { name: 'door', roles: ['chores'] } } });
+    running.push(app);
+    assert.deepEqual((await app.operator.call('queue.sources', {})).data, []);
+    const { code, out } = await ran(['queue', 'sources'], { POSTHORN_DATA_DIR: app.folder });
+    assert.equal(code, 0);
+    assert.match(
+      out,
+      /^no node delivers mail now: each that runs lacks the role delivery \(node\.roles\) or is drained$/m,
+    );
+    const { html } = await (await signedIn(app.url, app.operator)).open('/settings/sources');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.match(html, /No node delivers mail now: /);
+    assert.doesNotMatch(html, /Mail leaves from the address/);
+  });
+
+  it('lists the address of a drained node as one that nothing is sent from', async () => {
+    await start([]);
+    await two.operator.call('nodes.drain', { node: 'two' });
+    await until(() => one.app.db.nodes?.list().some(({ isDraining }) => isDraining) === true);
+    const { data } = await one.operator.call('queue.sources', {});
+    assert.deepEqual(
+      data.map(({ node, name, delivers }) => [node, name, delivers]),
+      [
+        ['one', null, true],
+        ['two', null, false],
+      ],
+    );
+    const { out } = await ran(['queue', 'sources'], { POSTHORN_DATA_DIR: one.folder });
+    assert.match(out, /one .* in use\n.* two .* its node does not deliver$/);
+    const { html } = await (await signedIn(one.url, one.operator)).open('/settings/sources');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.match(html, /data-l="node">two.*<span class="dim">its node does not deliver<\/span>/s);
+    assert.match(html, /Mail leaves from the address/);
+    await two.operator.call('nodes.resume', { node: 'two' });
   });
 });

@@ -70,8 +70,8 @@ describe('journey: watch', () => {
   });
 
   it('wants one thing to watch, and a watch that is known', async () => {
-    await assert.rejects(watch({}), /say what to watch/);
-    await assert.rejects(watch({ lane: 'x', message_id: 'y' }), /say what to watch/);
+    await assert.rejects(watch({}), /name one thing to watch: a lane or a message$/);
+    await assert.rejects(watch({ lane: 'x', message_id: 'y' }), /name one thing to watch: a lane or a message$/);
     await assert.rejects(watch({ watch: 99 }), /the watch has ended/);
     await assert.rejects(watch({ watch: 1, wait_ms: 31_000 }), /30000|30,000/);
   });

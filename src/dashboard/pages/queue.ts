@@ -199,11 +199,15 @@ async function resend(visit: Visit): Promise<Shown> {
   const past = lengthOf(form);
   const args = { lane: form.get('lane') ?? '', ...definedMembers({ past }) };
   const result = await visit.operate('messages.resend', args);
-  const { recipients, left_out: out, left_out_because: because, has_more: hasMore } = result;
+  const { recipients, left_out: out, left_out_because: because, lane_unknown: unknown, has_more: hasMore } = result;
   const others = out === 0 ? '' : ` ${String(out)} are left out: ${because ?? ''}`;
+  const unclear =
+    unknown === 0
+      ? ''
+      : ` ${String(unknown)} may be of this lane: DNS has not told where their mail goes. Try again later.`;
   const more = hasMore ? ' There are more: send them in another run.' : '';
   const text = recipients === 0 ? 'Nothing to send again.' : `${String(recipients)} recipients get their mail again.`;
-  return move(backOf(visit), `${text}${others}${more}`);
+  return move(backOf(visit), `${text}${others}${unclear}${more}`);
 }
 
 /** Returns the part of the queue that the form names: `scope` is the kind of `target`. */

@@ -32,6 +32,9 @@ export interface Hold {
   setBy?: 'receiver' | 'operator' | 'us';
 }
 
+/** Returns whether a mark is that of a pool, whose sources only the node that delivers the mail knows. */
+export const isOfPool = (mark: string): boolean => mark.startsWith('pool:') || mark.startsWith('paused:');
+
 /** Returns the hold on this mail, or null if it may be sent. */
 export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
@@ -77,7 +80,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
     /** Returns true if the hold with this mark is still in force. */
     async stands(by: string): Promise<boolean> {
       if (by.startsWith('hld_')) return book.stands(by);
-      if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
+      if (isOfPool(by)) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
       if (kind === 'account') return pauses.isPaused(rest);
       // Earlier versions wrote domain marks without the account; such a mark counts as ended, and the mail is checked again.

@@ -8,7 +8,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
 import type { MailFacts } from './hold-book.ts';
-import type { Hold, HoldOf } from './holds.ts';
+import { isOfPool, type Hold, type HoldOf } from './holds.ts';
 
 export const waitReasons = [
   'finished',
@@ -65,9 +65,11 @@ export interface WaitContext {
   now: number;
   /** The waits of its lane, the most informative first. */
   waits: readonly LaneWait[];
+  /** A sentence that says why the lane is not known; absent where it is. */
+  unknown?: string | undefined;
 }
 
-export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContext): Reason {
+export function reasonOf(delivery: DeliveryRow, { held, now, waits, unknown }: WaitContext): Reason {
   const { due_at: dueAt, status } = delivery;
   if (dueAt === null) return makeReason('finished', `It is finished: ${status}.`);
   if (delivery.claim_epoch !== null) return makeReason('being_sent', 'It is being sent now.');
@@ -78,6 +80,8 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContex
     const by = held.setBy ?? 'operator';
     return makeReason('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
   }
+  if (delivery.held_by !== null && unknown !== undefined)
+    return makeReason('held', heldUnknown(delivery.held_by, unknown), { since: delivery.held_at, by: 'us' });
   if (delivery.held_by !== null)
     return makeReason('held', 'Its hold has ended; it will be sent within half a minute.', { until: now, by: 'us' });
   const [first] = waits;
@@ -86,6 +90,12 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContex
   if (first !== undefined) return makeReason(first.reason, first.message, { ...first, answer: lastAnswer(delivery) });
   return makeReason('queued', 'It is due and waits for its turn.', { by: 'us' });
 }
+
+/** Explains a mark of which the node that delivers the mail says nothing: of a pool it alone knows whether the hold has ended. */
+export const heldUnknown = (mark: string, unknown: string): string =>
+  isOfPool(mark)
+    ? `It is held: no source of its pool could send to its site when it was last tried. ${unknown}`
+    : `Its hold has ended. ${unknown}`;
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
   // A further reason that keeps the lane back then, such as the pace that this mail's own answer has set.
@@ -137,6 +147,8 @@ export interface MailOfLane {
 export interface LaneFacts {
   waits: readonly LaneWait[];
   held: Hold | null;
+  /** A sentence that says why both are not known, such as that the node which delivers the mail did not answer. */
+  unknown?: string;
 }
 
 /** Returns the facts of each of these mails, in their order. The nodes that deliver them know them, so another one has to ask. */
@@ -167,10 +179,10 @@ export async function whyWaiting(
   );
   return Promise.all(
     deliveries.map(async (delivery, at): Promise<Waiting> => {
-      const lane = lanes[at] ?? { waits: [], held: null };
+      const lane: LaneFacts = lanes[at] ?? { waits: [], held: null };
       const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
       const { address: email, status } = delivery;
-      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits }) };
+      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits, unknown: lane.unknown }) };
     }),
   );
 }
