@@ -1,5 +1,5 @@
 /** What `npm run torture:nodes` plays with: three servers of Posthorn, each before a proxy of its own, on a PostgreSQL with a synchronous standby. */
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startAppliance, type Appliance } from '../bench/appliance.ts';
@@ -78,6 +78,16 @@ export class Pair {
     this.standby = null;
   }
 
+  /** Ends the standby as a crash would, and starts it again after `ms`. Commits of the primary wait for it meanwhile. */
+  async crashStandby(ms: number): Promise<void> {
+    const { standby } = this;
+    if (standby === null) throw new Error('there is no standby');
+    await standby.stopAtOnce();
+    await sleep(ms);
+    await standby.start();
+    await until(() => this.isSynchronous(), 'a synchronous standby', 60_000);
+  }
+
   async stop(): Promise<void> {
     await this.standby?.stopAtOnce();
     await this.primary.stopAtOnce();
@@ -94,6 +104,9 @@ export class Pair {
     return new PostgresServer(path.join(this.root, `database${String(this.made++)}`));
   }
 }
+
+/** Moves the clock of the program that it is loaded into. */
+const CLOCK_HOOK = path.resolve(import.meta.dirname, 'clock-hook.mjs');
 
 /** Programs that see none of each other's processes, so that the nodes take each other for other machines. */
 const APART = ['unshare', '--pid', '--fork', '--kill-child'];
@@ -169,6 +182,11 @@ export class NodeCluster {
     await until(ready, 'all nodes', ms);
   }
 
+  /** Sets the clock of a node this many ms ahead of the machine's, or behind it. It sees that within a fraction of a second. */
+  setClock(node: TortureNode, aheadMs: number): void {
+    writeFileSync(this.clockOf(node), String(aheadMs));
+  }
+
   /** Sends a signal to the program of a node; nothing where it is down. */
   signal({ appliance }: TortureNode, signal: NodeJS.Signals): void {
     if (appliance === null) return;
@@ -204,9 +222,14 @@ export class NodeCluster {
     return path.join(this.root, name);
   }
 
+  private clockOf(node: TortureNode): string {
+    return path.join(this.folderOf(node), 'clock');
+  }
+
   private async startNode(node: TortureNode): Promise<void> {
     const appliance = await startAppliance({
       dataDir: this.folderOf(node),
+      nodeArgs: ['--import', CLOCK_HOOK],
       port: node.httpPort,
       patienceMs: START_MS,
       under: this.options.areApart ? APART : [],
@@ -214,6 +237,7 @@ export class NodeCluster {
       env: {
         ...this.options.env,
         POSTHORN_NODE__NAME: node.name,
+        TORTURE_CLOCK: this.clockOf(node),
         // The receiver tells the nodes apart by what they say with EHLO.
         POSTHORN_SMTP__HOSTNAME: `${node.name}.torture.test`,
         POSTHORN_STORAGE__URL: urlOn([node.proxy.folder], 'posthorn'),

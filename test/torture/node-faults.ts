@@ -14,11 +14,12 @@ export interface FaultRound {
 
 /**
  * What a fault does to whom. `leader`, `any` and `two` are lost or stand still; `database`: all nodes meet it, and may answer 503 meanwhile;
- * `each`: every node is away for a while; `drained`: every node takes no work for a while, and answers.
+ * `each`: every node is away for a while; `drained`: every node takes no work for a while, and answers;
+ * `none`: all nodes answer well throughout.
  */
 export interface Fault {
   name: string;
-  whom: 'leader' | 'any' | 'two' | 'database' | 'each' | 'drained';
+  whom: 'leader' | 'any' | 'two' | 'database' | 'each' | 'drained' | 'none';
   /** The target is also lost. */
   losesTarget?: boolean;
   /** The mail of every domain must move again within this time, in ms. */
@@ -64,6 +65,20 @@ const cut =
     proxy.mend();
   };
 
+/** The mail of its domains waits, since the node lives; others take it over only where an operator drains the node. */
+async function cutFromTheWorld({ site, target }: FaultRound): Promise<void> {
+  site.cut(target.name);
+  await sleep(UNREACHED_MS);
+  site.letThrough(target.name);
+}
+
+/** Ahead or behind by up to 5 seconds, and back. */
+async function moveClock({ cluster, target, random }: FaultRound): Promise<void> {
+  cluster.setClock(target, Math.round((random() - 0.5) * 10_000));
+  await sleep(10_000);
+  cluster.setClock(target, 0);
+}
+
 /** The nodes stay down long enough for others to take over. */
 async function kill(cluster: NodeCluster, targets: readonly TortureNode[], random: () => number): Promise<void> {
   await Promise.all(
@@ -93,6 +108,11 @@ async function drainEach({ cluster, random, site, problem }: FaultRound): Promis
     await sleep(random() * 3000);
   }
 }
+
+/** So long a node cannot reach the mail hosts, in ms. */
+const UNREACHED_MS = 8000;
+/** So long no commit is answered, in ms: all leases run out. */
+const WITHOUT_STANDBY_MS = 20_000;
 
 const one = (name: string, run: Fault['run']): Fault => ({ name, whom: 'any', withinMs: TAKEOVER_MS, run });
 const leader = (name: string, run: Fault['run']): Fault => ({ ...one(name, run), whom: 'leader' });
@@ -124,6 +144,13 @@ export const faults: readonly Fault[] = [
     await sleep(5000);
     await cluster.pair.renewStandby();
   }),
+  {
+    ...database('standby gone', ({ cluster }) => cluster.pair.crashStandby(WITHOUT_STANDBY_MS)),
+    withinMs: WITHOUT_STANDBY_MS + TAKEOVER_MS,
+  },
+  // Its dials were refused again and again, so the next one comes up to 18 s later.
+  { ...one('node cut from the world', cutFromTheWorld), withinMs: UNREACHED_MS + 18_000 },
+  { name: 'clock moved', whom: 'none', withinMs: TAKEOVER_MS, run: moveClock },
   {
     name: 'each node restarted in turn',
     whom: 'each',

@@ -28,6 +28,8 @@ export class SiteWatch {
   /** Nodes of which the others know that they are gone, though their connections may be open. */
   private readonly lost = new Set<string>();
   private readonly ofLost = new WeakSet<Session>();
+  /** Nodes that cannot reach the site. */
+  private readonly unreached = new Set<string>();
 
   constructor(receiver: Receiver) {
     receiver.onOpened = (session) => {
@@ -36,6 +38,16 @@ export class SiteWatch {
       setTimeout(() => this.count(session.openedAt), SETTLE_MS);
     };
     receiver.onTaken = (session, mail) => this.note(session, mail);
+    receiver.onMoment = (_, session) => this.unreached.has(nodeOf(session) ?? '');
+  }
+
+  /** Ends each connection of this node from now on, wherever it is, until it is let through again. */
+  cut(node: string): void {
+    this.unreached.add(node);
+  }
+
+  letThrough(node: string): void {
+    this.unreached.delete(node);
   }
 
   /** From now on the connections of this node are not counted, and those that it has never again. */

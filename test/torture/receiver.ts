@@ -20,7 +20,7 @@ export interface Receiver {
   /** Whether sessions offer PIPELINING; without it each command comes alone. */
   isPipelining: boolean;
   /** Called at each moment; where it returns true the connection is cut instead of answered. */
-  onMoment: (moment: Moment) => boolean;
+  onMoment: (moment: Moment, session: Session) => boolean;
   /** Called with a mail when its connection goes on with the next one, before which its outcome was written. */
   onSettled: (mail: Taken) => void;
   /** Called when a connection was opened, and when it takes a mail. */
@@ -100,7 +100,7 @@ function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
   let recipient = '';
   /** Says whether the session ends here. */
   const ends = (moment: Moment): boolean => {
-    if (!receiver.onMoment(moment)) return false;
+    if (!receiver.onMoment(moment, session)) return false;
     socket.destroy();
     return true;
   };
