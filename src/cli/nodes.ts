@@ -29,10 +29,12 @@ export const unansweredLines = ({ unanswered }: { unanswered: readonly string[] 
   unanswered.length === 0 ? [] : [`${unansweredText(unanswered)}: what is there is missing here`];
 
 function drainLines(node: Node): string[] {
-  const { name, leads } = node;
+  const { name, leads, delivers } = node;
   return [
     `${name} takes no new SMTP sessions, and answers 503 at /readyz. It still answers requests.`,
-    'The other nodes deliver its mail; it ends the attempts that it has begun.',
+    delivers
+      ? 'It still delivers its mail, since no other node does that is not drained.'
+      : 'The other nodes deliver its mail; it ends the attempts that it has begun.',
     ...(leads ? ['It goes on doing the chores until it is stopped: then another node leads.'] : []),
     `To end this: posthorn nodes resume ${name}`,
   ];

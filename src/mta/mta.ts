@@ -278,6 +278,7 @@ export class Mta {
           this.control.wake(lane);
         },
         mostOf: (lane) => this.control.mostConnections(lane),
+        othersOf: (lane) => this.control.shareOf(lane).others,
       },
       this.options.pool,
     );

@@ -106,8 +106,9 @@ export const machineSummaries = {
   'messages.resend': 'Send again, once, what a receiver refused as coming from us: bounces of the class block',
   'messages.trace': 'Show what happened to a message, in the order of time, with the SMTP replies',
   needs: 'Show what needs a person: blocks, holds, refused domains, webhooks, certificates, disk, deferred mail',
-  'nodes.drain': 'Take a node out of service: no new SMTP sessions, and 503 at /readyz; it still answers and delivers',
-  'nodes.list': 'List the servers that use the database: which one delivers, their versions and signs of life',
+  'nodes.drain':
+    'Take a node out of service: its mail and webhooks go to the others, no new SMTP sessions, and 503 at /readyz',
+  'nodes.list': 'List the servers that use the database: which of them deliver, their versions and signs of life',
   'nodes.remove': 'End a node that is silent: what it still writes fails',
   'nodes.resume': 'Put a drained node into service again',
   'queue.cancel': 'Cancel waiting mail; mail that is being sent cannot be canceled',

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { NodeRecord, Nodes } from '../storage/nodes.ts';
+import { takersOf } from '../storage/owners.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
 /** Three signs of life are missing. */
@@ -87,7 +88,7 @@ function findNode({ nodes, db }: StoreDeps, wanted: string): { nodes: Nodes; fou
   return { nodes, found };
 }
 
-function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now: number) {
+function nodeRecord(node: NodeRecord, nodes: Pick<Nodes, 'epoch' | 'list'>, now: number) {
   return {
     object: 'node' as const,
     epoch: node.epoch,
@@ -95,19 +96,19 @@ function nodeRecord(node: NodeRecord, { epoch: own }: Pick<Nodes, 'epoch'>, now:
     state: nodeState(node),
     /** True where it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
-    /** True where it takes mail and webhook calls: it has the role `delivery` and is not drained. */
-    delivers: takesMail(node),
+    /** True where it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too. */
+    delivers: epochsThatDeliver(nodes.list()).has(node.epoch),
     version: node.version,
     since: rfc3339(node.since),
     last_sign_of_life_at: rfc3339(now - node.quietMs),
     /** True for the node that answers. */
-    this: node.epoch === own,
+    this: node.epoch === nodes.epoch,
   };
 }
 
-/** Returns whether a node takes mail to deliver: it has the role `delivery` and is not drained. */
-export const takesMail = ({ isDelivering, isDraining, isCommand }: NodeRecord): boolean =>
-  isDelivering && !isDraining && !isCommand;
+/** Returns the nodes that take mail and webhook calls now. */
+export const epochsThatDeliver = (all: readonly NodeRecord[]): ReadonlySet<number> =>
+  new Set(takersOf(all.filter(({ isCommand }) => !isCommand)).map(({ epoch }) => epoch));
 
 export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeRecord): NodeState {
   if (isCommand) return 'command';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
-import { takesMail } from './nodes.ts';
+import { epochsThatDeliver } from './nodes.ts';
 import { onServer, type OperatorDeps, type SourceState } from './operation.ts';
 
 /** Asks for the sources of a node. */
@@ -37,7 +37,7 @@ export const sourceOperations = {
     args: z.strictObject({}),
     async run(deps) {
       const { from, unanswered } = await askEach(deps, sourcesQuestion, {});
-      const delivering = new Set(deps.nodes.list().flatMap((node) => (takesMail(node) ? [node.epoch] : [])));
+      const delivering = epochsThatDeliver(deps.nodes.list());
       const data = from.flatMap(({ node, epoch, result }) =>
         result.map((source) => sourceRecord({ node, delivers: delivering.has(epoch) }, source)),
       );
@@ -78,7 +78,7 @@ function sourceRecord(
     name,
     /** The node that has it. */
     node,
-    /** False while its node is drained, so that nothing is sent from it. A node without the role `delivery` has no sources. */
+    /** False while its node is drained and another one delivers, so that nothing is sent from it. A node without the role `delivery` has no sources. */
     delivers,
     pool,
     ipv4,

@@ -42,6 +42,18 @@ export function rolesIn(facts: string): readonly unknown[] | null {
   return Array.isArray(roles) ? roles : null;
 }
 
+/** Signs of life are measured by the clock of the database, and rows carry the time of their node: they may differ by this, in ms. */
+export const MOST_CLOCK_OFF_MS = 250;
+
+/**
+ * Returns how far the clock of a node is ahead of that of the database, in milliseconds: 0 where the difference is small or not known, less
+ * than 0 where it is behind.
+ */
+export function clockOffIn(facts: string): number {
+  const { clockOffMs } = JSON.parse(facts) as { clockOffMs?: unknown };
+  return typeof clockOffMs === 'number' ? clockOffMs : 0;
+}
+
 /** A message between nodes: the name of a notifier and what it carries. Lost while a node cannot reach the database. */
 export interface NodeMessage {
   readonly about: string;

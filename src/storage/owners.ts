@@ -72,8 +72,8 @@ export class Owners {
   }
 }
 
-/** Nodes that drain take no work, unless all that deliver drain: mail does not wait because of it. */
-function takersOf(servers: readonly NodeRecord[]): readonly NodeRecord[] {
+/** Returns the servers that take work. Those that drain do not, unless all that deliver drain: mail does not wait because of it. */
+export function takersOf(servers: readonly NodeRecord[]): readonly NodeRecord[] {
   const leader = servers.find(({ isLeader }) => isLeader);
   if (leader?.dividesWork === false) return [leader];
   // One that does not divide the work and does not lead only accepts.

@@ -33,11 +33,11 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
 const nodeOf = ({ form }: Visit): string => form.get('node') ?? '';
 
 async function drain(visit: Visit): Promise<Shown> {
-  const { name, leads } = await visit.operate('nodes.drain', { node: nodeOf(visit) });
+  const { name, leads, delivers } = await visit.operate('nodes.drain', { node: nodeOf(visit) });
   const more = leads ? ' It goes on doing the chores until it is stopped.' : '';
   return move(
     WHERE,
-    `${name} is drained: the other nodes deliver its mail, and balancers and SMTP clients are sent to them.${more}`,
+    `${name} is drained: ${delivers ? 'it still delivers, since no other node does that is not drained' : 'the other nodes deliver its mail'}, and balancers and SMTP clients are sent to them.${more}`,
   );
 }
 

@@ -11,6 +11,9 @@ const LOOKED_AT = 500;
 /** Answers about the number of connections, or how often they are opened. */
 const CONNECTIONS =
   /too many (?:\w+ ){0,4}?(?:connections?|sessions?|connects)\b|(?:connections?|sessions?)(?: \w+){0,3} (?:limit|exceed|rate)|(?:concurrent|simultaneous|parallel) (?:\w+ ){0,2}?(?:connections?|sessions?|deliveries)|(?:number|maximum|limit) (?:of )?(?:\w+ ){0,3}?(?:connections|sessions)|max(?:imum)? connections/i;
+/** Tells whether an answer is about the number of connections. */
+export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(text);
+
 /** Answers about the number of mails in a time. */
 const RATE =
   /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender|relay) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
@@ -64,7 +67,7 @@ export function subjectOf(refusal: Refusal, judged: Pick<Judgement, 'class' | 'r
   const text = refusal.text.slice(0, LOOKED_AT);
   const enhanced = refusal.enhanced ?? '';
   if (phase === 'connect' || phase === 'banner' || phase === 'ehlo' || phase === 'tls') {
-    if (CONNECTIONS.test(text)) return 'connections';
+    if (isAboutConnections(text)) return 'connections';
     return isOnList(text) ? 'block_list' : 'host';
   }
   if (phase === 'auth') return 'ourselves';
@@ -97,7 +100,7 @@ function passing(
   enhanced: string,
 ): Subject {
   if (RECIPIENT_REASONS.has(reason) || MAILBOX.test(text)) return 'recipient';
-  if (CONNECTIONS.test(text)) return 'connections';
+  if (isAboutConnections(text)) return 'connections';
   if (isOnList(text) && PUBLIC_LIST.test(text)) return 'block_list';
   if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
   if (reason === 'dmarc' || reason === 'auth_required' || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced)) return 'sender';

@@ -7,6 +7,8 @@
  *   - A dial that fails while nothing is open, or a session that breaks before it has carried its mail, closes the gate for a
  *     while that grows with each such failure in a row. When it opens again one connection at a time is tried.
  *   - A host that was not reached yet gets one dial; the others follow when that one has succeeded.
+ *   - A dial that is refused for the number of connections while other nodes have some, and this one none, closes the gate for
+ *     30 to 60 s, however often that happens: the host works, and a place is free as soon as another node ends.
  *
  * Connections that are open go on. Pure: times are on the monotonic clock, in ms, and handed in like chance.
  */
@@ -110,11 +112,20 @@ export function waitOf(
 const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
   now >= at ? null : { why: 'cap', until: at, cause, since };
 
+/** How a dial has failed. */
+export interface DialFailure {
+  text: string;
+  /** The host has answered, with a refusal. */
+  isRefusal?: boolean;
+  /** The refusal is about the number of connections, and other nodes have some. */
+  isCrowded?: boolean;
+}
+
 /** Notes that a dial was refused or failed; `openCount` connections were open without it. `lot` is in [0, 1). */
 export function dialFailed(
   gate: DialGate,
   openCount: number,
-  { text, isRefusal = false }: { text: string; isRefusal?: boolean },
+  { text, isRefusal = false, isCrowded = false }: DialFailure,
   now: number,
   lot: number,
 ): DialGate {
@@ -126,7 +137,9 @@ export function dialFailed(
     const cap = Math.min(openCount, gate.cap ?? Infinity);
     return { ...gate, ...failure, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
   }
-  return closed({ ...gate, ...failure, isBroken: false, isRefusal }, DEAD_HOST_MS, now, lot);
+  const failed = { ...gate, ...failure, isBroken: false, isRefusal };
+  if (isCrowded) return { ...failed, failures: 1, closedUntil: now + RAISE_MS * (1 + lot) };
+  return closed(failed, DEAD_HOST_MS, now, lot);
 }
 
 /** Notes that a session broke after the greeting and before the host had answered for the mail. */

@@ -7,8 +7,9 @@
  * itself. The dial gate of a host decides when it may be dialled (dial-gate.ts), and pooled-host.ts how lanes share it.
  */
 import type { Clock } from '../../base/clock.ts';
+import { isAboutConnections } from '../attempt/subject.ts';
 import { BusyConnections } from './busy-connections.ts';
-import { carried, dialFailed, dialled, sessionBroke, tryNow, type GateWait } from './dial-gate.ts';
+import { carried, dialFailed, dialled, sessionBroke, tryNow, type DialFailure, type GateWait } from './dial-gate.ts';
 import { LaneConnections } from './lane-connections.ts';
 import type { OpenResult } from './open-session.ts';
 import { PooledHost, type Connection } from './pooled-host.ts';
@@ -65,6 +66,8 @@ export interface PoolDeps {
   wake?: (lane: string, host: string, room: number) => void;
   /** Returns how many connections the lane may have here, idle ones included, where other nodes send to its receiver as well. */
   mostOf?: (lane: string) => number;
+  /** Returns how many connections other nodes have reserved for the lane. */
+  othersOf?: (lane: string) => number;
 }
 
 /** A lane that gives back a connection takes it for its next mail within this time, or has no next mail. */
@@ -78,6 +81,7 @@ export class Pool {
   private readonly lanesWaiting: (host: string) => readonly string[];
   private readonly wake: (lane: string, host: string, room: number) => void;
   private readonly mostOf: (lane: string) => number;
+  private readonly othersOf: (lane: string) => number;
   private readonly limits: PoolLimits;
   private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
@@ -86,15 +90,15 @@ export class Pool {
   private isDraining = false;
   private drained: (() => void) | null = null;
 
-  constructor(
-    { clock, random = Math.random, lanesWaiting = () => [], wake = noop, mostOf = () => Infinity }: PoolDeps,
-    limits: PoolLimits = defaultPoolLimits,
-  ) {
+  constructor(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits) {
+    const { clock, random = Math.random, lanesWaiting = () => [], wake = noop } = deps;
+    const { mostOf = () => Infinity, othersOf = () => 0 } = deps;
     this.clock = clock;
     this.random = random;
     this.lanesWaiting = lanesWaiting;
     this.wake = wake;
     this.mostOf = mostOf;
+    this.othersOf = othersOf;
     this.limits = limits;
   }
 
@@ -146,7 +150,7 @@ export class Pool {
     if (opened.kind === 'failed') {
       // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.ours !== true && !opened.tlsUnsatisfied)
-        host.gate = dialFailed(host.gate, openCount, refusalOf(opened), clock.monotonic(), this.random());
+        host.gate = dialFailed(host.gate, openCount, this.failureOf(opened, lane), clock.monotonic(), this.random());
       this.lanes.count(lane, -1);
       this.countOpen(host, -1);
       return opened;
@@ -261,6 +265,13 @@ export class Pool {
   abandon(evenPastDot = false): void {
     this.isDraining = true;
     this.busy.abandon(evenPastDot);
+  }
+
+  /** Returns what the host said or did instead of letting us in. */
+  private failureOf({ reply, text }: Extract<OpenResult, { kind: 'failed' }>, lane: string): DialFailure {
+    if (reply === null) return { text };
+    const isCrowded = isAboutConnections(reply.text) && this.othersOf(lane) > 0;
+    return { text: `${String(reply.code)} ${reply.text}`, isRefusal: true, isCrowded };
   }
 
   private hostOf(name: string): PooledHost {
@@ -453,7 +464,3 @@ export class Pool {
 }
 
 const noop = (): void => undefined;
-
-/** Returns what the host said or did instead of letting us in. */
-const refusalOf = ({ reply, text }: Extract<OpenResult, { kind: 'failed' }>): { text: string; isRefusal: boolean } =>
-  reply === null ? { text, isRefusal: false } : { text: `${String(reply.code)} ${reply.text}`, isRefusal: true };

@@ -12,7 +12,7 @@ import type { Site } from '../sites/sites.ts';
 import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
-import type { LaneShares } from './lane-shares.ts';
+import type { LaneShare, LaneShares } from './lane-shares.ts';
 import { hostKeysOf, isShared, newLaneState, shiftLaneState, type LaneChange, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait, type Surroundings } from './lane-waits.ts';
 import type { LaneDemand } from './node-shares.ts';
@@ -198,6 +198,11 @@ export class LaneControl {
   /** Returns how many connections the lane may have here: its share, and those that wait for hosts of single organisations. */
   mostConnections(lane: string): number {
     return this.deps.shares.of(lane).connections + this.slowConnections(lane);
+  }
+
+  /** Returns the part of the lane that this node may use, and what others have. */
+  shareOf(lane: string): LaneShare {
+    return this.deps.shares.of(lane);
   }
 
   /** Counts the connections of an operator's lane that do not count against its limit. */

@@ -4,30 +4,18 @@ import { differingSettings } from '../../config/shared-settings.ts';
 import { poolsElsewhere } from '../../config/sources.ts';
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { nodeState } from '../nodes.ts';
-import type { NodeRecord } from '../../storage/nodes.ts';
+import { clockOffIn, type NodeRecord } from '../../storage/nodes.ts';
 import { counted, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-/** Signs of life are measured by the clock of the database, and rows carry the time of their node. */
-const MOST_OFF_MS = 250;
+export function nodes({ config, server }: Pick<Probes, 'config' | 'server'>): Promise<readonly Verdict[]> {
+  return Promise.resolve(verdicts(config, server));
+}
 
-export async function nodes({
-  config,
-  server,
-  store,
-}: Pick<Probes, 'config' | 'server' | 'store'>): Promise<readonly Verdict[]> {
+function verdicts(config: Config, server: Probes['server']): readonly Verdict[] {
   if (!isPostgresUrl(config.storage.url)) return [ok('a database of SQLite has one server')];
   if (server.kind === 'missing') return [warning(`the nodes are unknown: ${server.why}`, server.cure)];
-  const found = verdictsOnNodes(server.nodes.list(), config.delivery.sources);
-  if (store.kind === 'missing') return found;
-  const { off, within } = await store.clockOffset();
-  // The time of the query is not known better than the time it took.
-  if (Math.abs(off) - within <= MOST_OFF_MS) return found;
-  const fault = warning(
-    `the clock of this machine is ${String(Math.round(Math.abs(off)))} ms ${off > 0 ? 'ahead of' : 'behind'} that of the database`,
-    'Let a time service keep both: systemctl enable --now systemd-timesyncd (or chrony).',
-  );
-  return [...found.filter(({ status }) => status !== 'ok'), fault];
+  return verdictsOnNodes(server.nodes.list(), config.delivery.sources);
 }
 
 type SourceSettings = Config['delivery']['sources'];
@@ -82,11 +70,25 @@ export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSetti
     );
   const [first] = servers;
   return orWell(
-    [...faults, ...faultsOfSources(servers, sources)],
+    [...faults, ...faultsOfClocks(servers), ...faultsOfSources(servers, sources)],
     servers.length === 1 && first !== undefined
       ? `${first.name} is the only node: none takes over while it is down`
       : `${counted(servers.length, 'node')}, of the same version and with the same settings`,
   );
+}
+
+/** Nodes say themselves how far their clocks are from that of the database. */
+function faultsOfClocks(servers: readonly NodeRecord[]): Verdict[] {
+  return servers.flatMap(({ name, facts }) => {
+    const off = clockOffIn(facts);
+    if (off === 0) return [];
+    return [
+      warning(
+        `the clock of the node ${name} is ${String(Math.abs(off))} ms ${off > 0 ? 'ahead of' : 'behind'} that of the database: mail that a node accepts for one with an earlier clock waits by the difference`,
+        'Let a time service keep the clocks of all machines: systemctl enable --now systemd-timesyncd (or chrony).',
+      ),
+    ];
+  });
 }
 
 /** A node refuses to start without a source of each pool, so that one that runs without was started with other settings. */

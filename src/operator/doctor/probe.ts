@@ -18,7 +18,7 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
     ...machineProbes(config, clock),
     resolver,
     wantsDnssec,
-    store: storeProbes(db, clock),
+    store: storeProbes(db),
     server: {
       kind: 'server',
       listeners: () => deps.listeners(),
@@ -66,8 +66,7 @@ async function openStore(config: Config): Promise<Opened> {
   try {
     if (file !== null) checkFiles(file, false);
     const reader = await openReader(config.storage);
-    if (reader.waiting.length === 0)
-      return { kind: 'open', store: storeProbes(reader, systemClock), close: () => reader.close() };
+    if (reader.waiting.length === 0) return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
     await reader.close();
     return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
   } catch (error) {

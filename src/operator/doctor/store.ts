@@ -1,6 +1,5 @@
 /** The doctor's facts from the database; it only reads. */
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
-import type { Clock } from '../../base/clock.ts';
 import { listDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
@@ -29,25 +28,6 @@ export interface PostgresFacts {
   oldestSnapshotMs: number;
 }
 
-/** How far the clock of this machine is ahead of that of the database, in ms, and how far that may be wrong. */
-export interface ClockOffset {
-  off: number;
-  within: number;
-}
-
-async function readClockOffset(read: Database['reader'], clock: Pick<Clock, 'now'>): Promise<ClockOffset> {
-  // Connecting and preparing take longer than the query: the second reading counts.
-  let best: ClockOffset = { off: 0, within: Infinity };
-  for (let reading = 0; reading < 2; reading++) {
-    const before = clock.now();
-    const [row] = await read.raw<{ now: number }[]>('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
-    const after = clock.now();
-    const within = (after - before) / 2;
-    if (row !== undefined && within < best.within) best = { off: before + within - row.now, within };
-  }
-  return best;
-}
-
 async function readPostgresFacts(read: Database['reader']): Promise<PostgresFacts> {
   const [row] = await read.raw<(Omit<PostgresFacts, 'isEncrypted'> & { encrypted: number })[]>(
     `SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
@@ -62,7 +42,7 @@ async function readPostgresFacts(read: Database['reader']): Promise<PostgresFact
   return { ...facts, isEncrypted: encrypted === 1 };
 }
 
-export function storeProbes(db: Pick<Database, 'reader'>, clock: Pick<Clock, 'now'>) {
+export function storeProbes(db: Pick<Database, 'reader'>) {
   const { reader: read } = db;
   return {
     kind: 'store' as const,
@@ -116,7 +96,6 @@ export function storeProbes(db: Pick<Database, 'reader'>, clock: Pick<Clock, 'no
     },
     /** Returns what a PostgreSQL database tells about itself. */
     postgres: (): Promise<PostgresFacts> => readPostgresFacts(read),
-    clockOffset: (): Promise<ClockOffset> => readClockOffset(read, clock),
     /** Returns when the newest event was written, or null. */
     async newestAt(): Promise<number | null> {
       const row = (await read('events').select('at').orderBy('sequence', 'desc').first()) as { at: number } | undefined;

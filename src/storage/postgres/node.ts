@@ -6,7 +6,7 @@ import { hostname } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import { rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
+import { MOST_CLOCK_OFF_MS, rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import {
   DEAD_AFTER_MS,
@@ -127,7 +127,7 @@ export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<
   );
   if (row === undefined) throw new Error('the node was not written');
   openHere.add(row.epoch);
-  const joined = new JoinedNode(deps, row.epoch, name);
+  const joined = new JoinedNode(deps, row.epoch, { name, facts });
   await joined.begin();
   return joined;
 }
@@ -149,13 +149,17 @@ export class JoinedNode implements Node, Nodes {
   /** When the last good sign of life was sent, by the monotonic clock. */
   private signedAt: number;
   private lastEvent: number | null = null;
+  private readonly facts: string;
+  /** How far the clock of this node is ahead of that of the database, as its facts say, in ms. */
+  private clockOffMs = 0;
   private isLeaving = false;
   private hasEnded = false;
 
-  constructor(deps: NodeDeps, epoch: number, name: string) {
+  constructor(deps: NodeDeps, epoch: number, { name, facts }: Pick<NodeSelf, 'name' | 'facts'>) {
     this.deps = deps;
     this.epoch = epoch;
     this.name = name;
+    this.facts = facts;
     deps.messages.epoch = epoch;
     this.signedAt = deps.clock.monotonic();
     this.leads = new Promise((resolve) => {
@@ -259,19 +263,25 @@ export class JoinedNode implements Node, Nodes {
   }
 
   private async beat(): Promise<void> {
-    const sentAt = this.deps.clock.monotonic();
+    const { clock, connection } = this.deps;
+    const sentAt = clock.monotonic();
+    const sentAtWall = clock.now();
     try {
-      const [row] = await this.deps.connection.all<{ event: number | null }>(
+      const [row] = await connection.all<{ event: number | null; now_ms: number }>(
         `UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ?
-         RETURNING (SELECT MAX(sequence) FROM events) AS event`,
+         RETURNING (SELECT MAX(sequence) FROM events) AS event,
+           (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`,
         [this.epoch],
       );
+      // The time of the statement is not known better than the time that it took.
+      const within = (clock.monotonic() - sentAt) / 2;
       if (row === undefined) {
         this.end();
         return;
       }
       this.signedAt = sentAt;
       this.noteEvent(row.event);
+      await this.noteClock(sentAtWall + within - row.now_ms, within);
       await this.look();
     } catch (error) {
       // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
@@ -285,6 +295,16 @@ export class JoinedNode implements Node, Nodes {
   private noteEvent(event: number | null): void {
     if (event !== this.lastEvent && this.hasOthers) this.deps.messages.missed('events');
     this.lastEvent = event;
+  }
+
+  /** Tells the other nodes where the clock of this one differs from that of the database. Costs nothing while that does not change. */
+  private async noteClock(off: number, within: number): Promise<void> {
+    const seen = Math.abs(off) - within <= MOST_CLOCK_OFF_MS ? 0 : Math.round(off);
+    const isSame = seen === 0 || this.clockOffMs === 0 ? seen === this.clockOffMs : isNear(seen, this.clockOffMs);
+    if (isSame) return;
+    const facts = JSON.stringify({ ...(JSON.parse(this.facts) as object), clockOffMs: seen });
+    await this.deps.connection.run('UPDATE nodes SET facts = ? WHERE epoch = ?', [facts, this.epoch]);
+    this.clockOffMs = seen;
   }
 
   /** Reads the nodes, and removes the dead. */
@@ -309,6 +329,8 @@ export class JoinedNode implements Node, Nodes {
     if (serversIn(this.records) !== before) for (const listener of this.changeListeners) listener();
   }
 }
+
+const isNear = (a: number, b: number): boolean => Math.abs(a - b) <= MOST_CLOCK_OFF_MS;
 
 /** Where no node has the chores the first one does them: without them the database fills up. */
 function leaderOf(servers: readonly NodeRow[]): NodeRow | undefined {

@@ -129,6 +129,24 @@ describe('mta/connection/dial-gate', () => {
     assert.deepEqual([more.cap, waitOf(more, { open: 5, dialling: 0 }, MOST, 31_000)?.until], [5, 41_000]);
   });
 
+  it('bug: a node that got no connection while others had all paused for up to 18 minutes; it asks again after 30 to 60 s', () => {
+    const crowded = { text: '421 too many connections', isRefusal: true, isCrowded: true };
+    let [gate, now] = [openGate, 0];
+    for (const lot of [0, 0.5, 0.999, 0, 0.999]) {
+      gate = dialFailed(gate, 0, crowded, now, lot);
+      assert.equal(Math.round((gate.closedUntil - now) / 1000), Math.round(30 * (1 + lot)));
+      assert.equal(waitOf(gate, { open: 0, dialling: 0 }, MOST, now)?.why, 'closed');
+      now = gate.closedUntil;
+      assert.equal(waitOf(gate, { open: 1, dialling: 1 }, MOST, now)?.why, 'probing', 'one dial at a time');
+    }
+    assert.deepEqual(dialled(gate, 1, MOST, now).failures, 0, 'a place was free');
+    assert.equal(
+      failedDial(gate, 0, 'connection refused', now, 0).closedUntil - now,
+      2000,
+      'other failures go on as usual',
+    );
+  });
+
   it('forgets the cap when the host takes as many as we open', () => {
     const gate = dialled(failedDial(openGate, MOST - 1, 'x', 0, 0), MOST, MOST, 60_000);
     assert.equal(gate.cap, null);

@@ -18,6 +18,8 @@ describe('mta/connection/pool', () => {
   let woken: string[];
   /** Connections that a lane may have over all hosts. */
   let most: number;
+  /** Connections that other nodes have for it. */
+  let others: number;
 
   beforeEach(async () => {
     server = await startMailServer();
@@ -26,8 +28,16 @@ describe('mta/connection/pool', () => {
     woken = [];
     waiting = [];
     most = Infinity;
+    others = 0;
     pool = new Pool(
-      { ...deps, random: () => 0, lanesWaiting: () => waiting, wake: (lane) => woken.push(lane), mostOf: () => most },
+      {
+        ...deps,
+        random: () => 0,
+        lanesWaiting: () => waiting,
+        wake: (lane) => woken.push(lane),
+        mostOf: () => most,
+        othersOf: () => others,
+      },
       { ...defaultPoolLimits, maxPerHost: 2 },
     );
     request = { key: 'one', host: 'mx1.dest.test:25', lane: 'dest' };
@@ -113,6 +123,24 @@ describe('mta/connection/pool', () => {
     server.sessions[0]?.end();
     await until(() => pool.count() === 0);
     assert.equal((await sendOne()).reused, false);
+  });
+
+  it('bug: a node whose first connection is one too many, since other nodes have theirs, asks again within a minute, each time', async () => {
+    const pauseAfter = async (reply: string): Promise<number> => {
+      server.options.script = { connect: reply };
+      assert.equal(await whyNot(), 'failed');
+      const wait = pool.waitOf(request.host);
+      assert.equal(wait?.why, 'closed');
+      const pause = (wait.until ?? 0) - clock.monotonic();
+      clock.advance(pause);
+      return pause;
+    };
+    const crowded = '421 4.7.0 too many connections from your network';
+    others = 2;
+    for (let count = 0; count < 4; count++) assert.equal(await pauseAfter(crowded), 30_000);
+    assert.equal(await pauseAfter('421 4.3.2 closed'), 2000, 'another answer is about the host');
+    others = 0;
+    assert.equal(await pauseAfter(crowded), 60_000, 'and without other nodes it is no matter of waiting for theirs');
   });
 
   it('answers at once when a host has its fill, and closes an idle connection of another key for room', async () => {

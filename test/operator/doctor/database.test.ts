@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { systemClock } from '../../../src/base/clock.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { database } from '../../../src/operator/doctor/database.ts';
 import { openProbes } from '../../../src/operator/doctor/probe.ts';
@@ -76,7 +75,7 @@ describe('operator/doctor: the database', () => {
     this.timeout(60_000);
     const { folder } = await startedCluster();
     const { reader, close } = await openReader({ url: urlOf(folder, await makeDatabase()) });
-    const { version, ...facts } = await storeProbes({ reader }, systemClock).postgres();
+    const { version, ...facts } = await storeProbes({ reader }).postgres();
     await close();
     assert.match(version, /^\d+/);
     assert.ok(facts.oldestSnapshotMs < 60_000);

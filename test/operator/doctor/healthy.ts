@@ -173,7 +173,7 @@ export class Patient {
               : { kind: 'answered', offsetMs: this.timeOffset },
           ),
       },
-      store: storeProbes(deps.db, deps.clock),
+      store: storeProbes(deps.db),
       server: {
         kind: 'server',
         listeners: () => this.listeners(),

@@ -43,6 +43,12 @@ describe('operator/doctor: nodes', () => {
       'warning',
       /^no node delivers/,
     ],
+    [
+      'have one whose clock is wrong, at whichever node the doctor is asked',
+      [node('a'), node('b', { facts: '{"clockOffMs":-300000}' })],
+      'warning',
+      /^the clock of the node b is 300000 ms behind that of the database: /,
+    ],
     ['have a drained one', [node('a', { isDraining: true }), node('b')], 'warning', /^the node a is drained/],
     [
       'differ in version',

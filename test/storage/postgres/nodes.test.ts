@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { once, EventEmitter } from 'node:events';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import type { NodeMessage, Nodes } from '../../../src/storage/nodes.ts';
+import { clockOffIn, rolesIn, type NodeMessage, type Nodes } from '../../../src/storage/nodes.ts';
 import { DEAD_AFTER_MS, Silences, type NodeRow } from '../../../src/storage/postgres/node-life.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
 import { systemClock } from '../../../src/base/clock.ts';
@@ -81,6 +81,35 @@ describe('storage/postgres: several nodes', function () {
     assert.equal(told, 1);
     assert.equal(one.nodes.holdsLease, false);
     assert.deepEqual(await two.db.reader('settings').where({ name: 'late' }), []);
+  });
+
+  it('bug: only the node whose clock was wrong knew of it; now each node tells the others, and when it is right again', async () => {
+    const address = addressOf({ url });
+    const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    const clock = new FakeClock(Date.now());
+    const messages = new NodeMessages(connection, clock);
+    const deps = { connection, clock, messages, takenOver: () => undefined };
+    const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"roles":["delivery"]}' });
+    /** Sets the clock `ahead` ms ahead and lets the node give signs of life until its row says so. */
+    const saysIt = async (ahead: number, isSo: (off: number) => boolean): Promise<void> => {
+      for (;;) {
+        clock.jump(Date.now() + ahead - clock.now() - 2000);
+        clock.advance(2000);
+        // A sign of life is up to four statements on this connection, one after the other.
+        for (let n = 0; n < 6; n++) await connection.all('SELECT 1');
+        const [{ facts } = { facts: '' }] = await connection.all<{ facts: string }>(
+          'SELECT facts FROM nodes WHERE epoch = ?',
+          [node.epoch],
+        );
+        assert.deepEqual(rolesIn(facts), ['delivery'], 'the other facts stay');
+        if (isSo(clockOffIn(facts))) return;
+      }
+    };
+    await saysIt(300_000, (off) => Math.abs(off - 300_000) < 30_000);
+    await saysIt(-300_000, (off) => Math.abs(off + 300_000) < 30_000);
+    await saysIt(0, (off) => off === 0);
+    await node.leave();
+    await connection.close();
   });
 
   it('lists older and older signs of life while the database is away', async () => {
