@@ -2,7 +2,7 @@
 import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
 import type { StatRow } from '../storage/tables.ts';
-import { dialectOf } from '../storage/sql.ts';
+import { dialectFor, dialectOf } from '../storage/sql.ts';
 import { DAY_MS } from '../base/time.ts';
 import { noCounts, statTypes, type StatType } from './stats.ts';
 
@@ -137,7 +137,7 @@ export async function readSourceDays(
 
 /**
  * Returns how many recipients of all accounts have bounced by class, test mail included. Reads one row for each account and day, which
- * are kept for ever.
+ * are kept for ever: account by account, as the key of the table begins with it.
  */
 export async function readBounceTotals(
   read: Knex,
@@ -145,7 +145,8 @@ export async function readBounceTotals(
   const [row] = await read.raw<Record<'bounced' | 'hard' | 'soft' | 'block', number | null>[]>(
     `SELECT SUM(c.bounced) AS bounced, SUM(c.bounced_hard) AS hard, SUM(c.bounced_soft) AS soft, SUM(c.bounced_block) AS block
      FROM accounts a
-     JOIN event_counts c ON c.account_id = a.id AND c.span = 'whole_day' AND c.test IN (0, 1) AND c.tag = ''`,
+     ${dialectOf(read).thenJoin} event_counts c
+       ON c.account_id = a.id AND c.span = 'whole_day' AND c.test IN (0, 1) AND c.tag = ''`,
   );
   const [hard, soft, block] = [row?.hard ?? 0, row?.soft ?? 0, row?.block ?? 0];
   return { hard, soft, block, undetermined: (row?.bounced ?? 0) - hard - soft - block };
@@ -164,7 +165,7 @@ export function removeOldStats(commit: Committer, now: number, most: number): Pr
       const gone = await tx.all(
         `DELETE FROM event_counts WHERE (${KEY}) IN (
            SELECT ${KEY.replaceAll(/\w+/g, 'c.$&')} FROM accounts a
-           JOIN event_counts c ON c.account_id = a.id AND c.span IN (${spans}) AND c.test IN (0, 1) AND c.${where}
+           ${dialectFor(tx.engine).thenJoin} event_counts c ON c.account_id = a.id AND c.span IN (${spans}) AND c.test IN (0, 1) AND c.${where}
            WHERE c.at < ? LIMIT ?) RETURNING at`,
         [before, most],
       );

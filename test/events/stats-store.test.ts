@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { addToStats, providerOf, type StatFacts } from '../../src/events/stats.ts';
 import {
   MOST_KEYS,
+  readBounceTotals,
   readStats,
   removeOldStats,
   statKeys,
@@ -135,6 +136,37 @@ describe('events/stats-store', () => {
     await count(events);
     await agree(events);
   }).timeout(60_000);
+
+  it('sums the bounces of all accounts by class, along the key of the table', async () => {
+    await temp.db.commit.transact((tx) =>
+      tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [
+        ACCOUNT,
+      ]),
+    );
+    const facts = { stream: 's', domain: 'acme.test', recipient: 'a@b.test', tags: ['a'], template: 'tpl_1' };
+    const bounce = (n: number, of: 'bounced_hard' | 'bounced_block' | null, test = false): Counted => ({
+      ...facts,
+      accountId: ACCOUNT,
+      at: BEGIN + n * DAY,
+      test,
+      types: of === null ? ['bounced'] : ['bounced', of],
+    });
+    await count([
+      bounce(0, 'bounced_hard'),
+      bounce(1, 'bounced_hard', true),
+      bounce(1, 'bounced_block'),
+      bounce(2, null),
+    ]);
+    const made: string[] = [];
+    temp.db.reader.on('query', ({ sql }: { sql: string }) => made.push(sql));
+    assert.deepEqual(await readBounceTotals(temp.db.reader), { hard: 2, soft: 0, block: 1, undetermined: 1 });
+    if (temp.db.engine === 'postgres') return;
+    const plan = await temp.db.prepared.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${String(made[0])}`);
+    assert.match(
+      plan[1]?.detail ?? '',
+      /^SEARCH c USING PRIMARY KEY \(account_id=\? AND span=\? AND test=\? AND tag=\?\)/,
+    );
+  });
 
   it('gives the keys with the most mail, and forgets old tags', async () => {
     await temp.db.commit.transact((tx) =>

@@ -37,7 +37,7 @@ async function show(visit: Visit): Promise<Shown> {
     isFleet: nodes.length + unanswered.length > 1,
     unanswered: unansweredNote(unanswered),
     isNobody: unanswered.length === 0 && rows.every(({ delivers }) => !delivers),
-    isSystem: rows.every(({ name }) => name === null),
+    isSystem: rows.length > 0 && rows.every(({ name }) => name === null),
     warming: rows.filter(({ sites }) => sites.length > 0),
     blocks: rows.flatMap(({ name, node, blocks }) => blocks.map((block) => ({ ...block, name, node }))),
     entered: filledIn(visit.form),

@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { isAboutConnections } from '../attempt/subject.ts';
+import { BusyConnections } from './busy-connections.ts';
 import { carried, dialFailed, dialled, sessionBroke, tryNow, type DialFailure, type GateWait } from './dial-gate.ts';
 import { LaneConnections } from './lane-connections.ts';
 import type { OpenResult } from './open-session.ts';
@@ -69,8 +70,6 @@ export interface PoolDeps {
   othersOf?: (lane: string) => number;
 }
 
-/** The text in the attempt's record for a connection that others needed more. */
-const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
 /** A lane that gives back a connection takes it for its next mail within this time, or has no next mail. */
 const GOES_ON_MS = 50;
 /** Hosts of which something is remembered; the ones met longest ago are forgotten first. */
@@ -86,8 +85,7 @@ export class Pool {
   private readonly limits: PoolLimits;
   private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
-  private readonly leased = new Set<Connection>();
-  private readonly opening = new Map<AbortController, { since: number; lane: string }>();
+  private readonly busy = new BusyConnections();
   private total = 0;
   private isDraining = false;
   private drained: (() => void) | null = null;
@@ -211,11 +209,7 @@ export class Pool {
 
   /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
   waitingLong(lane: string, waitMs: number): number {
-    const before = this.clock.monotonic() - waitMs;
-    let count = 0;
-    for (const one of this.opening.values()) if (one.lane === lane && one.since <= before) count++;
-    for (const one of this.leased) if (one.lane === lane && (one.session.waitingSince ?? Infinity) <= before) count++;
-    return count;
+    return this.busy.waitingLong(lane, this.clock.monotonic() - waitMs);
   }
 
   /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
@@ -264,27 +258,13 @@ export class Pool {
    * longest go first, none behind its final dot. Returns how many were dropped.
    */
   dropWaiting(waitMs: number, most: number): number {
-    const before = this.clock.monotonic() - waitMs;
-    const waiting: { since: number; drop: () => void }[] = [];
-    for (const [controller, { since }] of this.opening) {
-      const drop = (): void => controller.abort(GAVE_WAY);
-      waiting.push({ since, drop });
-    }
-    for (const { session } of this.leased) {
-      const drop = (): void => session.abandon(false, GAVE_WAY);
-      waiting.push({ since: session.waitingSince ?? Infinity, drop });
-    }
-    const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
-    const dropped = late.slice(0, Math.max(0, late.length - most));
-    for (const { drop } of dropped) drop();
-    return dropped.length;
+    return this.busy.dropWaiting(this.clock.monotonic() - waitMs, most);
   }
 
   /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
   abandon(evenPastDot = false): void {
     this.isDraining = true;
-    for (const controller of this.opening.keys()) controller.abort('given up: the program stops');
-    for (const { session } of this.leased) session.abandon(evenPastDot);
+    this.busy.abandon(evenPastDot);
   }
 
   /** Returns what the host said or did instead of letting us in. */
@@ -332,7 +312,7 @@ export class Pool {
 
   private dialBegins(host: PooledHost, lane: string, controller: AbortController): void {
     const now = this.clock.monotonic();
-    this.opening.set(controller, { since: now, lane });
+    this.busy.opens(controller, lane, now);
     host.dialling++;
     this.lanes.count(lane, 1);
     this.countOpen(host, 1);
@@ -340,7 +320,7 @@ export class Pool {
   }
 
   private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
-    this.opening.delete(controller);
+    this.busy.opened(controller);
     host.dialling--;
     host.countUse(lane, -1, this.clock.monotonic());
   }
@@ -365,7 +345,7 @@ export class Pool {
   private lend(connection: Connection, lane: string): Lease {
     let isOut = true;
     this.lanes.move(connection, lane);
-    this.leased.add(connection);
+    this.busy.lend(connection);
     connection.host.countUse(lane, 1, this.clock.monotonic());
     return {
       session: connection.session,
@@ -374,7 +354,7 @@ export class Pool {
       giveBack: () => {
         if (!isOut) throw new Error('a lease was given back twice');
         isOut = false;
-        this.leased.delete(connection);
+        this.busy.giveBack(connection);
         connection.host.countUse(connection.lane, -1, this.clock.monotonic());
         const isOver = this.lanes.open(connection.lane) > this.mostOf(connection.lane);
         if (this.isDraining || isOver || !this.isReusable(connection)) this.close(connection);

@@ -13,11 +13,11 @@ import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
 import type { LaneShare, LaneShares } from './lane-shares.ts';
-import { hostKeysOf, isShared, type LaneChange, type LaneState } from './lane-state.ts';
+import { hostKeysOf, isShared, newLaneState, shiftLaneState, type LaneChange, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait, type Surroundings } from './lane-waits.ts';
 import type { LaneDemand } from './node-shares.ts';
-import { begun, divided, ended, forgotten, newPace, putBack, shifted } from './pace.ts';
-import { type Part, type Rest, Rests } from './rests.ts';
+import { begun, divided, ended, forgotten, putBack } from './pace.ts';
+import type { Part, Rest } from './rests.ts';
 import type { CompiledRule } from './shaping.ts';
 import { type Learnt, newThrottle, type ThrottleLimits } from './throttle.ts';
 
@@ -240,17 +240,7 @@ export class LaneControl {
 
   /** Moves all times by `ms`, by which the clock was set: rests and paces last as long as before. */
   shift(ms: number): void {
-    for (const state of this.states.values()) {
-      const { throttle } = state;
-      state.rests.shift(ms);
-      if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
-      state.timerAt += ms;
-      if (state.lullUntil > 0) state.lullUntil += ms;
-      const { halvedAt, probeAt } = throttle;
-      state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
-      state.pace = shifted(state.pace, ms);
-      state.lastProgressAt += ms;
-    }
+    for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
   /** Returns the names of the lanes that have learnt something or were registered lately. */
@@ -318,24 +308,7 @@ export class LaneControl {
   private stateOf(lane: string): LaneState {
     const existing = this.states.get(lane);
     if (existing !== undefined) return existing;
-    const now = this.deps.clock.now();
-    const state: LaneState = {
-      site: null,
-      source: null,
-      throttle: newThrottle(this.options.lane, now),
-      pace: newPace(now),
-      shaping: new Map(),
-      rests: new Rests(() => isShared(state)),
-      accepted: [],
-      ruleRest: null,
-      lullUntil: 0,
-      slowWorkers: { count: 0, at: -Infinity },
-      timer: null,
-      timerAt: 0,
-      lastReply: null,
-      lastProgressAt: now,
-      changes: [],
-    };
+    const state = newLaneState(this.options.lane, this.deps.clock.now());
     this.states.set(lane, state);
     return state;
   }

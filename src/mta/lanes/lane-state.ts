@@ -1,11 +1,11 @@
-/** The state of a lane. */
+/** The state of a lane: how it begins, and how its times move with the clock. */
 import type { Timer } from '../../base/clock.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
-import type { Pace } from './pace.ts';
-import type { Rests } from './rests.ts';
+import { newPace, shifted, type Pace } from './pace.ts';
+import { Rests } from './rests.ts';
 import type { ShapingMemory } from './shaping.ts';
-import type { Throttle } from './throttle.ts';
+import { newThrottle, type Throttle, type ThrottleLimits } from './throttle.ts';
 
 /** One change of a lane's limits. */
 export interface LaneChange {
@@ -37,6 +37,41 @@ export interface LaneState {
   lastReply: string | null;
   lastProgressAt: number;
   changes: LaneChange[];
+}
+
+/** Returns the state of a lane that has learnt nothing. */
+export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
+  const state: LaneState = {
+    site: null,
+    source: null,
+    throttle: newThrottle(limits, now),
+    pace: newPace(now),
+    shaping: new Map(),
+    rests: new Rests(() => isShared(state)),
+    accepted: [],
+    ruleRest: null,
+    lullUntil: 0,
+    slowWorkers: { count: 0, at: -Infinity },
+    timer: null,
+    timerAt: 0,
+    lastReply: null,
+    lastProgressAt: now,
+    changes: [],
+  };
+  return state;
+}
+
+/** Moves all times by `ms`, by which the clock was set: rests and paces last as long as before. */
+export function shiftLaneState(state: LaneState, ms: number): void {
+  const { throttle } = state;
+  state.rests.shift(ms);
+  if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
+  state.timerAt += ms;
+  if (state.lullUntil > 0) state.lullUntil += ms;
+  const { halvedAt, probeAt } = throttle;
+  state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
+  state.pace = shifted(state.pace, ms);
+  state.lastProgressAt += ms;
 }
 
 /** Tells whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
