@@ -7,6 +7,7 @@
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
  * back and its units run again one by one, so that only the faulty one fails.
  */
+import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
 import type { GroupTransaction } from './group-transaction.ts';
@@ -33,7 +34,7 @@ export interface CommitStats {
   failedUnits: number;
 }
 
-/** Thrown when no unit is accepted: the program stops, or too many units wait in memory. */
+/** Thrown when no unit is accepted: the program stops, too many units wait in memory, or a commit is not confirmed in time. */
 export class StorageUnavailable extends Error {}
 /** Thrown when the program stops: a retry will not help. */
 export class StorageClosed extends StorageUnavailable {}
@@ -76,9 +77,15 @@ interface Unit {
   work: AnyWork;
   input: unknown;
   bytes: number;
+  /** Its caller has been told that it failed: it must not be written where it has not begun. */
+  isGivenUp: boolean;
   resolve(output: unknown): void;
   reject(error: unknown): void;
+  /** Called when its result is known. */
+  settled(): void;
 }
+
+const noop = (): void => undefined;
 
 const GROUP_UNITS = 500;
 const GROUP_BYTES = 4 * 1024 * 1024;
@@ -104,11 +111,28 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
 
 export type Committer = ReturnType<typeof createCommitter>;
 
-/**
- * `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. `most`: the units
- * of one group.
- */
-export function createCommitter(transaction: GroupTransaction, order: readonly string[] = [], most = GROUP_UNITS) {
+/** Callers wait at most `ms` for their units. */
+interface Patience {
+  clock: Pick<Clock, 'after'>;
+  ms: number;
+}
+
+export interface CommitterOptions {
+  /** The kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
+  order?: readonly string[] | undefined;
+  /** The units of one group. */
+  most?: number;
+  /**
+   * Callers are told after `ms` that their unit failed, where a commit hangs: that of PostgreSQL without its synchronous standby. What has not
+   * begun by then is not written; what is being committed may still be, as after a lost connection.
+   */
+  patience?: Patience;
+}
+
+export function createCommitter(
+  transaction: GroupTransaction,
+  { order = [], most = GROUP_UNITS, patience }: CommitterOptions = {},
+) {
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
   const queue = new UnitQueue(most);
   const groups = new GroupRunner(transaction, order, stats);
@@ -119,17 +143,36 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
     if (closed) return Promise.reject(new StorageClosed('the database is closed'));
     if (queue.isFull) return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
     return new Promise<Output>((resolve, reject) => {
-      queue.add({
+      const unit: Unit = {
         work: work as AnyWork,
         input,
         bytes,
+        isGivenUp: false,
         resolve: (output) => {
           resolve(output as Output);
         },
         reject,
-      });
+        settled: patience === undefined ? noop : giveUpAfter(patience, () => unit),
+      };
+      queue.add(unit);
       running ??= runAll();
     });
+  }
+
+  /** Gives a unit up that has no result in time; the function that it returns ends that. */
+  function giveUpAfter({ clock, ms }: Patience, unitOf: () => Unit): () => void {
+    const timer = clock.after(
+      ms,
+      () => {
+        const unit = unitOf();
+        queue.giveUp(unit);
+        unit.reject(new StorageUnavailable('the database did not confirm the write in time'));
+      },
+      { background: true },
+    );
+    return () => {
+      timer.cancel();
+    };
   }
 
   async function runAll(): Promise<void> {
@@ -137,6 +180,7 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
     await yieldToEventLoop();
     while (queue.length > 0) {
       const group = queue.takeGroup();
+      if (group.length === 0) break;
       stats.groups++;
       stats.units += group.length;
       stats.largestGroup = Math.max(stats.largestGroup, group.length);
@@ -170,6 +214,7 @@ export function createCommitter(transaction: GroupTransaction, order: readonly s
 class UnitQueue {
   private units: Unit[] = [];
   private bytes = 0;
+  private hasGivenUp = false;
   private readonly most: number;
 
   constructor(most: number) {
@@ -189,8 +234,14 @@ class UnitQueue {
     this.bytes += unit.bytes;
   }
 
-  /** Takes as many units as one group may have, at least one. */
+  giveUp(unit: Unit): void {
+    unit.isGivenUp = true;
+    this.hasGivenUp = true;
+  }
+
+  /** Takes as many units as one group may have: at least one, unless all were given up. */
   takeGroup(): Unit[] {
+    if (this.hasGivenUp) this.removeGivenUp();
     let bytes = 0;
     let count = 0;
     for (const unit of this.units) {
@@ -202,6 +253,12 @@ class UnitQueue {
     this.units = this.units.slice(count);
     this.bytes -= bytes;
     return group;
+  }
+
+  private removeGivenUp(): void {
+    this.units = this.units.filter(({ isGivenUp }) => !isGivenUp);
+    this.bytes = this.units.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.hasGivenUp = false;
   }
 }
 
@@ -233,6 +290,7 @@ class GroupRunner {
       return;
     }
     group.forEach((unit, i) => {
+      unit.settled();
       unit.resolve(run.outputs?.[i]);
     });
   }
@@ -265,6 +323,7 @@ class GroupRunner {
 
   private fail(unit: Unit, error: unknown): void {
     this.stats.failedUnits++;
+    unit.settled();
     unit.reject(error);
   }
 

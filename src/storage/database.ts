@@ -82,7 +82,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
   const fast = await takeConnection(hot);
   const upkeep = connect(file, 1, readOnly);
   const cold = await takeConnection(upkeep);
-  const commit = createCommitter(sqliteTransaction(connection), workOrder);
+  const commit = createCommitter(sqliteTransaction(connection), { order: workOrder });
   return {
     engine: 'sqlite',
     commit,

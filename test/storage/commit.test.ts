@@ -3,6 +3,7 @@ import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '.
 import { sqliteTransaction } from '../../src/storage/group-transaction.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -44,7 +45,7 @@ describe('storage/commit', () => {
   describe('the group', () => {
     it('merges what arrives in one burst and answers each caller for itself', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(sqliteTransaction(connection), ['greet']);
+      const commit = createCommitter(sqliteTransaction(connection), { order: ['greet'] });
       const greet = workOf('greet');
       const answers = await Promise.all(['a', 'b', 'c'].map((input) => commit.submit(greet, input)));
       assert.deepEqual(answers, ['A', 'B', 'C']);
@@ -67,7 +68,7 @@ describe('storage/commit', () => {
 
     it('runs inserts first, then the kinds as listed, then transactions, in whatever order they came', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(sqliteTransaction(connection), ['happen', 'later']);
+      const commit = createCommitter(sqliteTransaction(connection), { order: ['happen', 'later'] });
       await Promise.all([
         commit.transact((tx) => tx.run('transact')),
         commit.submit(workOf('later'), 'x'),
@@ -165,6 +166,36 @@ describe('storage/commit', () => {
       await assert.rejects(commit.submit(workOf('w'), 'b'), StorageUnavailable);
       await Promise.all(taken);
       assert.equal(await commit.submit(workOf('w'), 'c'), 'C');
+    });
+  });
+
+  describe('patience with a commit that hangs', () => {
+    it('ends: what has not begun is never written, and what is being committed may be', async () => {
+      const clock = new FakeClock();
+      const connection = notingConnection();
+      const transaction = sqliteTransaction(connection);
+      let answer: () => void = () => undefined;
+      const hung = new Promise<void>((resolve) => (answer = resolve));
+      const committed = transaction.commit.bind(transaction);
+      const commit = createCommitter(
+        { ...transaction, commit: () => hung.then(committed) },
+        { patience: { clock, ms: 15_000 } },
+      );
+      const first = commit.submit(workOf('w'), 'a');
+      while (connection.ran.length < 2) await new Promise((resolve) => setImmediate(resolve));
+      const second = commit.submit(workOf('w'), 'b');
+      clock.advance(14_000);
+      const third = commit.submit(workOf('w'), 'c');
+      clock.advance(1000);
+      await assert.rejects(first, StorageUnavailable);
+      await assert.rejects(second, StorageUnavailable);
+      answer();
+      assert.equal(await third, 'C');
+      assert.deepEqual(
+        connection.ran.filter((sql) => sql.startsWith('w')),
+        ['w: a', 'w: c'],
+      );
+      assert.equal(clock.nextAt(), null);
     });
   });
 

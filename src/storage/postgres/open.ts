@@ -112,6 +112,8 @@ export async function reach(connection: PostgresConnection): Promise<void> {
 const LOCK = BigInt('0x706f7374686f726e').toString();
 const LOCK_TRIES = 40;
 const LOCK_PAUSE_MS = 250;
+/** A client that waits longer than this for an answer has usually given up. A lost connection is waited for as long. */
+const INTAKE_PATIENCE_MS = 15_000;
 
 /** Keeps other servers from starting until the connection ends. Throws `DatabaseRefusal`. */
 export async function lockStart(control: PostgresConnection): Promise<void> {
@@ -151,15 +153,14 @@ async function openParts(
   const [intake, engine, desk] = writers;
   const deps = { clock: systemClock, random: Math.random, node };
   const commit = joinCommitters({
-    intake: createCommitter(
-      createWriter({ ...deps, connection: intake }, { place: 0, isSerializable: false }),
-      workOrder,
-    ),
-    engine: createCommitter(
-      createWriter({ ...deps, connection: engine }, { place: 1, isSerializable: false }),
-      workOrder,
-    ),
-    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), [], 1),
+    intake: createCommitter(createWriter({ ...deps, connection: intake }, { place: 0, isSerializable: false }), {
+      order: workOrder,
+      patience: { clock: systemClock, ms: INTAKE_PATIENCE_MS },
+    }),
+    engine: createCommitter(createWriter({ ...deps, connection: engine }, { place: 1, isSerializable: false }), {
+      order: workOrder,
+    }),
+    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), { most: 1 }),
   });
   const closeAll = async (): Promise<void> => {
     await Promise.all([...connections.map((one) => one.close()), reader.destroy()]);
