@@ -10,6 +10,7 @@ import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
 import type { NodeQuestions } from '../operator/node-questions.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import type { AppContext } from './context.ts';
 import { writeLateOutcomes } from './late-outcomes.ts';
 import type { SharedState } from './shared-state.ts';
@@ -66,8 +67,15 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
     running.mta.stop(),
     running.webhooks.stop(),
   ]);
-  const { callers, hits, auditLog, renderer, mailViewer } = context;
-  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close()]);
+  const { callers, hits, renderer, mailViewer } = context;
+  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), closeAuditLog(context)]);
   await Promise.all([renderer.close(), mailViewer.close()]);
   if (context.overrides.resolver === undefined) await context.resolver.close();
+}
+
+/** A node that was removed can write nothing, which is why it stops: lines of reads and of 503 that still wait then are lost. */
+async function closeAuditLog({ auditLog, failure }: AppContext): Promise<void> {
+  await auditLog.close().catch((error: unknown) => {
+    if (failure === null || !isStorageTrouble(error)) throw error;
+  });
 }

@@ -44,9 +44,9 @@ const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
 const POSTGRES_TROUBLE =
   /^(?:08...|25006|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND)$/;
 
-/** Errors of PostgreSQL's driver that have no code: the connection is lost, or could not be made in time. */
+/** Errors without a code: the connection is lost, could not be made in time, or the pool that it was asked of closes. */
 export const LOST_CONNECTION =
-  /Connection terminated|connection error and is not queryable|Client was closed|timeout expired/;
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout expired|^aborted$/;
 
 /** Returns whether the error may pass: a full or failing disk, too many writes or reads. A broken constraint does not. */
 export function isStorageTrouble(error: unknown): boolean {

@@ -8,4 +8,23 @@ describe('storage: readers that are all taken', () => {
     assert.equal(isStorageTrouble(new knex.KnexTimeoutError('Timeout acquiring a connection.')), true);
     assert.equal(isStorageTrouble(new Error('Timeout acquiring a connection.')), false);
   });
+
+  it('are trouble that passes where they close while a request waits for one', async () => {
+    const readers = knex({
+      client: 'sqlite3',
+      connection: ':memory:',
+      useNullAsDefault: true,
+      pool: { min: 0, max: 1 },
+    });
+    const client = readers.client as {
+      acquireConnection(): Promise<unknown>;
+      releaseConnection(one: unknown): Promise<void>;
+    };
+    const taken = await client.acquireConnection();
+    const waiting = assert.rejects(readers.raw('SELECT 1').then(), isStorageTrouble);
+    const closed = readers.destroy();
+    await client.releaseConnection(taken);
+    await waiting;
+    await closed;
+  });
 });

@@ -68,6 +68,14 @@ function isMarkerThere(error: unknown): boolean {
   return code === UNIQUE_VIOLATION && constraint === 'commits_pkey';
 }
 
+/** True where the row of the node is gone, to which markers refer. */
+function isNodeGone(error: unknown): boolean {
+  const { code, constraint = '' } = refusalOf(error);
+  return code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_');
+}
+
+const TAKEN_OVER = 'another server has taken the database over';
+
 export interface WriterDeps {
   connection: PostgresConnection;
   clock: Clock;
@@ -105,7 +113,7 @@ export function createWriter(
   const writing: Connection = { ...connection, shared };
 
   async function begin(): Promise<void> {
-    if (node.isOver) throw new StorageClosed('another server has taken the database over');
+    if (node.isOver) throw new StorageClosed(TAKEN_OVER);
     last = [];
     n ??= numbers.take();
     const sent = [
@@ -116,7 +124,13 @@ export function createWriter(
     const failed = (await Promise.allSettled(sent)).find((one) => one.status === 'rejected');
     if (failed === undefined) return;
     await rollback();
-    throw failed.reason;
+    throw isNodeGone(failed.reason) ? ended(failed.reason) : failed.reason;
+  }
+
+  /** Ends this node, which another one has removed. */
+  function ended(cause: unknown): StorageClosed {
+    node.end();
+    return new StorageClosed(TAKEN_OVER, { cause });
   }
 
   async function commit(): Promise<void> {
@@ -168,7 +182,7 @@ export function createWriter(
 
   async function afterError(error: unknown, tries: number): Promise<AfterError> {
     if (error instanceof NotReplicated) return 'fail';
-    const { code = '', constraint = '' } = refusalOf(error);
+    const { code = '' } = refusalOf(error);
     if (isMarkerThere(error)) {
       settle();
       lostAt = null;
@@ -178,7 +192,6 @@ export function createWriter(
         () => 'fail',
       );
     }
-    if (code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_')) node.end();
     if (node.isOver) return 'fail';
     if (isConnectionLoss(error)) {
       const now = clock.monotonic();
