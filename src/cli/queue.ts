@@ -62,7 +62,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(({ domain, message, all, json }) =>
       context.show(json, 'queue.flush', { domain, message_id: message, all }, (result) => [
-        `${String(result.flushed)} deliveries are tried now`,
+        `${String(result.flushed)} deliveries that waited for a later time are tried now; pauses between connections end`,
         ...unansweredLines(result),
       ]),
     );

@@ -270,7 +270,7 @@ describe('the posthorn command beside a running server', () => {
       await good('queue', 'flush', '--domain', 'dest.test', '--json'),
       '{\n  "flushed": 1,\n  "unanswered": []\n}',
     );
-    assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
+    assert.match(await good('queue', 'flush', '--all'), /^0 deliveries that waited for a later time are tried now/);
   });
 
   it('queue: hold, pause, holds, limit, release, cancel', async () => {

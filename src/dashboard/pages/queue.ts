@@ -190,7 +190,8 @@ async function flush(visit: Visit): Promise<Shown> {
   const what =
     message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
   const { flushed, unanswered } = await visit.operate('queue.flush', what);
-  const text = flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`;
+  const tried = flushed === 0 ? 'No mail waited for a later time.' : `${String(flushed)} are tried now.`;
+  const text = `${tried} Pauses between connections end.`;
   return move(backOf(visit), [text, unansweredNote(unanswered)].join(' ').trim());
 }
 

@@ -1,6 +1,7 @@
 /** Checks of the machine: versions, clock, disk, and the rights of files. */
 import path from 'node:path';
 import { isIP } from 'node:net';
+import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { writeSize } from '../../config/kind.ts';
 import { databaseFile } from '../../storage/database.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
@@ -10,22 +11,23 @@ const OLDEST_NODE = '20.19.0';
 /** In older versions a reset of the write-ahead log at the wrong moment could lose a commit. */
 const OLDEST_SQLITE = '3.51.3';
 
-export async function versions({ machine }: Pick<Probes, 'machine'>): Promise<readonly Verdict[]> {
+export async function versions({ machine, config }: Pick<Probes, 'machine' | 'config'>): Promise<readonly Verdict[]> {
   const node = machine.nodeVersion.replace(/^v/, '');
-  const sqlite = await machine.sqliteVersion();
+  // On PostgreSQL nothing is written to a SQLite file; the check of the database names that server's version.
+  const sqlite = isPostgresUrl(config.storage.url) ? null : await machine.sqliteVersion();
   const faults: Verdict[] = [];
   if (isOlder(node, OLDEST_NODE))
     faults.push(
       failed(`Node.js is ${node}, and ${OLDEST_NODE} is needed`, 'Install Node.js 24, and the packages again: npm ci'),
     );
-  if (isOlder(sqlite, OLDEST_SQLITE))
+  if (sqlite !== null && isOlder(sqlite, OLDEST_SQLITE))
     faults.push(
       failed(
         `SQLite is ${sqlite}, which can lose a commit when its log is reset (before ${OLDEST_SQLITE})`,
         'Install the packages again, as package-lock.json names them: npm ci',
       ),
     );
-  return orWell(faults, `Node.js ${node}, SQLite ${sqlite}`);
+  return orWell(faults, sqlite === null ? `Node.js ${node}` : `Node.js ${node}, SQLite ${sqlite}`);
 }
 
 function isOlder(version: string, than: string): boolean {

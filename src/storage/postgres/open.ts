@@ -113,7 +113,7 @@ const LOCK = BigInt('0x706f7374686f726e').toString();
 const LOCK_TRIES = 40;
 const LOCK_PAUSE_MS = 250;
 /** A client that waits longer than this for an answer has usually given up. A lost connection is waited for as long. */
-const INTAKE_PATIENCE_MS = 15_000;
+const REQUEST_PATIENCE_MS = 15_000;
 
 /** Keeps other servers from starting until the connection ends. Throws `DatabaseRefusal`. */
 export async function lockStart(control: PostgresConnection): Promise<void> {
@@ -152,15 +152,20 @@ async function openParts(
   const connections = [prepared, maintenance, ...writers];
   const [intake, engine, desk] = writers;
   const deps = { clock: systemClock, random: Math.random, node };
+  const patience = { clock: systemClock, ms: REQUEST_PATIENCE_MS };
   const commit = joinCommitters({
     intake: createCommitter(createWriter({ ...deps, connection: intake }, { place: 0, isSerializable: false }), {
       order: workOrder,
-      patience: { clock: systemClock, ms: INTAKE_PATIENCE_MS },
+      patience,
     }),
     engine: createCommitter(createWriter({ ...deps, connection: engine }, { place: 1, isSerializable: false }), {
       order: workOrder,
     }),
-    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), { most: 1 }),
+    // Its units may be those of a request; a chore that is given up begins again at its next turn.
+    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), {
+      most: 1,
+      patience,
+    }),
   });
   const closeAll = async (): Promise<void> => {
     await Promise.all([...connections.map((one) => one.close()), reader.destroy()]);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { loadConfig } from '../../../src/config/load.ts';
 import { database } from '../../../src/operator/doctor/database.ts';
+import { versions } from '../../../src/operator/doctor/machine-checks.ts';
 import { openProbes } from '../../../src/operator/doctor/probe.ts';
 import type { Probes } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
@@ -41,6 +42,22 @@ describe('operator/doctor: the database', () => {
       assert.match(found[0].why, why);
       assert.ok(found[0].cure);
     });
+
+  it('leaves the version of SQLite to installations that use it', async () => {
+    const lookAtVersions = (url: string) =>
+      versions({
+        config: { storage: { url } },
+        machine: { nodeVersion: 'v24.0.0', sqliteVersion: () => Promise.resolve('3.51.2') },
+      } as unknown as Pick<Probes, 'config' | 'machine'>);
+    assert.deepEqual(
+      (await lookAtVersions(remote)).map(({ status, why }) => [status, why]),
+      [['ok', 'Node.js 24.0.0']],
+    );
+    assert.deepEqual(
+      (await lookAtVersions('sqlite')).map(({ status }) => status),
+      ['failed'],
+    );
+  });
 
   it('is content with a sound one, and with one on this machine', async () => {
     assert.deepEqual(await look(remote), [{ status: 'ok', why: 'PostgreSQL 17.2', cure: null }]);
