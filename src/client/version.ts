@@ -1,2 +1,2 @@
 /** The version of the service that this client was made with, as in package.json. */
-export const madeFor = '0.1.0';
+export const madeFor = '1.0.0';

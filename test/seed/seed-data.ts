@@ -335,6 +335,6 @@ const sendRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow 
     status: 202,
     requestId,
     ms: 4,
-    userAgent: 'posthorn-client/0.1.0',
+    userAgent: 'posthorn-client/1.0.0',
     operation: 'sendMessage',
   });
