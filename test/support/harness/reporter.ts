@@ -1,11 +1,12 @@
 /**
- * Mocha's dot reporter. At the end it lists why tests were skipped (`skipped 12: corpora not present`), which tests passed only when they
- * were retried (`--retries`), and one line that a script can read: `12 passed, 0 failed, 3 skipped`. `.ci/run` reads these lines.
+ * Mocha's dot reporter. It names a failed test at once, since the list of failures comes only at the end of a run that takes long. Then it
+ * lists why tests were skipped (`skipped 12: corpora not present`), which tests passed only when they were retried (`--retries`), and one
+ * line that a script can read: `12 passed, 0 failed, 3 skipped`. `.ci/run` reads these lines.
  */
 import Mocha from 'mocha';
 import { reasonIn } from './skip-reason.ts';
 
-const { EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
+const { EVENT_TEST_FAIL, EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
 
 export default class Reporter extends Mocha.reporters.Dot {
   private readonly retried: string[] = [];
@@ -13,6 +14,9 @@ export default class Reporter extends Mocha.reporters.Dot {
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
     super(runner, options);
+    runner.on(EVENT_TEST_FAIL, (test: Mocha.Test, error: Error) => {
+      console.log(`\n  failed: ${test.fullTitle()}: ${error.message.split('\n', 1)[0] ?? ''}`);
+    });
     runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
       this.retried.push(`${test.fullTitle()}: ${error.message}`);
     });
