@@ -44,8 +44,7 @@ const languages: Readonly<Record<string, Language>> = {
   },
 };
 
-describe('docs/samples.md', function () {
-  this.timeout(60_000);
+describe('docs/samples.md', () => {
   let app: TestApp;
   let folder: string;
   before(async () => {

@@ -140,11 +140,12 @@ function readAction(value: string): ReportAction | null {
 
 /** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null where there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
-  const text = unescaped(decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim());
+  const text = decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim();
   const quoted = QUOTED.exec(text)?.[0];
-  if (quoted !== undefined) return quoted;
+  if (quoted !== undefined) return unescaped(quoted);
   const inner = /<([^<>\s]{1,320})>/.exec(text)?.[1] ?? text.split(/\s/, 1)[0] ?? '';
-  const address = trimmed(inner);
+  // Only now, as an escaped character may be a space outside ASCII, which does not end the address.
+  const address = unescaped(trimmed(inner));
   return address === '' || address.length > LONGEST_ADDRESS ? null : address;
 }
 

@@ -9,8 +9,7 @@ import { startTestApp } from '../support/harness/app.ts';
 
 const bin = path.resolve(import.meta.dirname, '../../node_modules/.bin');
 
-describe('api/openapi: linters', function () {
-  this.timeout(120_000);
+describe('api/openapi: linters', () => {
   let folder: string;
   let file: string;
 

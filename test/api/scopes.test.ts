@@ -52,8 +52,7 @@ describe('api/scopes', () => {
       })
     ).key;
 
-  it('opens each operation with its own scopes and no other', async function () {
-    this.timeout(60_000);
+  it('opens each operation with its own scopes and no other', async () => {
     const opened = new Set<Scope>();
     for (const scope of scopeNames) {
       const key = await makeKey([scope]);
@@ -92,8 +91,7 @@ describe('api/scopes', () => {
     }
   });
 
-  it('shows and changes nothing of another account', async function () {
-    this.timeout(60_000);
+  it('shows and changes nothing of another account', async () => {
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
     // The domain that the examples of the document are sent from.
     await app.operator.ask('createDomain', { body: { name: 'acme.example', trusted: true } });

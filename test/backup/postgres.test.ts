@@ -23,8 +23,7 @@ import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../suppor
 
 const PASSPHRASE = 'correct horse battery';
 
-describe('backup of PostgreSQL', function () {
-  this.timeout(120_000);
+describe('backup of PostgreSQL', () => {
   let folder: string;
   const clock = new FakeClock();
 

@@ -13,9 +13,7 @@ const script = path.join(import.meta.dirname, 'all.ts');
 const root = path.resolve(import.meta.dirname, '../..');
 const bench = (...args: string[]) => promisify(execFile)(process.execPath, ['--import', 'tsx', script, ...args]);
 
-describe('npm run bench:all', function () {
-  this.timeout(180_000);
-
+describe('npm run bench:all', () => {
   it('measures, and writes the report with its table and drawing', async () => {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-bench-'));
     try {

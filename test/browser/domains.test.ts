@@ -8,8 +8,7 @@ import type { Zones } from '../support/fakes/zones.ts';
 
 const HOUR = 3_600_000;
 
-describe('browser: domains', function () {
-  this.timeout(60_000);
+describe('browser: domains', () => {
   let app: TestApp;
   let page: Page;
   let close: () => Promise<void>;

@@ -9,8 +9,7 @@ import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail
 const EMAIL = 'ana@example.net';
 const SIMULATED = { from: 'hi@simulator.posthorn.test' };
 
-describe('browser: journeys', function () {
-  this.timeout(60_000);
+describe('browser: journeys', () => {
   let server: FakeMailServer;
   let app: TestApp;
   let page: Page;

@@ -15,8 +15,7 @@ p { color: rgb(1, 2, 3) }
 @media (max-width: 400px) { p { font-size: 31px } }
 </style><p>Hello {{ name }}</p>`;
 
-describe('browser: looks', function () {
-  this.timeout(120_000);
+describe('browser: looks', () => {
   let app: TestApp;
   let page: Page;
   let close: () => Promise<void>;

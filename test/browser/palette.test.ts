@@ -7,8 +7,7 @@ import { findingsHere, needsChromium, openWindow, setUp } from '../support/harne
 
 const EMAIL = 'ana@example.net';
 
-describe('browser: the palette', function () {
-  this.timeout(120_000);
+describe('browser: the palette', () => {
   let app: TestApp;
   let page: Page;
   let complaints: string[] = [];

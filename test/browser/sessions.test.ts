@@ -8,8 +8,7 @@ import { findingsHere, needsChromium, openWindow, setUp } from '../support/harne
 
 const EMAIL = 'ana@example.net';
 
-describe('browser: windows and sessions', function () {
-  this.timeout(120_000);
+describe('browser: windows and sessions', () => {
   let app: TestApp;
   let page: Page;
   let context: BrowserContext;

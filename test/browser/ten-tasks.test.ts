@@ -28,8 +28,7 @@ const atProvider = (domain: string, host: string): Zones => ({
   [`${host} A`]: ['127.0.0.1'],
 });
 
-describe('browser: ten tasks', function () {
-  this.timeout(120_000);
+describe('browser: ten tasks', () => {
   let server: FakeMailServer;
   let app: TestApp;
   let page: Page;

@@ -4,8 +4,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
-describe('browser: a server that does not answer', function () {
-  this.timeout(60_000);
+describe('browser: a server that does not answer', () => {
   let app: TestApp;
   let page: Page;
   let context: BrowserContext | null = null;

@@ -9,8 +9,7 @@ import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-re
 
 const EMAIL = 'ana@example.net';
 
-describe('browser: without scripts', function () {
-  this.timeout(120_000);
+describe('browser: without scripts', () => {
   let server: FakeMailServer;
   let receiver: WebhookReceiver;
   let app: TestApp;

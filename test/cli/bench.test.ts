@@ -6,8 +6,7 @@ import { newFolder } from '../support/harness/app.ts';
 import { ran } from './ran.ts';
 
 describe('posthorn bench', () => {
-  it('measures a server of its own, and leaves nothing behind', async function () {
-    this.timeout(30_000);
+  it('measures a server of its own, and leaves nothing behind', async () => {
     const folder = newFolder();
     const env = { POSTHORN_DATA_DIR: folder };
     const { code, out, notes } = await ran(['bench', '--seconds', '1', '--connections', '4', '--json'], env, {

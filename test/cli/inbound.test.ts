@@ -117,8 +117,7 @@ describe('posthorn inbound parse', () => {
     }
   });
 
-  it('reads a thousand files in one call', async function () {
-    this.timeout(60_000);
+  it('reads a thousand files in one call', async () => {
     const names = readdirSync(path.dirname(fixture('person'))).filter((name) => name.endsWith('.eml'));
     const files = Array.from({ length: 1000 }, (_, n) => {
       const file = path.join(folder, `${String(n)}.eml`);

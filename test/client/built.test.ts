@@ -66,8 +66,7 @@ export function told(error: unknown): unknown {
 }
 `;
 
-describe('client: the package', function () {
-  this.timeout(180_000);
+describe('client: the package', () => {
   let folder: string;
   let project: string;
   let tarball: string;

@@ -13,8 +13,7 @@ const root = path.resolve(import.meta.dirname, '../..');
 const manual = readFileSync(path.join(root, 'docs/client.md'), 'utf8');
 const samples = docBlocks(manual).filter(({ language }) => language === 'ts');
 
-describe('docs/client.md', function () {
-  this.timeout(60_000);
+describe('docs/client.md', () => {
   let app: TestApp;
   let folder: string;
   const fileOf = (line: number): string => path.join(folder, `line-${line}.mts`);

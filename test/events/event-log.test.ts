@@ -220,5 +220,5 @@ describe('events/event-log', () => {
       { numRuns: 100 },
     );
     assert.ok(pages.short > 10 && pages.empty > 10, `few pages came short: ${JSON.stringify(pages)}`);
-  }).timeout(60_000);
+  });
 });

@@ -135,7 +135,7 @@ describe('events/stats-store', () => {
     const events = fc.sample(counted, { numRuns: 600, seed: 1 });
     await count(events);
     await agree(events);
-  }).timeout(60_000);
+  });
 
   it('sums the bounces of all accounts by class, along the key of the table', async () => {
     await temp.db.commit.transact((tx) =>
@@ -207,5 +207,5 @@ describe('events/stats-store', () => {
 
     await removeOldStats(temp.db.commit, BEGIN + 500 * DAY, 1000);
     assert.deepEqual(await readStats(temp.db.reader, query), [], 'tags are removed after 400 days');
-  }).timeout(60_000);
+  });
 });

@@ -6,9 +6,7 @@ import path from 'node:path';
 import { live, type Day } from '../bench/life.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
-describe('housekeeping: the life of a database', function () {
-  this.timeout(60_000);
-
+describe('housekeeping: the life of a database', () => {
   it('grows until what comes in is as old as what goes, and no further', async () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-life-'));
     try {

@@ -79,7 +79,6 @@ describe('the program as the image has it', () => {
   it('runs', async function () {
     const missing = whyNotBuilt(root);
     if (missing !== null) this.skip(missing);
-    this.timeout(60_000);
     const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-image-'));
     try {
       copyLikeTheImage(read('Dockerfile'), folder);
@@ -121,8 +120,7 @@ describe('docs/compose.yaml', () => {
 });
 
 describe('npm run sbom', () => {
-  it('lists every package that runs, and none for development', function () {
-    this.timeout(60_000);
+  it('lists every package that runs, and none for development', () => {
     const { status, stdout, stderr } = spawnSync('npm', ['run', '--silent', 'sbom'], { cwd: root, encoding: 'utf8' });
     assert.equal(status, 0, stderr);
     const { bomFormat, components } = JSON.parse(stdout) as {

@@ -6,8 +6,7 @@ import { isOnPostgres } from '../support/harness/postgres.ts';
 
 const domains = Array.from({ length: 24 }, (_, n) => `d${String(n)}.test`);
 
-describe('journey: all nodes deliver', function () {
-  this.timeout(30_000);
+describe('journey: all nodes deliver', () => {
   let server: FakeMailServer;
   let one: TestApp;
   let two: TestApp;

@@ -67,7 +67,6 @@ describe('journey: audit', () => {
 
   it('has the backups, restores and migrations of the command line, with and without a server', async function () {
     if (isOnPostgres) this.skip('the commands are tried with files; test/backup/postgres.test.ts has the rest');
-    this.timeout(60_000);
     const folder = newFolder();
     const own = await startTestApp({ folder });
     const env = { POSTHORN_DATA_DIR: own.config.dataDir, POSTHORN_BACKUP__DIR: path.join(folder, 'backups') };

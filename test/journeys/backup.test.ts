@@ -159,7 +159,6 @@ describe('journey: backup', () => {
   it('posthorn backup: create, verify and restore, with progress, JSON and exit codes', async function () {
     if (isOnPostgres) this.skip('the commands are tried with files; test/backup/postgres.test.ts has the rest');
     // The passphrase is made slow on purpose, and is used five times.
-    this.timeout(60_000);
     const first = await start('first');
     const { id } = await first.send();
     await first.follow().of(id, 'delivered');

@@ -18,8 +18,7 @@ function blockAfter(text: string): string {
   return block;
 }
 
-describe('journey: beside Postfix', function () {
-  this.timeout(60_000);
+describe('journey: beside Postfix', () => {
   let app: TestApp;
   let server: FakeMailServer;
   let postfix: Postfix | null = null;

@@ -32,8 +32,7 @@ const subjectAt = (port: number): Promise<string> =>
     socket.once('error', reject);
   });
 
-describe('journey: posthorn tls install', function () {
-  this.timeout(30_000);
+describe('journey: posthorn tls install', () => {
   let folder: string;
   let files: { cert: string; key: string; dir: string };
   beforeEach(() => {

@@ -7,8 +7,7 @@ import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts
 import { postgresPrograms } from '../support/harness/postgres.ts';
 import { PostgresServer, startProxy, urlOn, type Proxy } from '../support/harness/postgres-server.ts';
 
-describe('journey: a command without its database', function () {
-  this.timeout(60_000);
+describe('journey: a command without its database', () => {
   const folder = newFolder();
   const dataDir = newFolder();
   let server: PostgresServer;

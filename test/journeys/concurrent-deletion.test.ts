@@ -10,8 +10,7 @@ interface Race {
   operations: readonly [method: string, below: string, body?: object][];
 }
 
-describe('concurrent deletion', function () {
-  this.timeout(120_000);
+describe('concurrent deletion', () => {
   let app: TestApp;
   const made = async (path: string, body: object): Promise<string> => {
     const answer = await app.request<{ id: string }>('POST', path, body);

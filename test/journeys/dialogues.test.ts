@@ -247,7 +247,7 @@ describe('dialogues', () => {
           `${what}: ${JSON.stringify(seen[what])}, not ${JSON.stringify(wanted)}\n${JSON.stringify(seen)}`,
         );
       if (message.recipients[0]?.status === 'deferred') await app.operator.call('queue.cancel', { message_id: id });
-    }).timeout(30_000);
+    });
   }
 });
 

@@ -117,8 +117,7 @@ describe('journey: idempotent writes', () => {
   const ask = ([, method, path, body]: Write, idempotencyKey: string): Promise<Answer<Body>> =>
     app.request<Body>(method, path, body, { headers: { 'Idempotency-Key': idempotencyKey } });
 
-  it('commit the answer, and the line of the audit log, with the work; all of them, and a repeated POST does nothing', async function () {
-    this.timeout(60_000);
+  it('commit the answer, and the line of the audit log, with the work; all of them, and a repeated POST does nothing', async () => {
     const missing = new Set((await operations()).filter((one) => !WITHOUT_EFFECT.includes(one)));
     const all = writes();
     let number = 0;

@@ -59,8 +59,7 @@ describe('journey: list of messages', () => {
   let app: TestApp;
   let all: Row[];
 
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     app = await startTestApp();
     const inHalfAnHour = new Date(app.clock.now() + 1_800_000).toISOString();
     for (let n = 0; n < COUNT; n++) {
@@ -218,8 +217,7 @@ describe('journey: list of messages', () => {
     );
   };
 
-  it('shows what the filters say, in the order asked for, without holes or doubles', async function () {
-    this.timeout(60_000);
+  it('shows what the filters say, in the order asked for, without holes or doubles', async () => {
     const wish = fc.record({
       chosen: fc.uniqueArray(filters(), { maxLength: 3, selector: ({ query }) => query[0]?.[0] }),
       limit: fc.integer({ min: 1, max: 100 }),

@@ -20,8 +20,7 @@ const zones = Object.fromEntries([
 ]) as Record<string, string[]>;
 const LANE = 'mx.shared.test';
 
-describe('journey: operating several nodes', function () {
-  this.timeout(60_000);
+describe('journey: operating several nodes', () => {
   let server: FakeMailServer;
   let one: TestApp;
   let two: TestApp;

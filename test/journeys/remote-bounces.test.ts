@@ -41,8 +41,7 @@ const eventsOf = async (app: TestApp, id: string): Promise<string[]> => {
   return rows.map(({ type }) => type);
 };
 
-describe('journey: reports of a real Postfix', function () {
-  this.timeout(60_000);
+describe('journey: reports of a real Postfix', () => {
   let postfix: Postfix | null = null;
   let behind: FakeMailServer;
   let app: TestApp;

@@ -397,8 +397,7 @@ describe('journey: reports', () => {
         assert.deepEqual(toOperator(), []);
       });
 
-    it('is kept where there is no operator, and from the 21st of an hour on', async function () {
-      this.timeout(60_000);
+    it('is kept where there is no operator, and from the 21st of an hour on', async () => {
       await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
       assert.deepEqual(await states(1), ['kept']);
       await restart({ operatorAddress: 'root@op.test' });

@@ -5,9 +5,8 @@ import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts'
 
 const DAY = 86_400_000;
 
-describe('journey: retention', function () {
+describe('journey: retention', () => {
   // Hundreds of commits, each with its fsync.
-  this.timeout(60_000);
   let server: FakeMailServer;
   let app: TestApp;
 

@@ -64,8 +64,7 @@ for (const [program, start, debian] of [
   ['nginx', startNginx, 'nginx-light'],
   ['caddy', startCaddy, 'caddy'],
 ] as const) {
-  describe(`journey: behind ${program}`, function () {
-    this.timeout(60_000);
+  describe(`journey: behind ${program}`, () => {
     let app: TestApp;
     let proxy: WebProxy | null = null;
     const port = (): number => proxy?.port ?? 0;
@@ -151,7 +150,7 @@ for (const [program, start, debian] of [
       assert.match(text, /link/i);
     });
 
-    it('redirects from http', async function () {
+    it('redirects from http', async () => {
       const plain = proxy?.plainPort ?? null;
       if (plain === null) return; // Caddy does so by itself, on port 80, which a test cannot have
       const response = await fetch(`http://127.0.0.1:${String(plain)}/login`, {

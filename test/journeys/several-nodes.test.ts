@@ -78,8 +78,7 @@ describe('docs/several-nodes.md: the example', () => {
   });
 });
 
-describe('docs/several-nodes.md: two nodes behind its HAProxy', function () {
-  this.timeout(60_000);
+describe('docs/several-nodes.md: two nodes behind its HAProxy', () => {
   const apps: TestApp[] = [];
   let proxy: WebProxy | null = null;
   let second: string | null = null;

@@ -17,8 +17,7 @@ const zones: Zones = {
 };
 const LIMIT = 4;
 
-describe('journey: two nodes share the limits of a receiver', function () {
-  this.timeout(60_000);
+describe('journey: two nodes share the limits of a receiver', () => {
   let server: FakeMailServer;
   let one: TestApp;
   let two: TestApp;

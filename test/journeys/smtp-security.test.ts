@@ -98,8 +98,7 @@ interface RelayList {
   rows: { mail_from: string; rcpt_to: string }[];
 }
 
-describe('journey: SMTP security', function () {
-  this.timeout(60_000);
+describe('journey: SMTP security', () => {
   let server: FakeMailServer;
   let app: TestApp;
 

@@ -10,8 +10,7 @@ import { isOnPostgres } from '../support/harness/postgres.ts';
 
 const domains = Array.from({ length: 12 }, (_, n) => `d${String(n)}.test`);
 
-describe('journey: sources of two nodes', function () {
-  this.timeout(60_000);
+describe('journey: sources of two nodes', () => {
   let server: FakeMailServer;
   let one: TestApp;
   let two: TestApp;

@@ -9,8 +9,7 @@ import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail
 
 const HOUR = 3_600_000;
 
-describe('journey: storage move', function () {
-  this.timeout(120_000);
+describe('journey: storage move', () => {
   let server: FakeMailServer;
   /** Empty where the test is skipped. */
   let folder = '';
@@ -22,7 +21,7 @@ describe('journey: storage move', function () {
     server = await startMailServer();
     folder = newFolder();
   });
-  after(async function () {
+  after(async () => {
     if (folder === '') return;
     await server.close();
     rmSync(folder, { recursive: true });

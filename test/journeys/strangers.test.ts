@@ -202,8 +202,7 @@ describe('journey: strangers', () => {
       });
   });
 
-  it('fill their budget, hear 452, and keep no bounce from being read', async function () {
-    this.timeout(120_000);
+  it('fill their budget, hear 452, and keep no bounce from being read', async () => {
     const { id, returnPath } = await delivered();
     const client = smtpClient(port());
     await client.reply();

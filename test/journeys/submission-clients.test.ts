@@ -150,8 +150,7 @@ smtp_tls_wrappermode = ${isSecure ? 'yes' : 'no'}
   }
 }
 
-describe('journey: programs that submit', function () {
-  this.timeout(60_000);
+describe('journey: programs that submit', () => {
   let server: FakeMailServer;
   let app: TestApp;
   before(async () => {

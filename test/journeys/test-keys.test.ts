@@ -19,8 +19,7 @@ interface Listed {
   data: { id: string; test: boolean }[];
 }
 
-describe('test keys', function () {
-  this.timeout(60_000);
+describe('test keys', () => {
   let app: TestApp;
   let world: World;
   let sandbox: string;

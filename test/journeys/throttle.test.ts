@@ -100,7 +100,7 @@ describe('journey: throttle', () => {
       (await statuses()).map(({ status }) => status),
       ['delivered'],
     );
-  }).timeout(180_000);
+  });
 
   it('sends fewer mails a minute where a reply asks for that, and more again later', async () => {
     let isStrict = true;

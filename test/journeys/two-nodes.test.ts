@@ -11,8 +11,7 @@ import { isOnPostgres } from '../support/harness/postgres.ts';
 /** Requests that a client gets in while a message is on its way. */
 const TOLD_LATE = 20;
 
-describe('journey: two nodes', function () {
-  this.timeout(30_000);
+describe('journey: two nodes', () => {
   let server: FakeMailServer;
   /** The first one leads. */
   let one: TestApp;

@@ -8,8 +8,7 @@ import { isOnPostgres } from '../support/harness/postgres.ts';
 const ENDPOINTS = 12;
 const HANDED_OVER_MS = 3000;
 
-describe('journey: webhooks of two nodes', function () {
-  this.timeout(60_000);
+describe('journey: webhooks of two nodes', () => {
   let receiver: WebhookReceiver;
   let one: TestApp;
   let two: TestApp;

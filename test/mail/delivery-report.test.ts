@@ -45,6 +45,11 @@ Status: 4.4.1
     ['Final-Recipient: rfc822; "a..b"@b.example', { finalRecipient: '"a..b"@b.example' }, 'a quoted local part'],
     ['Final-Recipient: utf-8; jos\\x{E9}@b.example', { finalRecipient: 'josé@b.example' }, 'RFC 6533 section 3'],
     [
+      'Final-Recipient: utf-8; \\x{A0}a@b.example',
+      { finalRecipient: '\u{a0}a@b.example' },
+      'a space beyond ASCII is part of it',
+    ],
+    [
       'Final-Recipient: utf-8; a\\x{D800}@b.example',
       { finalRecipient: 'a\\x{D800}@b.example' },
       'half a surrogate pair',

@@ -338,14 +338,14 @@ describe('mta/due-queue: floors', () => {
       await world.recover();
       await world.check(at);
     });
-  }).timeout(120_000);
+  });
 
   it('overlook nothing while domains move away and back', async () => {
     await holds([...ordinary, ...moving, ...moving, ...moving], async (world, at) => {
       await world.recover();
       await world.check(at);
     });
-  }).timeout(120_000);
+  });
 
   it('overlook nothing for longer than a sweep, whatever goes wrong', async () => {
     await holds([...ordinary, ...trouble], async (world, at) => {
@@ -354,7 +354,7 @@ describe('mta/due-queue: floors', () => {
       await world.idle();
       await world.check(at);
     });
-  }).timeout(120_000);
+  });
 
   it('take in what is committed before anything else of its group while that is read', async () => {
     const world = new World(temp);

@@ -412,7 +412,7 @@ describe('mta/due-queue', () => {
       assert.deepEqual([seen.size, twice], [ROWS, 0]);
       assert.ok(most <= 20_000 + 32 * 64 + 2 * 2 * DOMAINS, `${most} jobs in memory`);
       assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
-    }).timeout(60_000);
+    });
 
     it('for destinations that take nothing keeps out no mail for another', async () => {
       await fill(60_000, 500);
@@ -425,7 +425,7 @@ describe('mta/due-queue', () => {
       hint(NOW, 'healthy.test');
       await idle();
       assert.deepEqual(ids(), [row?.id]);
-    }).timeout(60_000);
+    });
   });
 
   it('a group that rests is read when its rest ends, though one of its rows fell due before', async () => {

@@ -116,8 +116,7 @@ describe('mta: lanes that share hosts', () => {
     assert.ok(host.open >= 5, String(host.open));
   });
 
-  it('wakes some lane whenever a connection may be had, whatever hosts do', async function () {
-    this.timeout(60_000);
+  it('wakes some lane whenever a connection may be had, whatever hosts do', async () => {
     const change = fc.record({
       after: fc.nat({ max: 30_000 }),
       host: fc.constantFrom('a', 'b'),

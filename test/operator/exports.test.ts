@@ -17,8 +17,7 @@ import { Office } from './office.ts';
 const ROWS = 950;
 const NO_FILE = 'an export on PostgreSQL has no file while it is written';
 
-describe('operator/exports', function () {
-  this.timeout(20_000);
+describe('operator/exports', () => {
   let office: Office;
   let hasRoom = true;
 

@@ -14,8 +14,7 @@ interface Asked {
   args: unknown;
 }
 
-describe('operator/node-questions', function () {
-  this.timeout(60_000);
+describe('operator/node-questions', () => {
   let db: Database;
   const clock = new TestClock();
   const log = { error: () => undefined };

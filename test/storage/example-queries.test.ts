@@ -14,8 +14,7 @@ const manual = readFileSync(path.resolve(import.meta.dirname, '../../docs/databa
 const queriesOf = (program: string): string[] =>
   [...manual.matchAll(new RegExp(`^${program} .*?"(SELECT [^"]+)"$`, 'gm'))].map(([, sql = '']) => sql);
 
-describe('docs/database.md on both engines', function () {
-  this.timeout(120_000);
+describe('docs/database.md on both engines', () => {
   before(function () {
     if (isOnPostgres) return this.skip('this compares both engines by itself');
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');

@@ -227,9 +227,8 @@ describe('upgrades', () => {
     await fresh.close();
   });
 
-  it('of a queue: mail that the first version took goes out under this one, and its copy is kept', async function () {
+  it('of a queue: mail that the first version took goes out under this one, and its copy is kept', async () => {
     // A whole program starts, with keys to make and a copy to check.
-    this.timeout(60_000);
     const old = await openOld(file);
     const at = Date.parse('2026-01-31T09:29:00.000Z');
     const account = { id: 'acc_00000000000000000000000001', name: 'default', plan: 'unlimited', created_at: at };

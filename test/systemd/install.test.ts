@@ -51,8 +51,7 @@ function whatIsMissing(): string | null {
   return missing.length === 0 ? null : `${missing.join(', ')} is not installed (apt-get install systemd)`;
 }
 
-describe('systemd/install.sh', function () {
-  this.timeout(120_000);
+describe('systemd/install.sh', () => {
   /** One system for all of them, in this order: a run of the script takes seconds. */
   let root = '';
   let atFirst: string[] = [];

@@ -19,8 +19,7 @@ const project = path.resolve(import.meta.dirname, '../..');
 /** Tools that a machine of this kind does not have. */
 const absent = ['npm', 'npx', 'git', 'gcc', 'g++', 'make', 'python3', 'curl', 'wget'];
 
-describe('systemd/pack-offline.sh', function () {
-  this.timeout(120_000);
+describe('systemd/pack-offline.sh', () => {
   let folder = '';
   let archive = '';
   let unpacked = '';

@@ -21,8 +21,7 @@ const project = path.resolve(import.meta.dirname, '../..');
 const { version } = JSON.parse(readFileSync(path.join(project, 'package.json'), 'utf8')) as { version: string };
 const MADE = 'The first line of what changed.';
 
-describe('npm run release', function () {
-  this.timeout(180_000);
+describe('npm run release', () => {
   let folder = '';
   let clone = '';
 

@@ -19,8 +19,7 @@ const syncsIn = (traceFile: string): number =>
   existsSync(traceFile) ? (readFileSync(traceFile, 'utf8').match(/f(?:data)?sync\(/g) ?? []).length : 0;
 
 describe('torture (short)', () => {
-  it('loses nothing over six kills', async function () {
-    this.timeout(180_000);
+  it('loses nothing over six kills', async () => {
     const script = path.join(root, 'test/torture/kill.ts');
     const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--kills', '6'], {
       cwd: root,
@@ -30,7 +29,6 @@ describe('torture (short)', () => {
 
   it('loses nothing over four crashes of PostgreSQL and the failover to a standby', async function () {
     if (postgresPrograms() === null) this.skip('PostgreSQL is not installed (apt-get install postgresql)');
-    this.timeout(240_000);
     const script = path.join(root, 'test/torture/postgres.ts');
     const args = ['--import', 'tsx', script, '--crashes', '4', '--failovers', '1'];
     const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root });
@@ -40,7 +38,6 @@ describe('torture (short)', () => {
 
   it('loses nothing over 150 losses of power', async function () {
     if (spawnSync('strace', ['-V']).status !== 0) this.skip('strace is not installed (apt-get install strace)');
-    this.timeout(180_000);
     const script = path.join(root, 'test/torture/power.ts');
     const args = [
       '--import',
@@ -59,7 +56,6 @@ describe('torture (short)', () => {
 
   it('takes and delivers mail while each sync of the disk takes 40 ms, several mails with one sync', async function () {
     if (spawnSync('strace', ['-V']).status !== 0) this.skip('strace is not installed (apt-get install strace)');
-    this.timeout(180_000);
     const receiver = await startReceiver();
     const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-slow-disk-'));
     const dataDir = path.join(folder, 'data');
@@ -115,7 +111,6 @@ describe('torture (short)', () => {
   it('judges a soak of a few seconds', async function () {
     if (spawnSync('sh', ['-c', 'command -v smtp-sink']).status !== 0)
       this.skip('smtp-sink is not installed (apt-get install postfix)');
-    this.timeout(120_000);
     const script = path.join(root, 'test/torture/soak.ts');
     const args = ['--import', 'tsx', script, '--minutes', '0.05', '--rate', '20'];
     // How late the loop is depends on the machine here: exit code 1 with the figures is a judgement, too.

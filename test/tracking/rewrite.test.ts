@@ -254,7 +254,6 @@ describe('tracking/rewrite', () => {
   });
 
   it('changes nothing outside of href values in the mails of others', async function () {
-    this.timeout(60_000);
     const root = corpus('mime');
     if (root === null) return this.skip(NO_CORPORA);
     const files = readdirSync(root, { recursive: true, encoding: 'utf8' })

@@ -55,8 +55,7 @@ function randomFrom(seed: number): () => number {
   };
 }
 
-describe('webhooks: endpoints that move between nodes', function () {
-  this.timeout(60_000);
+describe('webhooks: endpoints that move between nodes', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
   let keyring: Keyring;

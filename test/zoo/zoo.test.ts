@@ -26,6 +26,6 @@ describe('zoo of receivers', () => {
     it(`${scenario.name}: ${scenario.about}`, async () => {
       const row = await simulate(scenario);
       assert.ok(isHeld(row), detailsOf(row));
-    }).timeout(180_000);
+    });
   }
 });

@@ -7,7 +7,6 @@ import { countMessages, listMessages } from '../../../src/messages/list/message-
 import type { MessageFilter } from '../../../src/messages/list/message-filter.ts';
 import type { DeliveryStatus, MessageRow } from '../../../src/storage/tables.ts';
 import { ACCOUNT, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
-import { isOnPostgres } from '../../support/harness/postgres.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
 const MESSAGES = 300;
@@ -180,8 +179,7 @@ describe('messages/list/message-list', () => {
       { numRuns: 150 },
     );
     assert.ok(pages.short > 10 && pages.empty > 10, `few pages came short: ${JSON.stringify(pages)}`);
-    // PostgreSQL plans each of these queries anew.
-  }).timeout(isOnPostgres ? 240_000 : 60_000);
+  });
 
   it('counts what the list has, by status, and says where there may be more than it looked at', async () => {
     const bounded = { exact: 0, more: 0 };

@@ -21,8 +21,7 @@ interface Server {
   isAway: boolean;
 }
 
-describe('mta/lanes/node-shares', function () {
-  this.timeout(60_000);
+describe('mta/lanes/node-shares', () => {
   let url: string;
   let clock: FakeClock;
   let open: Server[];

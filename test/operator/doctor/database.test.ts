@@ -89,7 +89,6 @@ describe('operator/doctor: the database', () => {
 
   it('reads the facts from a real one', async function () {
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
-    this.timeout(60_000);
     const { folder } = await startedCluster();
     const { reader, close } = await openReader({ url: urlOf(folder, await makeDatabase()) });
     const { version, ...facts } = await storeProbes({ reader }).postgres();

@@ -22,8 +22,7 @@ import { newFolder } from '../../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { fillWithHardRows } from './hard-rows.ts';
 
-describe('storage/move', function () {
-  this.timeout(120_000);
+describe('storage/move', () => {
   let folder: string;
   let count = 0;
 

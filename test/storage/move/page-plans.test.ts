@@ -35,8 +35,7 @@ async function statementsOf(engine: Connection['engine'], table: CopiedTable): P
   return asked.filter((sql) => sql.includes(' > ('));
 }
 
-describe('storage/move/pages', function () {
-  this.timeout(60_000);
+describe('storage/move/pages', () => {
   let folder: string;
   let tables: CopiedTable[];
   let file: Connection;

@@ -5,8 +5,7 @@ import { OWN_TABLES, PART } from '../../../src/storage/postgres/own-tables.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
-describe('storage: the schema on both engines', function () {
-  this.timeout(60_000);
+describe('storage: the schema on both engines', () => {
   let file: TempDatabase;
   let server: Database;
 

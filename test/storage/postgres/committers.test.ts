@@ -9,8 +9,7 @@ import type { EventRow } from '../../../src/storage/tables.ts';
 import { ACCOUNT, NOW, acceptedCounter, acceptedMail } from '../../support/harness/mail-rows.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres/committers', function () {
-  this.timeout(60_000);
+describe('storage/postgres/committers', () => {
   let db: Database;
   let url: string;
 

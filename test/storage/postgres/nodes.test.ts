@@ -12,8 +12,7 @@ import { joinNodes } from '../../../src/storage/postgres/node.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres: several nodes', function () {
-  this.timeout(60_000);
+describe('storage/postgres: several nodes', () => {
   let url: string;
   const open: Database[] = [];
 

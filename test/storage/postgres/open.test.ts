@@ -10,8 +10,7 @@ import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres/open', function () {
-  this.timeout(60_000);
+describe('storage/postgres/open', () => {
   let db: Database;
   let url: string;
 

@@ -11,8 +11,7 @@ import {
 import { prepareSchema } from '../../../src/storage/postgres/open.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres: a rolling upgrade', function () {
-  this.timeout(60_000);
+describe('storage/postgres: a rolling upgrade', () => {
   const column: Migration = {
     name: '900-column',
     up: (knex) => knex.raw("ALTER TABLE settings ADD COLUMN note TEXT NOT NULL DEFAULT ''"),

@@ -9,8 +9,7 @@ import { freePort } from '../../support/harness/peer.ts';
 import { PostgresServer } from '../../support/harness/postgres-server.ts';
 import { postgresPrograms } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres: sslmode', function () {
-  this.timeout(120_000);
+describe('storage/postgres: sslmode', () => {
   let root: string;
   let port: number;
   let server: PostgresServer;

@@ -8,8 +8,7 @@ import { StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
-describe('storage/postgres/writer', function () {
-  this.timeout(60_000);
+describe('storage/postgres/writer', () => {
   let cluster: Cluster;
   let name: string;
   let db: Database;
