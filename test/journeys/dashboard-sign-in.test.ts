@@ -391,7 +391,7 @@ describe('dashboard: set-up and sign-in', () => {
 
 describe('dashboard: cookies behind TLS', () => {
   it('are Secure and bound to the host', async () => {
-    const app = await startTestApp({ settings: { http: { port: 0, publicUrl: 'https://mail.example.net' } } });
+    const app = await startTestApp({ settings: { http: { publicUrl: 'https://mail.example.net' } } });
     try {
       const browser = await signedIn(app.url, app.operator);
       assert.ok(browser.cookies.has('__Host-posthorn_session'));
@@ -422,7 +422,7 @@ describe('dashboard: cookies behind TLS', () => {
 
 describe('dashboard: behind a proxy that ends TLS', () => {
   it('tells browsers to come over TLS alone, where the proxy is trusted', async () => {
-    const app = await startTestApp({ settings: { http: { port: 0, trustedProxies: ['127.0.0.1'] } } });
+    const app = await startTestApp({ settings: { http: { trustedProxies: ['127.0.0.1'] } } });
     try {
       const hsts = async (headers: Record<string, string>): Promise<string | null> =>
         (await fetch(`${app.url}/login`, { headers })).headers.get('strict-transport-security');

@@ -71,7 +71,7 @@ for (const [program, start, debian] of [
 
     before(async function () {
       if (missing(program).length > 0) this.skip(`${program} is not installed (apt-get install ${debian})`);
-      app = await startTestApp({ settings: { http: { port: 0, trustedProxies: ['127.0.0.1'] } } });
+      app = await startTestApp({ settings: { http: { trustedProxies: ['127.0.0.1'] } } });
       proxy = await start(Number(new URL(app.url).port));
     });
     after(async () => {

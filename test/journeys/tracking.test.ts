@@ -32,7 +32,7 @@ describe('journey: tracking', () => {
 
   beforeEach(async () => {
     server = await startMailServer();
-    settings = { http: { port: 0, publicUrl: BASE } };
+    settings = { http: { publicUrl: BASE } };
     await begin();
   });
   afterEach(async () => {
@@ -413,7 +413,7 @@ describe('journey: tracking', () => {
 
     beforeEach(async () => {
       await app.stop();
-      settings = { http: { port: 0, publicUrl: 'http://mail.posthorn.test' } };
+      settings = { http: { publicUrl: 'http://mail.posthorn.test' } };
       await begin();
       app.resolver.zones = {
         ...app.resolver.zones,

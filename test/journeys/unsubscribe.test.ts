@@ -27,7 +27,7 @@ describe('journey: unsubscribe', () => {
     app = await startTestApp({
       mailPort: server.port,
       zones: zonesFor('dest.test'),
-      settings: { http: { port: 0, publicUrl } },
+      settings: { http: { publicUrl } },
     });
     events = app.follow();
   }

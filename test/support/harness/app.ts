@@ -221,8 +221,8 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
   const storage = isOnPostgres ? { url: urlOfFolder(folder) } : {};
   const own = {
     dataDir: folder,
-    http: { port: 0 },
     ...settings,
+    http: { port: 0, ...(settings['http'] as object | undefined) },
     storage: { ...storage, ...(settings['storage'] as object | undefined) },
     smtp: {
       ...(settings['smtp'] as object | undefined),
