@@ -12,6 +12,7 @@ import { expandSend } from '../messages/request/templated-send.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
+import { createBulkGate } from './bulk-gate.ts';
 import { roundedProblem } from './json-numbers.ts';
 import { samples } from './record-samples.ts';
 import { Batch, Message } from './records.ts';
@@ -39,6 +40,7 @@ const minimal = {
 
 function sendRoute(deps: SendDeps): Route {
   const { SingleMessage, BulkMessage } = sendSchemas(deps.limits);
+  const gate = createBulkGate(deps.accept);
   return route(
     {
       method: 'POST',
@@ -117,7 +119,8 @@ function sendRoute(deps: SendDeps): Route {
         'quota_exceeded',
       ],
     },
-    (call) => send(deps, call),
+    (call) =>
+      call.json['recipients'] == null ? send(deps, call) : gate.run(call.caller.accountId, () => send(deps, call)),
   );
 }
 

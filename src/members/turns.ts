@@ -4,6 +4,7 @@
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
 
 /** The share that a turn belongs to. */
 export interface Share {
@@ -12,44 +13,10 @@ export interface Share {
   isKnown: boolean;
 }
 
-type Begin = () => void;
-
-/** The waiting work of one class, by share. A share moves to the end after its turn. */
-class Waiting {
-  private readonly shares = new Map<string, Begin[]>();
-  private count = 0;
-
-  of(share: string): number {
-    return this.shares.get(share)?.length ?? 0;
-  }
-
-  get all(): number {
-    return this.count;
-  }
-
-  add(share: string, begin: Begin): void {
-    const line = this.shares.get(share);
-    if (line === undefined) this.shares.set(share, [begin]);
-    else line.push(begin);
-    this.count++;
-  }
-
-  next(): Begin | undefined {
-    const [first] = this.shares;
-    if (first === undefined) return undefined;
-    const [share, line] = first;
-    const begin = line.shift();
-    this.shares.delete(share);
-    if (line.length > 0) this.shares.set(share, line);
-    this.count--;
-    return begin;
-  }
-}
-
 export class Turns {
   private readonly usedUp: UsedUp;
-  private readonly known = new Waiting();
-  private readonly strangers = new Waiting();
+  private readonly known = new WaitingLine<() => void>();
+  private readonly strangers = new WaitingLine<() => void>();
   private isBusy = false;
 
   constructor(usedUp: UsedUp = () => undefined) {
@@ -65,7 +32,7 @@ export class Turns {
     } finally {
       const next = this.known.next() ?? this.strangers.next();
       if (next === undefined) this.isBusy = false;
-      else next();
+      else next.item();
     }
   }
 

@@ -1,33 +1,56 @@
 /**
- * A gate that lets a number of callers in at a time. Others wait in order, up to a number; those beyond are refused.
- * Pure: it knows neither the time nor the work inside.
+ * A gate that lets a number of callers in at a time. Others wait: shares (accounts) take turns, and within a share the order of coming
+ * holds. Those beyond a number are refused. Pure: it knows neither the time nor the work inside.
  */
+import { WaitingLine } from './waiting-line.ts';
+
+export interface GateLimits {
+  /** Callers inside at a time. */
+  most: number;
+  /** Callers of one share inside at a time; `most` where left out. */
+  mostOfShare?: number;
+  /** Callers of one share that wait. */
+  waiting: number;
+}
 
 export type Gate = ReturnType<typeof createGate>;
 
-export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }) {
+export function createGate({ most, mostOfShare = most, waiting: mostWaiting }: GateLimits) {
   let inside = 0;
-  const queue: ((leave: () => void) => void)[] = [];
+  const insideOfShare = new Map<string, number>();
+  const line = new WaitingLine<(leave: () => void) => void>();
 
-  function admit(): () => void {
-    inside++;
+  const hasRoomFor = (share: string): boolean => (insideOfShare.get(share) ?? 0) < mostOfShare;
+
+  function add(share: string, callers: 1 | -1): void {
+    inside += callers;
+    const ofShare = (insideOfShare.get(share) ?? 0) + callers;
+    if (ofShare === 0) insideOfShare.delete(share);
+    else insideOfShare.set(share, ofShare);
+  }
+
+  function admit(share: string): () => void {
+    add(share, 1);
     let out = false;
     return () => {
       if (out) throw new Error('left a gate twice');
       out = true;
-      inside--;
-      queue.shift()?.(admit());
+      add(share, -1);
+      const next = line.next(hasRoomFor);
+      next?.item(admit(next.share));
     };
   }
 
   return {
-    /** Resolves when the caller is inside, with the function to call when leaving; null where too many wait already. */
-    enter(): Promise<(() => void) | null> | (() => void) {
-      if (inside < most) return admit();
-      if (queue.length >= mostWaiting) return Promise.resolve(null);
-      return new Promise((resolve) => queue.push(resolve));
+    /** Resolves when the caller is inside, with the function to call when leaving; null where too many of its share wait already. */
+    enter(share = ''): Promise<(() => void) | null> | (() => void) {
+      if (inside < most && hasRoomFor(share)) return admit(share);
+      if (line.of(share) >= mostWaiting) return Promise.resolve(null);
+      return new Promise((resolve) => {
+        line.add(share, resolve);
+      });
     },
     /** Counts the callers that are inside, and those that wait. */
-    sizes: () => ({ inside, waiting: queue.length }),
+    sizes: () => ({ inside, waiting: line.all }),
   };
 }

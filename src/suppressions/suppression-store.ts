@@ -59,16 +59,30 @@ export function createSuppressionLookUp({
   return async (accountId, stream, addressKeys) => {
     const scope = scopeOf(stream);
     const hits = new Map<string, SuppressionHit>();
-    const ask = async (key: string): Promise<void> => {
-      const hit = await loader.load(JSON.stringify([accountId, key, scope]));
+    const question = (key: string): string => JSON.stringify([accountId, key, scope]);
+    const keep = (key: string, hit: SuppressionHit | undefined): void => {
       if (hit !== undefined) hits.set(key, hit);
     };
-    await Promise.all(addressKeys.map(ask));
+    if (addressKeys.length <= MOST_ASKED_WITH_OTHERS) {
+      await Promise.all(
+        addressKeys.map(async (key) => {
+          keep(key, await loader.load(question(key)));
+        }),
+      );
+      return hits;
+    }
+    for (let at = 0; at < addressKeys.length; at += QUESTIONS_AT_ONCE) {
+      const part = addressKeys.slice(at, at + QUESTIONS_AT_ONCE);
+      const found = await lookUp(db.prepared, clock.now(), part.map(question));
+      if (found.size > 0) for (const key of part) keep(key, found.get(question(key)));
+    }
     return hits;
   };
 }
 
 const QUESTIONS_AT_ONCE = 500;
+/** A request with more addresses asks with statements of its own: a promise for each address costs as much as its row in the answer. */
+const MOST_ASKED_WITH_OTHERS = 50;
 
 interface QuestionColumns {
   account: string;

@@ -60,10 +60,12 @@ describe('suppressions/suppression-store', () => {
     await add('b@x.test', { stream: 'broadcast', reason: 'unsubscribe' });
     await add('b@x.test', { reason: 'complaint' });
     assert.deepEqual(await reasons('transactional', ['a@x.test', 'b@x.test']), { 'b@x.test': 'complaint' });
-    assert.deepEqual(await reasons('broadcast', ['a@x.test', 'b@x.test']), {
-      'a@x.test': 'unsubscribe',
-      'b@x.test': 'complaint',
-    });
+    const others = Array.from({ length: 600 }, (_, i) => `u${String(i)}@x.test`);
+    for (const more of [[], others])
+      assert.deepEqual(await reasons('broadcast', ['a@x.test', ...more, 'b@x.test']), {
+        'a@x.test': 'unsubscribe',
+        'b@x.test': 'complaint',
+      });
   });
 
   it('keeps accounts apart', async () => {

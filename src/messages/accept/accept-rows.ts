@@ -31,7 +31,6 @@ import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addToCounters } from '../store/counters.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
-import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
 export interface AcceptRowsDeps {
@@ -135,8 +134,17 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     rfc_message_id: draft.source?.rfcMessageId ?? `<${id}@${draft.from.domain}>`,
     request_id: sender.requestId,
     created_at: now,
-    ...UNTOUCHED_MESSAGE,
+    status: 'queued',
     status_at: now,
+    last_event_type: null,
+    last_event_at: null,
+    opens: 0,
+    clicks: 0,
+    first_opened_at: null,
+    last_opened_at: null,
+    first_clicked_at: null,
+    bot_opens: 0,
+    bot_clicks: 0,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsRequestOf(draft),
@@ -233,7 +241,17 @@ function deliveryRow(
     due_at: status === 'suppressed' ? null : sendAt,
     queued_at: sendAt,
     give_up_at: giveUp,
-    ...UNTRIED_DELIVERY,
+    attempt_count: 0,
+    claim_epoch: null,
+    no_domain_count: 0,
+    no_domain_since: null,
+    smtp_code: null,
+    enhanced_code: null,
+    smtp_reply: null,
+    mx: null,
+    tls: null,
+    held_by: null,
+    held_at: null,
   };
 }
 

@@ -12,7 +12,6 @@ import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.t
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import { dayOf } from '../../base/time.ts';
-import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 
 export interface OwnMail {
   /** The message's id; the header of a raw mail contains it already. */
@@ -126,8 +125,17 @@ function messageRow(mail: OwnMail, contentId: string, now: number): MessageRow {
     rfc_message_id: `<${id}@${from.domain}>`,
     request_id: null,
     created_at: now,
-    ...UNTOUCHED_MESSAGE,
+    status: 'queued',
     status_at: now,
+    last_event_type: null,
+    last_event_at: null,
+    opens: 0,
+    clicks: 0,
+    first_opened_at: null,
+    last_opened_at: null,
+    first_clicked_at: null,
+    bot_opens: 0,
+    bot_clicks: 0,
     tracking_url: null,
     unsubscribe_json: null,
     notice_to: null,
@@ -153,5 +161,15 @@ const deliveryRow = ({ id, to }: OwnMail, now: number, giveUp: number): Delivery
   due_at: now,
   queued_at: now,
   give_up_at: giveUp,
-  ...UNTRIED_DELIVERY,
+  attempt_count: 0,
+  claim_epoch: null,
+  no_domain_count: 0,
+  no_domain_since: null,
+  smtp_code: null,
+  enhanced_code: null,
+  smtp_reply: null,
+  mx: null,
+  tls: null,
+  held_by: null,
+  held_at: null,
 });

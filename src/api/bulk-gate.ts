@@ -1,0 +1,42 @@
+/**
+ * Handles a few bulk sends at a time. One of a thousand recipients takes 4 MB of memory until it is stored, and up to 128 MB with
+ * templates: many at once would take all that the server has. They would not be done sooner either: what lives longer costs the garbage
+ * collector more, 13 us a recipient with ten at once.
+ */
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { createGate } from '../scheduling/gate.ts';
+
+/** Accounts take turns, and none has more than half of the room: slow templates of one do not hold up the others. */
+const LIMITS = { most: 4, mostOfShare: 2, waiting: 256 };
+/** A bulk send that waited longer is refused: either writes hang, or its client has given up. */
+const MOST_WAITED_MS = 30_000;
+/** `Retry-After` in seconds. */
+const RETRY_AFTER_S = 5;
+
+export interface BulkGate {
+  /** Runs `send` when the account has its turn. Throws `service_unavailable` where it would wait too long. */
+  run<T>(accountId: string, send: () => Promise<T>): Promise<T>;
+}
+
+export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }): BulkGate {
+  const gate = createGate(LIMITS);
+  return {
+    async run(accountId, send) {
+      const came = clock.monotonic();
+      const leave = await gate.enter(accountId);
+      if (leave === null) throw tooMany();
+      try {
+        if (clock.monotonic() - came > MOST_WAITED_MS) throw tooMany();
+        return await send();
+      } finally {
+        leave();
+      }
+    },
+  };
+}
+
+const tooMany = (): Problem =>
+  new Problem('service_unavailable', 'Too many bulk sends of this account wait already. Try again.', {
+    retryAfter: RETRY_AFTER_S,
+  });
