@@ -1,12 +1,12 @@
 /** The thread that compiles and renders slow templates; started by `renderer.ts`. */
 import { parentPort } from 'node:worker_threads';
-import { systemClock } from '../base/clock.ts';
+import { createThreadClock } from '../base/thread-time.ts';
 import { announceReady } from '../base/threads.ts';
 import { createCompiledCache } from './compiled-cache.ts';
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
 import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';
 
-const monotonic = (): number => systemClock.monotonic();
+const monotonic = createThreadClock();
 const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));
 
 function answer({ parts, variables }: RenderJob): PartResult[] {

@@ -44,10 +44,13 @@ const HERE_WEIGHT = 64 * 1024;
 const THREADS = 2;
 const MOST_WAITING = 200;
 const IDLE_MS = 60_000;
-/** Time limit for compiling; the largest source takes half a second on an idle machine. */
+/** CPU time for compiling in the thread; the largest source takes half a second. */
 export const READ_LIMIT_MS = 1500;
-/** Time limit of a job: the thread keeps its own limits, and this ends one that cannot. */
-const JOB_MS = READ_LIMIT_MS + 2 * RENDER_LIMIT_MS;
+/**
+ * Time limit of a job: the thread keeps its own limits of CPU time, and this ends one that cannot. On a busy machine it has five times as
+ * long for them.
+ */
+const JOB_MS = 5 * (READ_LIMIT_MS + 2 * RENDER_LIMIT_MS);
 /** Time for a thread to start; a cold one takes up to a second. */
 const START_MS = 2000;
 

@@ -1,0 +1,39 @@
+/**
+ * How long a thread has worked. A time limit for work that one thread does should count this: on a busy machine a thread waits for a
+ * processor, and an honest job would be refused for what others do.
+ */
+import { readFileSync } from 'node:fs';
+import { systemClock } from './clock.ts';
+
+/** Milliseconds between two looks at the operating system's figures: one costs 10 us. */
+const LOOK_MS = 1;
+
+/** Makes a clock of the CPU time of the calling thread, in milliseconds, at most 1 ms behind. It must stay in that thread. */
+export function createThreadClock(): () => number {
+  let lookedAt = -Infinity;
+  let worked = 0;
+  return () => {
+    const now = systemClock.monotonic();
+    if (now - lookedAt < LOOK_MS) return worked;
+    lookedAt = now;
+    worked = cpuMs() ?? now;
+    return worked;
+  };
+}
+
+/** Node 20 lacks `process.threadCpuUsage`, and its types do too. */
+const { threadCpuUsage } = process as { threadCpuUsage?: () => { user: number; system: number } };
+
+/** Returns null where neither Node nor the system tells (Node 20 on another system than Linux). */
+function cpuMs(): number | null {
+  if (threadCpuUsage !== undefined) {
+    const { user, system } = threadCpuUsage.call(process);
+    return (user + system) / 1000;
+  }
+  try {
+    // The first figure is the time on a processor in nanoseconds (Documentation/scheduler/sched-stats.rst of Linux).
+    return Number(readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ')[0]) / 1e6;
+  } catch {
+    return null;
+  }
+}
