@@ -48,6 +48,8 @@ export class FanOut {
   private readonly reloads = new Map<string, Timer>();
   /** Endpoints whose row is read again as soon as this turn of the loop is over. */
   private readonly asked = new Set<string>();
+  /** The reads of rows so far. */
+  private reads: Promise<unknown> = Promise.resolve();
   /** Endpoints that are being handed over. */
   private readonly leaving = new Set<string>();
   private handingOver: Promise<void> = Promise.resolve();
@@ -245,8 +247,17 @@ export class FanOut {
     if (all) await this.readRows([...this.feeds.keys()].filter((id) => !there.has(id)));
   }
 
-  /** Takes over the rows of endpoints as they are now: new, changed or gone. */
-  private async readRows(ids: readonly string[]): Promise<void> {
+  /**
+   * Takes over the rows of endpoints as they are now: new, changed or gone. One read follows the other: two at once may end in either order,
+   * and the row from before a change would stay.
+   */
+  private readRows(ids: readonly string[]): Promise<void> {
+    const read = this.reads.then(() => (this.stopped ? undefined : this.readRowsNow(ids)));
+    this.reads = read.catch(() => undefined);
+    return read;
+  }
+
+  private async readRowsNow(ids: readonly string[]): Promise<void> {
     for (let at = 0; at < ids.length; at += ROWS_AT_ONCE) {
       const some = ids.slice(at, at + ROWS_AT_ONCE);
       const rows = await this.deps.db.prepared.all<WebhookRow>(rowsOf, [JSON.stringify(some)]);

@@ -71,7 +71,7 @@ describe('webhooks/dispatcher', () => {
     rmSync(folder, { recursive: true });
   });
 
-  function engine(): Webhooks {
+  function engine(db: WebhookDeps['db'] = temp.db): Webhooks {
     let close = (): void => undefined;
     const closed = new Promise<Fetched>((resolve) => {
       close = () => {
@@ -98,7 +98,7 @@ describe('webhooks/dispatcher', () => {
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
     const owners = { isOurs: () => true, onChange: () => () => undefined };
     const hasOthers = (): boolean => false;
-    return new Webhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, owners, hasOthers, random: () => 0.5 });
+    return new Webhooks({ db, clock, keyring, log, fetch, notifiers, owners, hasOthers, random: () => 0.5 });
   }
 
   const store = () => ({
@@ -301,6 +301,8 @@ describe('webhooks/dispatcher', () => {
 
   it('loses nothing where the database cannot be written for a time', async () => {
     await register();
+    // It is open: what fails then is the writing, not the first reading.
+    await rests();
     await temp.db.commit.transact((tx) => tx.run('ALTER TABLE webhook_deliveries RENAME TO elsewhere'));
     await happen(30);
     await until(() => errors.length >= 10);
@@ -468,6 +470,39 @@ describe('webhooks/dispatcher', () => {
       await webhooks.start();
       return (await cursorOf(id)) === 20;
     });
+    assert.equal(told.length, 0);
+  });
+
+  it('calls no endpoint that was disabled while its row was being read', async () => {
+    await webhooks.stop();
+    const { db } = temp;
+    /** The answer to the first read of the row comes only after this; that of later reads at once. */
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let reads = 0;
+    const prepared: typeof db.prepared = {
+      engine: db.prepared.engine,
+      run: (...question) => db.prepared.run(...question),
+      close: () => db.prepared.close(),
+      async all<Row>(...question: Parameters<typeof db.prepared.all>): Promise<Row[]> {
+        const rows = await db.prepared.all<Row>(...question);
+        const isRowOfEndpoint = JSON.stringify(question[0]).includes('SELECT * FROM webhooks WHERE id');
+        if (isRowOfEndpoint && ++reads === 1) await released;
+        return rows;
+      },
+    };
+    webhooks = engine({ commit: db.commit, reader: db.reader, prepared });
+    await webhooks.start();
+    const id = await register();
+    await until(() => reads === 1);
+    await enable(id, false);
+    await rests();
+    release();
+    await rests();
+    await happen(1);
+    await rests();
     assert.equal(told.length, 0);
   });
 
