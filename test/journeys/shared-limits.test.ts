@@ -150,12 +150,18 @@ describe('journey: two nodes share the limits of a receiver', () => {
     isHolding = false;
     for (const session of held) session.say('250 2.0.0 taken\r\n');
     let mostOfTwo = 0;
-    await until(() => {
-      mostOfTwo = Math.max(mostOfTwo, workers(two));
-      return arrived() === 24 * 10;
-    }, 5);
+    const end = performance.now() + 30_000;
+    // On a busy machine the mail may have arrived before the second node asks again; then more is sent.
+    for (let sent = 10; ; sent += 15) {
+      await until(() => {
+        mostOfTwo = Math.max(mostOfTwo, workers(two));
+        return arrived() === 24 * sent;
+      }, 5);
+      if (mostOfTwo >= 2) break;
+      assert.ok(performance.now() < end, 'the first gave none of its connections up');
+      await send(15);
+    }
     assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
-    assert.ok(mostOfTwo >= 2, 'the first gave some of its connections up');
     await one.balanced();
   });
 

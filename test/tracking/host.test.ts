@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { trackingBase, trackingTargetOf, type HostRule } from '../../src/tracking/host.ts';
 import { configFor } from '../support/harness/app.ts';
 
-const ruleOf = (publicUrl: string | null, domainHosts: boolean | null = null): HostRule =>
-  configFor('/tmp', 25, { http: publicUrl === null ? {} : { publicUrl }, tracking: { domainHosts } });
+const ruleOf = (publicUrl: string, domainHosts: boolean | null = null): HostRule =>
+  configFor('/tmp', 25, { http: { publicUrl }, tracking: { domainHosts } });
 const OWN = { tracking_host: 'track.acme.test' };
 
 describe('tracking/host', () => {
@@ -19,7 +19,7 @@ describe('tracking/host', () => {
       'with https each name needs a certificate, so it has to be wanted',
     ],
     ['http://mail.host.test', false, null, 'http://mail.host.test', 'not wanted'],
-    [null, true, null, 'http://127.0.0.1:8025', 'an address can be no alias'],
+    ['http://127.0.0.1:8025', true, null, 'http://127.0.0.1:8025', 'an address can be no alias'],
     ['http://[2001:db8::1]:8025', true, null, 'http://[2001:db8::1]:8025', 'nor one of IPv6'],
     ['http://localhost:8025', true, null, 'http://localhost:8025', 'a name that is another machine elsewhere'],
   ] as const) {
