@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import knex from 'knex';
 import { isStorageTrouble } from '../../src/storage/commit.ts';
+import { connect } from '../../src/storage/database.ts';
 
 describe('storage: readers that are all taken', () => {
   it('are trouble that passes', () => {
@@ -10,12 +11,7 @@ describe('storage: readers that are all taken', () => {
   });
 
   it('are trouble that passes where they close while a request waits for one', async () => {
-    const readers = knex({
-      client: 'sqlite3',
-      connection: ':memory:',
-      useNullAsDefault: true,
-      pool: { min: 0, max: 1 },
-    });
+    const readers = connect(':memory:', 1, []);
     const client = readers.client as {
       acquireConnection(): Promise<unknown>;
       releaseConnection(one: unknown): Promise<void>;
