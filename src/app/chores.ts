@@ -26,15 +26,15 @@ import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
 import type { AppContext } from './context.ts';
 
-export function buildHousekeeping(
+export async function buildHousekeeping(
   context: AppContext,
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
   notices: AccountNotices,
   inside: Inside,
-): ReturnType<typeof createHousekeeping> {
+): Promise<ReturnType<typeof createHousekeeping>> {
   const { config, db, clock, log, resolver } = context;
-  const trust = createClockTrust({ db, clock, log });
+  const trust = await createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, mayRun: () => context.nodes.isLeader }, [
     expiredIdempotency({ store: context.idempotency, clock }),
     retiredKeys({ db, clock }),

@@ -16,7 +16,15 @@ const JUMP_MS = DAY_MS;
 /** A jump between the last event of an earlier run and the start: servers are switched off over holidays. */
 const REST_MS = 7 * DAY_MS;
 
-export function createClockTrust({
+interface ClockTrust {
+  isTrusted(): boolean;
+}
+
+/**
+ * Looks back at the last event of an earlier run first. So it must be awaited before this run writes events, which would have this run's
+ * times. Where the events cannot be read, the clock is not trusted for a day.
+ */
+export async function createClockTrust({
   db,
   clock,
   log,
@@ -24,7 +32,7 @@ export function createClockTrust({
   db: Pick<Database, 'prepared'>;
   clock: Clock;
   log: Pick<Log, 'warn'>;
-}) {
+}): Promise<ClockTrust> {
   /** How far the wall clock is ahead of the monotonic clock. */
   const ahead = (): number => clock.now() - clock.monotonic();
   /** The same when the clock was last trusted. */
@@ -46,8 +54,7 @@ export function createClockTrust({
     if (rest > REST_MS) doubt(rest);
   }
 
-  // Read at once, since events from now on have this run's times. If it cannot be read, the clock is not trusted.
-  const lookedBack = lookBack().catch((err: unknown) => {
+  await lookBack().catch((err: unknown) => {
     doubtUntil = clock.monotonic() + DOUBT_MS;
     log.warn(
       { event: 'retention_waits', err },
@@ -56,8 +63,7 @@ export function createClockTrust({
   });
 
   return {
-    async isTrusted(): Promise<boolean> {
-      await lookedBack;
+    isTrusted() {
       const jumped = ahead() - believed;
       if (jumped > JUMP_MS) doubt(jumped);
       // The clock was set right.
@@ -70,15 +76,13 @@ export function createClockTrust({
   };
 }
 
-type ClockTrust = ReturnType<typeof createClockTrust>;
-
 /** Returns the rule with its steps skipped while the clock is not trusted. */
 export function whenTrusted(trust: ClockTrust, rule: Rule): Rule;
 export function whenTrusted(trust: ClockTrust, rule: SizedRule): SizedRule;
 export function whenTrusted(trust: ClockTrust, rule: Rule | SizedRule): Rule | SizedRule {
-  if ('step' in rule) return { ...rule, step: async () => ((await trust.isTrusted()) ? rule.step() : 0) };
+  if ('step' in rule) return { ...rule, step: async () => (trust.isTrusted() ? rule.step() : 0) };
   return {
     ...rule,
-    sizedStep: async (rows) => ((await trust.isTrusted()) ? rule.sizedStep(rows) : { rows: 0, ms: 0 }),
+    sizedStep: async (rows) => (trust.isTrusted() ? rule.sizedStep(rows) : { rows: 0, ms: 0 }),
   };
 }
