@@ -224,9 +224,10 @@ export function isConnectionLoss(error: unknown): boolean {
     return true;
   if (!(error instanceof Error)) return false;
   const code = 'code' in error ? String(error.code) : '';
-  // 25006: the server has become a standby.
+  // 25006: the server has become a standby. 25P03: it ended the session, since this process paused within a transaction.
   return (
-    /^(?:08...|57P0[123]|25006|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(code) ||
-    LOST_CONNECTION.test(error.message)
+    /^(?:08...|57P0[123]|25006|25P03|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(
+      code,
+    ) || LOST_CONNECTION.test(error.message)
   );
 }

@@ -72,15 +72,19 @@ describe('storage/postgres/writer', () => {
     assert.equal(row?.n, written);
   });
 
-  it('runs a contended group again', async () => {
-    db = await openDatabase({ url: urlOf(cluster.folder, name) });
-    let runs = 0;
-    await db.commit.transact(async (tx) => {
-      if (++runs < 3) throw Object.assign(new Error('deadlock detected'), { code: '40P01' });
-      await tx.run("INSERT INTO settings (name, value) VALUES ('s1', '1')");
+  for (const [code, why] of [
+    ['40P01', 'was contended'],
+    ['25P03', 'the server ended, since the process paused'],
+  ] as const)
+    it(`runs a group again that ${why}`, async () => {
+      db = await openDatabase({ url: urlOf(cluster.folder, name) });
+      let runs = 0;
+      await db.commit.transact(async (tx) => {
+        if (++runs < 3) throw Object.assign(new Error(why), { code });
+        await tx.run("INSERT INTO settings (name, value) VALUES ('s1', '1')");
+      });
+      assert.deepEqual([runs, await names()], [3, ['s1']]);
     });
-    assert.deepEqual([runs, await names()], [3, ['s1']]);
-  });
 
   describe('whose answers get lost on the way', () => {
     let proxy: Proxy;
