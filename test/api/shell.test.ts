@@ -548,6 +548,12 @@ describe('API shell: stopping', () => {
       },
     );
     const h = await startHarness({ routes: [...someRoutes, slow] });
+    let connections = 0;
+    let requests = 0;
+    h.api.server.on('connection', () => connections++).on('request', () => requests++);
+    const turns = async (done: () => boolean): Promise<void> => {
+      while (!done()) await new Promise((resolve) => setImmediate(resolve));
+    };
     const head = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`;
     let text = '';
     const socket = net.connect(h.port, '127.0.0.1');
@@ -558,7 +564,8 @@ describe('API shell: stopping', () => {
     const early = net.connect(h.port, '127.0.0.1');
     let earlyText = '';
     early.on('data', (piece) => (earlyText += piece.toString()));
-    await new Promise<void>((resolve) => early.once('connect', () => setImmediate(resolve)));
+    // A connection that the server has not accepted yet would be reset by the stop.
+    await turns(() => connections === 2);
     const stopped = h.stop();
     assert.equal(over, 2, 'each listener of the running handler was called');
     socket.write(`GET /v1/messages HTTP/1.1\r\n${head}`);
@@ -567,8 +574,8 @@ describe('API shell: stopping', () => {
     assert.match(earlyText, /^HTTP\/1\.1 503 /);
     assert.match(earlyText, /"code":"service_unavailable"/);
     assert.match(earlyText, /Retry-After: 5\r\n/);
-    // The second request waits behind the first on its connection; the socket has it when the kernel does.
-    await new Promise((resolve) => setImmediate(resolve));
+    // The second request waits behind the first on its connection, which would be reset if it were closed before it was read.
+    await turns(() => requests === 3);
     finish();
     await closed;
     await stopped;

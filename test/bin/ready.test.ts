@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  closeSync,
   copyFileSync,
   cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   readdirSync,
   rmSync,
@@ -38,10 +40,14 @@ describe('bin/ready.mjs', () => {
     chmodSync(at('tools/npm'), 0o755);
   };
   const ready = (searchPath = `${at('tools')}:${process.env['PATH'] ?? ''}`, tellEvery = '60000') => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [at('src/bin/ready.mjs'), tellEvery], {
+    const told = openSync(at('told'), 'w');
+    const { status, stdout } = spawnSync(process.execPath, [at('src/bin/ready.mjs'), tellEvery], {
       encoding: 'utf8',
       env: { ...process.env, PATH: searchPath },
+      stdio: ['ignore', 'pipe', told],
     });
+    closeSync(told);
+    const stderr = readFileSync(at('told'), 'utf8');
     const calls = existsSync(at('calls')) ? readFileSync(at('calls'), 'utf8').trim().split('\n') : [];
     return { status, stdout, stderr, calls };
   };
@@ -59,7 +65,7 @@ describe('bin/ready.mjs', () => {
     put('package-lock.json', lock({ zod: '4.0.0', sqlite3: '6.0.1' }));
     put('node_modules/.package-lock.json', lock({ zod: '4.0.0', sqlite3: '6.0.1' }));
     put('node_modules/sqlite3/build/Release/node_sqlite3.node', '');
-    isBuilt(-60);
+    isBuilt(-3600);
     fakeNpm('exit 0');
   });
   afterEach(() => {
@@ -95,7 +101,7 @@ describe('bin/ready.mjs', () => {
 
   for (const [reason, change] of [
     ['nothing is built', () => rmSync(at('dist'), { recursive: true })],
-    ['a source is newer', () => isBuilt(60)],
+    ['a source is newer', () => isBuilt(3600)],
     [
       'a source was removed',
       () => {
@@ -116,8 +122,11 @@ describe('bin/ready.mjs', () => {
 
   it('tells who waits what it is at, and when a compiler runs', () => {
     rmSync(at('node_modules'), { recursive: true });
-    const busy = 'i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done';
-    fakeNpm(`${busy}; mkdir -p node_modules/sqlite3/build/Release/obj.target; ${busy}`);
+    // It goes on when that was told, or when the one that tells it has ended.
+    const until = (words: string): string =>
+      `while kill -0 $PPID 2>/dev/null && ! grep -q '${words}' '${at('told')}'; do :; done`;
+    const compiling = 'mkdir -p node_modules/sqlite3/build/Release/obj.target';
+    fakeNpm([until('fetching packages'), compiling, until('compiling sqlite3')].join('\n'));
     const { status, stderr } = ready(undefined, '1');
     assert.equal(status, 0);
     assert.match(stderr, /^posthorn: fetching packages \(\d+ s\)$/m);

@@ -24,11 +24,7 @@ describe('browser: windows and sessions', () => {
     await app.stop();
   });
 
-  const second = async (): Promise<Page> => {
-    const other = await context.newPage();
-    other.setDefaultTimeout(15_000);
-    return other;
-  };
+  const second = (): Promise<Page> => context.newPage();
   const signIn = async (on: Page): Promise<void> => {
     await on.getByLabel('E-mail address').fill(EMAIL);
     await on.getByLabel('Password').fill(PASSWORD);

@@ -66,12 +66,15 @@ describe('browser: without scripts', () => {
     await page.setViewportSize({ width: 390, height: 740 });
     const entry = page.locator('nav.menu').getByRole('link', { name: 'Settings' });
     await page.goto('/');
+    // The browser tells the page of its new size a little later.
+    await button('Menu').waitFor();
     assert.equal(await entry.isVisible(), false);
     await button('Menu').click();
     await entry.click();
     await page.waitForURL('**/settings');
     assert.equal(await entry.isVisible(), false);
     await page.setViewportSize({ width: 1280, height: 900 });
+    await button('Menu').waitFor({ state: 'hidden' });
     assert.equal(await entry.isVisible(), true, 'beside the page where there is room');
     assert.equal(await button('Menu').isVisible(), false);
   });

@@ -96,6 +96,9 @@ describe('client: the package', () => {
   before(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-client-'));
     tarball = pack();
+  });
+  // A hook of its own, since the compilers alone take minutes of a busy machine, and each hook has five.
+  before(() => {
     project = path.join(folder, 'project');
     mkdirSync(project);
     writeFileSync(path.join(project, 'package.json'), '{"name":"shop","private":true}');

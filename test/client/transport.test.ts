@@ -66,6 +66,8 @@ describe('client/transport', () => {
         heard?.();
       });
     });
+    // A connection that the server closed after some idle seconds would cost a further try, where the machine is that slow.
+    server.keepAliveTimeout = 0;
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
   });

@@ -70,6 +70,7 @@ describe('journey: aggregate reports', () => {
       host: '127.0.0.1',
       port: app.app.ports.mx ?? 0,
       tls: { rejectUnauthorized: false },
+      greetingTimeout: 300_000,
     });
     await transport.sendMail({
       from: 'noreply@isp.test',

@@ -101,6 +101,14 @@ describe('journey: backup', () => {
     });
     const before = Array.from({ length: 40 }, (_, n) => first.send({ to: `a${String(n)}@dest.test` }));
     await server.reached('message', 5);
+    // What the server has taken is known as delivered only when that is written, and the copy may be made sooner.
+    let delivered = 0;
+    while (delivered === 0) {
+      const [row] = await first.app.db.prepared.all<{ n: number }>(
+        "SELECT COUNT(*) AS n FROM deliveries WHERE status = 'delivered'",
+      );
+      delivered = row?.n ?? 0;
+    }
     const during = Array.from({ length: 40 }, (_, n) => first.send({ to: `b${String(n)}@dest.test` }));
     const made = await backup(first, path.join(folder, 'backups'));
     const sent = await Promise.all([...before, ...during]);

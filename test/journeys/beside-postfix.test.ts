@@ -37,7 +37,8 @@ describe('journey: beside Postfix', () => {
             blockAfter(`/etc/postfix/${name}\`:`).replaceAll(':2525', `:${String(app.app.ports.mx)}`),
           );
         const settings = blockAfter('In `/etc/postfix/main.cf`').replaceAll('/etc/postfix/', `${dir}/conf/`);
-        return `mynetworks =\nsmtp_tls_security_level = may\n${settings}`;
+        // Postfix looks every three seconds whether Posthorn has answered for an address, and after three looks it answers 450.
+        return `mynetworks =\nsmtp_tls_security_level = may\naddress_verify_poll_count = 80\n${settings}`;
       },
     });
   });
@@ -71,6 +72,7 @@ describe('journey: beside Postfix', () => {
         `${to}: ${replies.join(' / ')} ${postfix?.log() ?? ''}`,
       );
     }
-    assert.equal(postfix?.queued(), 0);
+    // The question for an address is a mail in the queue too, which goes after it was answered.
+    await until(() => postfix?.queued() === 0, 'Postfix to be rid of its questions');
   });
 });

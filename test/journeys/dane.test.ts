@@ -136,7 +136,7 @@ describe('journey: DANE with real DNSSEC', () => {
     });
 
   it('tells validated answers from others, and forged ones from none', async () => {
-    const resolver: Resolver = createResolver({ clock: systemClock }, { servers: [dns.resolver] });
+    const resolver: Resolver = createResolver({ clock: systemClock }, { servers: [dns.resolver], timeoutMs: 120_000 });
     const look = async (name: string) => {
       const answer = await resolver.tlsa(`_25._tcp.mx.${name}`);
       return answer.kind === 'found'

@@ -446,9 +446,11 @@ describe('dashboard: on a port of its own', () => {
     const probe = await startTestApp();
     const free = Number(new URL(probe.url).port);
     await probe.stop();
-    const app = await startTestApp({ settings: { http: { port: 0 }, dashboard: { port: free } } });
+    // On 127.0.0.1 another program could take the port meanwhile: connections leave from there.
+    const host = '127.0.0.77';
+    const app = await startTestApp({ settings: { http: { host, port: 0 }, dashboard: { port: free } } });
     try {
-      const own = `http://127.0.0.1:${String(free)}`;
+      const own = `http://${host}:${String(free)}`;
       const browser = await signedIn(own, app.operator);
       assert.equal((await browser.open('/')).status, 200);
       assert.equal((await app.get('/login', { key: null })).status, 404);

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
 import { addMember } from '../../src/members/member-store.ts';
-import type { DomainRow } from '../../src/storage/tables.ts';
+import type { DeliveryRow, DomainRow } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import type { Zones } from '../support/fakes/zones.ts';
@@ -64,26 +64,37 @@ describe('journey: a domain that loses a record', () => {
   const notices = () =>
     server.sessions.flatMap(({ mails }) => mails).filter(({ to }) => to.includes('ana@people.test'));
   const told = (event: string) => app.logged.filter((line) => line['event'] === event);
+  const deliveryOf = async (id: string) =>
+    (
+      await app.app.db.prepared.all<Pick<DeliveryRow, 'held_by' | 'due_at' | 'claim_epoch'>>(
+        'SELECT held_by, due_at, claim_epoch FROM deliveries WHERE message_id = ?',
+        [id],
+      )
+    )[0] ?? assert.fail(id);
   const untilHeld = async (id: string): Promise<void> => {
     for (;;) {
-      const [row] = await app.app.db.prepared.all<{ held_by: string | null }>(
-        'SELECT held_by FROM deliveries WHERE message_id = ?',
-        [id],
-      );
-      if (/^domain:acc_\w+\/shop\.test$/.test(row?.held_by ?? '')) return;
+      const { held_by: by, due_at: due, claim_epoch: claim } = await deliveryOf(id);
+      if (/^domain:acc_\w+\/shop\.test$/.test(by ?? '')) return;
+      // An attempt that had begun before the domain was refused puts the mail off once more.
+      if (claim === null && due !== null && due > app.clock.now()) app.clock.advance(due - app.clock.now());
       await turn();
     }
   };
-  /** Housekeeping rests between its steps, so a little time has to pass while it is waited for. */
+  /**
+   * Housekeeping rests between its steps, so a little time has to pass while it is waited for. Each turn asks the database, as
+   * housekeeping does: where that is slow, time passes more slowly too.
+   */
   const until = async (holds: () => Promise<boolean> | boolean): Promise<void> => {
     while (!(await holds())) {
       app.clock.advance(50);
-      await turn();
+      await rows();
     }
   };
   /** So many notices were taken, and what became of them is written: the clock may go on. */
   const toldTimes = async (count: number): Promise<void> => {
-    await until(() => notices().length >= count);
+    await until(() => told('domain_notice').length >= count);
+    // A session with the mail host has time limits of this clock, so the clock stands still while the notice is sent.
+    while (notices().length < count) await turn();
     await app.settled();
     assert.equal(notices().length, count);
   };
@@ -125,7 +136,7 @@ describe('journey: a domain that loses a record', () => {
       [1],
     );
 
-    await pass(71 * HOUR);
+    await pass(before + 71 * HOUR - app.clock.now());
     assert.equal((await domain()).status, 'verified');
     answer = '451 4.2.0 busy';
     const late = await app.send({ from: 'hi@shop.test', to: 'bo@dest.test' });
@@ -144,9 +155,10 @@ describe('journey: a domain that loses a record', () => {
       (body as { error: { message: string } }).error.message,
       /^Mail from shop\.test is refused since 2026-02-03T09:\S+, because the SPF record at rp\.shop\.test is missing/,
     );
-    answer = '250 2.1.5 ok';
     app.clock.advance(5 * HOUR);
     await untilHeld(late.id);
+    // Only now: an attempt that had begun before the refusal would have delivered it.
+    answer = '250 2.1.5 ok';
     const why = await app.why(late.id);
     assert.match(
       why.message,
@@ -164,7 +176,8 @@ describe('journey: a domain that loses a record', () => {
 
     restore();
     assert.equal((await verify()).status, 'verified');
-    app.clock.advance(31_000);
+    // A sweep frees it. One that is under way and has looked already sets the timer of the next one only when it ends.
+    while ((await deliveryOf(late.id)).held_by !== null) app.clock.advance(1000);
     await app.follow().of(late.id, 'delivered');
     assert.ok((await app.operator.call('books', {})).balanced);
   });

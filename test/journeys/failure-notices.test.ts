@@ -10,6 +10,8 @@ import { startMailServer, type FakeMailServer, type ReceivedMail } from '../supp
 
 const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const words = readBounceWords();
+/** Nodemailer's own limit of 30 s is too short for a busy machine. */
+const PATIENCE_MS = 300_000;
 
 describe('journey: failure notices', () => {
   let server: FakeMailServer;
@@ -49,6 +51,7 @@ describe('journey: failure notices', () => {
       port: app.app.ports.submissions ?? 0,
       secure: true,
       tls: { rejectUnauthorized: false },
+      greetingTimeout: PATIENCE_MS,
       auth: { user: 'apikey', pass: over.key ?? app.key },
     });
     const mail = { from: 'Acme <hi@acme.test>', subject: 'Ihre Rechnung für März', text: 'Good day.', ...over.fields };
@@ -177,7 +180,8 @@ describe('journey: failure notices', () => {
       '--b--',
       '',
     ].join('\r\n');
-    await createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true }).sendMail({
+    const remote = { host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true, greetingTimeout: PATIENCE_MS };
+    await createTransport(remote).sendMail({
       envelope: { from: '', to: [sent] },
       raw: `From: mailer-daemon@mx.dest.test\r\nMIME-Version: 1.0\r\n${report}`,
     });

@@ -116,6 +116,14 @@ describe('journey: the plans of PostgreSQL', () => {
       await ok(where);
     await app.operator.call('queue.lanes', {});
     await app.stop();
+    // Each connection counts for itself and hands in the rest of its counts when its process ends, which is after the stop.
+    for (;;) {
+      const [open] = await query<{ n: number }>(
+        `SELECT count(*)::int AS n FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+      );
+      if (open?.n === 0) break;
+    }
     const rows = await query<{ name: string; scans: number; look_ups: number }>(
       'SELECT relname AS name, seq_scan::int AS scans, idx_scan::int AS look_ups FROM pg_stat_user_tables',
     );

@@ -5,6 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { openReader } from '../../src/storage/database.ts';
+import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { smtpClient } from '../support/harness/smtp-client.ts';
@@ -58,9 +59,15 @@ describe('journey: pressure', () => {
       )
       // A group that cannot begin fails, but by then the pragma is done.
       .catch(() => undefined);
-  const statusOf = async (id: string): Promise<string | undefined> =>
-    (await app.app.db.prepared.all<{ status: string }>('SELECT status FROM deliveries WHERE message_id = ?', [id]))[0]
-      ?.status;
+  const deliveryOf = async (id: string) =>
+    (
+      await app.app.db.prepared.all<Pick<DeliveryRow, 'status' | 'due_at'>>(
+        'SELECT status, due_at FROM deliveries WHERE message_id = ?',
+        [id],
+      )
+    )[0] ?? assert.fail(id);
+  /** A worker has a mail in hand: it opens a connection, sends, or writes an outcome. */
+  const isAtWork = (): boolean => app.app.mta.lanes().some(({ slots }) => slots > 0);
 
   /** The answer to a mail that is offered by SMTP, each command before it having been taken. */
   const offered = async (port: number, commands: readonly string[]): Promise<string> => {
@@ -77,11 +84,17 @@ describe('journey: pressure', () => {
     return answer;
   };
 
-  /** Lets time pass, so much at a time, until the mail is delivered. */
-  const passing = async (id: string, step: number): Promise<void> => {
-    for (let i = 0; (await statusOf(id)) !== 'delivered'; i++) {
-      assert.ok(i < 400, 'it is not delivered');
-      app.clock.advance(step);
+  /**
+   * Lets time pass, so much at a time, until the mail is delivered. While a worker is at work the clock stands still, since what it waits
+   * for has time limits of this clock; not so where all that it waits for is the time to write an outcome again.
+   */
+  const passing = async (id: string, step: number, { isAnswered = false } = {}): Promise<void> => {
+    for (;;) {
+      const { status, due_at: due } = await deliveryOf(id);
+      if (status === 'delivered') return;
+      const left = (due ?? 0) - app.clock.now();
+      // Mail that is due waits for a host or for DNS: too large a step would find it too old before it was tried again.
+      if (isAnswered || !isAtWork()) app.clock.advance(Math.min(step, left > 0 ? left : 10_000));
       await turns(5);
       // The clock runs far ahead of the machine: a request gives sockets and threads their time.
       await app.get(`/v1/messages/${id}`);
@@ -107,7 +120,7 @@ describe('journey: pressure', () => {
     await turns();
     await pragma('max_page_count = 1073741823');
     server.options.script = {};
-    await passing(id, 1000);
+    await passing(id, 1000, { isAnswered: true });
     assert.equal((await app.request('POST', '/v1/messages', mail)).status, 202);
     assert.equal((await app.message(id)).attempts.length, 1, 'it was not sent twice');
     await app.balanced();
@@ -346,9 +359,17 @@ describe('journey: pressure', () => {
         app.clock.advance(500);
         await turns(5);
       }
+      // An outcome that is written after the sweep would still have the time of the old clock.
+      while (isAtWork()) await turns(5);
       server.options.script = {};
       app.clock.jump(-24 * HOUR);
       const start = app.clock.now();
+      while (lines('clock_jumped').length === 0) {
+        app.clock.advance(1000);
+        await deliveryOf(mails[0]?.id ?? '');
+      }
+      // The sweep brings all of it forward, for which no time has to pass.
+      for (const { id } of mails) while (((await deliveryOf(id)).due_at ?? 0) > app.clock.now() + HOUR) await turns(5);
       for (const { id } of mails) await passing(id, 1000);
       assert.ok(app.clock.now() - start < 5 * MINUTE, String(app.clock.now() - start));
       await app.balanced();
@@ -359,7 +380,7 @@ describe('journey: pressure', () => {
       app.clock.jump(-24 * HOUR);
       app.clock.advance(60_000);
       await turns();
-      assert.equal(await statusOf(id), 'scheduled');
+      assert.equal((await deliveryOf(id)).status, 'scheduled');
     });
   });
 });

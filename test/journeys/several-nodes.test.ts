@@ -103,8 +103,11 @@ describe('docs/several-nodes.md: two nodes behind its HAProxy', () => {
       copyFileSync(path.join(first.folder, 'secret.key'), path.join(second, 'secret.key'));
       apps.push(await startTestApp({ folder: second, settings }));
     }
+    // Both nodes are in this process: where it stands still for four seconds, HAProxy would take both out of service.
+    const patient = compose.configs['haproxy']?.content.replace('timeout connect 5s', '$&\n  timeout check 120s');
+    assert.match(patient ?? '', /timeout check/);
     proxy = await startHaproxy(
-      compose.configs['haproxy']?.content ?? '',
+      patient ?? '',
       apps.map(({ app }, at) => ({
         name: at === 0 ? 'one' : 'two',
         api: Number(new URL(app.url).port),

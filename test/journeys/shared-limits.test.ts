@@ -68,12 +68,16 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await until(() => one.app.db.nodes?.hasOthers === true);
   }
 
-  /** Lets time pass in small steps, in which the nodes look at each other's connections, until it comes true. */
+  /**
+   * Lets time pass in small steps, in which the nodes look at each other's connections, until it comes true. A commit stands between two
+   * steps: on a slow database a mail on the wire would otherwise run into the deadlines of its session.
+   */
   async function until(isSo: () => boolean | Promise<boolean>, stepMs = 0): Promise<void> {
-    const end = performance.now() + 30_000;
     while (!(await isSo())) {
-      assert.ok(performance.now() < end, 'it did not come true');
-      if (stepMs > 0) one.clock.advance(stepMs);
+      if (stepMs > 0) {
+        await one.app.db.commit.transact(() => Promise.resolve());
+        one.clock.advance(stepMs);
+      }
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -97,19 +101,16 @@ describe('journey: two nodes share the limits of a receiver', () => {
   it('both deliver, and the receiver never sees more than the limit and one', async () => {
     await join();
     const most2 = { one: 0, two: 0 };
-    const end = performance.now() + 30_000;
     // On a busy machine one node may have finished its mail before the other asks for a second connection; then more is sent.
-    for (let sent = 1; most2.one < 2 || most2.two < 2; sent++) {
-      assert.ok(performance.now() < end, `${String(most2.one)} and ${String(most2.two)} workers`);
+    for (let sent = 1; most2.one < 2 || most2.two < 2 || most < LIMIT; sent++) {
       await send(15);
       await until(() => {
         most2.one = Math.max(most2.one, workers(one));
         most2.two = Math.max(most2.two, workers(two));
         return arrived() === 24 * 15 * sent;
-      }, 5);
+      }, 100);
     }
     assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
-    assert.ok(most >= LIMIT, `only ${String(most)} connections at once`);
     // Connections that stay idle are closed after 5 s, and rows go with them.
     await until(async () => (await rows()).length === 0, 500);
     await one.balanced();
@@ -131,7 +132,8 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await until(() => held.length === LIMIT);
     await join();
     const atTwo = (): LaneReport | undefined => two.app.mta.lane(LANE)?.now;
-    await until(() => atTwo()?.limits.some(({ by }) => by === 'nodes') === true, 5);
+    // The second node knows its share before its first mail has reached the receiver, or after that.
+    await until(() => held.length > LIMIT && atTwo()?.limits.some(({ by }) => by === 'nodes') === true, 100);
     assert.deepEqual(
       (await rows()).map(({ connections }) => connections),
       [LIMIT, 1],
@@ -150,15 +152,13 @@ describe('journey: two nodes share the limits of a receiver', () => {
     isHolding = false;
     for (const session of held) session.say('250 2.0.0 taken\r\n');
     let mostOfTwo = 0;
-    const end = performance.now() + 30_000;
     // On a busy machine the mail may have arrived before the second node asks again; then more is sent.
     for (let sent = 10; ; sent += 15) {
       await until(() => {
         mostOfTwo = Math.max(mostOfTwo, workers(two));
         return arrived() === 24 * sent;
-      }, 5);
+      }, 100);
       if (mostOfTwo >= 2) break;
-      assert.ok(performance.now() < end, 'the first gave none of its connections up');
       await send(15);
     }
     assert.ok(most <= LIMIT + 1, `${String(most)} connections at once`);
@@ -168,14 +168,18 @@ describe('journey: two nodes share the limits of a receiver', () => {
   it('a node that is left alone has all of the limit again', async () => {
     await join();
     await send(1);
-    await until(() => arrived() === 24, 5);
+    await until(() => arrived() === 24, 100);
     await running.pop()?.stop();
     await until(() => one.app.db.nodes?.hasOthers === false);
-    one.clock.advance(20);
-    await until(async () => (await one.app.db.prepared.all('SELECT 1 FROM lanes')).length === 0);
+    await until(async () => (await one.app.db.prepared.all('SELECT 1 FROM lanes')).length === 0, 100);
+    // The connections of before are closed first, so that those that are opened now are counted.
+    await until(() => open === 0, 500);
     most = 0;
-    await send(10);
-    await until(() => arrived() === 24 * 11);
+    // On a busy machine the mail may have left before the last of the connections is open; then more is sent.
+    for (let sent = 11; most < LIMIT; sent += 10) {
+      await send(10);
+      await until(() => arrived() === 24 * sent);
+    }
     assert.equal(most, LIMIT);
     assert.deepEqual(await rows(), []);
   });

@@ -40,11 +40,7 @@ describe('journey: sources of two nodes', () => {
   }
 
   async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-    const end = performance.now() + 30_000;
-    while (!(await isSo())) {
-      assert.ok(performance.now() < end, 'it did not come true');
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve));
   }
 
   const mails = () =>
@@ -54,6 +50,8 @@ describe('journey: sources of two nodes', () => {
     const before = mails().length;
     for (const domain of domains) await one.send({ to: `ana@${domain}` });
     await until(() => mails().length === before + domains.length);
+    // The receiver has a mail before its sender has noted the attempt.
+    await one.settled();
   }
 
   it('each from its own, whichever of them has the domain of the recipient', async () => {
@@ -98,8 +96,10 @@ describe('journey: sources of two nodes', () => {
     }
     await until(async () => Number((await counts())[0]?.complained) >= 2);
     // Each node looks at what the other one has counted.
-    await until(() => {
+    await until(async () => {
       one.clock.advance(2000);
+      // Both read on the connection of this query: without it, midnight, at which the counts begin anew, would come before a slow answer.
+      await Promise.all(running.map(({ app }) => app.db.prepared.all('SELECT 1')));
       const sums = running.map(({ app }) => app.mta.sources.list()[0]?.warmUp.reduce((sum, { sent }) => sum + sent, 0));
       return sums.every((sum) => sum === 2 * domains.length);
     });

@@ -1,7 +1,7 @@
 /** The stock library of the Standard Webhooks project takes every call that we make, and no other. */
 import assert from 'node:assert/strict';
 import { Webhook, WebhookVerificationError } from 'standardwebhooks';
-import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { startReceiver, type ReceivedCall, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 const SIMULATED = 'simulator.posthorn.test';
@@ -12,9 +12,7 @@ describe('journey: the standardwebhooks package', () => {
   let hook: { id: string; secret: string };
 
   before(async () => {
-    // The package compares with the time of the machine.
     app = await startTestApp({
-      clock: new TestClock(Date.now()),
       settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
     });
     receiver = await startReceiver();
@@ -47,6 +45,16 @@ describe('journey: the standardwebhooks package', () => {
     await app.stop();
   });
 
+  /** The package compares with the time of the machine, which has gone on by more than it allows where the machine is busy. */
+  const verified = (secret: string, body: string, headers: Record<string, string>): unknown => {
+    const { now } = Date;
+    Date.now = () => app.clock.now();
+    try {
+      return new Webhook(secret).verify(body, headers);
+    } finally {
+      Date.now = now;
+    }
+  };
   const headersOf = ({ headers }: ReceivedCall): Record<string, string> =>
     Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]));
   const refused = (
@@ -54,12 +62,11 @@ describe('journey: the standardwebhooks package', () => {
     changes: { body?: string; headers?: Record<string, string>; secret?: string },
   ): void => {
     const { body = call.body, headers = {}, secret = hook.secret } = changes;
-    assert.throws(() => new Webhook(secret).verify(body, { ...headersOf(call), ...headers }), WebhookVerificationError);
+    assert.throws(() => verified(secret, body, { ...headersOf(call), ...headers }), WebhookVerificationError);
   };
 
   it('verifies every call and reads its body', () => {
-    const library = new Webhook(hook.secret);
-    for (const call of receiver.calls) assert.deepEqual(library.verify(call.body, headersOf(call)), call.event);
+    for (const call of receiver.calls) assert.deepEqual(verified(hook.secret, call.body, headersOf(call)), call.event);
     const kinds = new Set(receiver.calls.map(({ event }) => event.type));
     for (const kind of ['sent', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'deferred'])
       assert.ok(kinds.has(kind), kind);
@@ -87,6 +94,6 @@ describe('journey: the standardwebhooks package', () => {
     await receiver.reached(before + 2);
     for (const call of receiver.calls.slice(before))
       for (const secret of [hook.secret, rotated.body.secret])
-        assert.deepEqual(new Webhook(secret).verify(call.body, headersOf(call)), call.event);
+        assert.deepEqual(verified(secret, call.body, headersOf(call)), call.event);
   });
 });

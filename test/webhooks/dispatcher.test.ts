@@ -43,6 +43,9 @@ describe('webhooks/dispatcher', () => {
   let errors: unknown[];
   /** What this machine lacks while calls are made. */
   let lacking: string | null;
+  /** What the engine has asked of the database, and what of that is not answered yet. */
+  let begun = 0;
+  let underWay = 0;
 
   beforeEach(async () => {
     temp = await openTempDatabase();
@@ -71,7 +74,7 @@ describe('webhooks/dispatcher', () => {
     rmSync(folder, { recursive: true });
   });
 
-  function engine(db: WebhookDeps['db'] = temp.db): Webhooks {
+  function engine(db = asked()): Webhooks {
     let close = (): void => undefined;
     const closed = new Promise<Fetched>((resolve) => {
       close = () => {
@@ -166,15 +169,38 @@ describe('webhooks/dispatcher', () => {
   const cursorOf = async (id: string): Promise<number> =>
     (await temp.db.prepared.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1;
 
-  /** Resolves when the engine rests: nothing has changed while the writer, a reader and the event loop each did a round. */
+  /** The database as the engine uses it, which counts what is asked of it. */
+  const asked = (): WebhookDeps['db'] => ({
+    reader: temp.db.reader,
+    prepared: watched(temp.db.prepared),
+    commit: watched(temp.db.commit),
+  });
+
+  function watched<Part extends object>(part: Part): Part {
+    return new Proxy(part, {
+      get(target, name): unknown {
+        const value: unknown = Reflect.get(target, name);
+        if (typeof value !== 'function') return value;
+        return async (...args: unknown[]): Promise<unknown> => {
+          begun++;
+          underWay++;
+          try {
+            return await (value as (...of: unknown[]) => unknown).apply(target, args);
+          } finally {
+            underWay--;
+          }
+        };
+      },
+    });
+  }
+
+  /** Resolves when the engine rests until the clock goes on: nothing of it is being read or written, or waits for the event loop. */
   async function rests(): Promise<void> {
-    const look = async (): Promise<string> => {
-      await temp.db.commit.insert({});
+    for (let before = -1; before !== begun;) {
+      before = begun;
+      while (underWay > 0) await turn();
       await settleEventLoop();
-      return JSON.stringify([told.length, errors.length, clock.nextAt(), await lines(), await count('webhook_calls')]);
-    };
-    let before = '';
-    for (let now = await look(); now !== before; now = await look()) before = now;
+    }
   }
 
   it('sends only events after the registration', async () => {
@@ -475,7 +501,8 @@ describe('webhooks/dispatcher', () => {
 
   it('calls no endpoint that was disabled while its row was being read', async () => {
     await webhooks.stop();
-    const { db } = temp;
+    // Underneath, so that the engine rests while the answer is kept back.
+    const db = asked();
     /** The answer to the first read of the row comes only after this; that of later reads at once. */
     let release = (): void => undefined;
     const released = new Promise<void>((resolve) => {

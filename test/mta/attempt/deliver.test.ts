@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
 import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
 import { type PoolLimits, Pool } from '../../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
@@ -17,6 +15,8 @@ import { NOW } from '../../support/harness/mail-rows.ts';
 import { timeouts } from '../connection/helpers.ts';
 
 const limits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 2 };
+/** No server listens here. A port that was free a moment ago may be given to another program. */
+const DEAD_PORT = 1;
 const body = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
 const mail: Ready = {
   kind: 'ready',
@@ -92,15 +92,6 @@ describe('mta/attempt/deliver', () => {
     assert.ok(tried.kind === 'tried');
     return tried.outcome;
   };
-  /** A port on which no server listens. */
-  async function deadPort(): Promise<number> {
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
-    return port;
-  }
-
   it('spends no attempt on a mail that was withheld because this server may have been replaced', async () => {
     const first = await serve();
     const second = await serve();
@@ -150,7 +141,7 @@ describe('mta/attempt/deliver', () => {
   describe('the next host', () => {
     it('gets it after one that cannot be reached', async () => {
       const server = await serve();
-      const dead = hostAt(await deadPort(), 'mx0.dest.test');
+      const dead = hostAt(DEAD_PORT, 'mx0.dest.test');
       const outcome = outcomeOf(await send(siteOf(dead, hostAt(server.port))));
       assert.deepEqual([outcome.kind, outcome.facts.mx], ['accepted', 'mx1.dest.test']);
     });
@@ -199,7 +190,7 @@ describe('mta/attempt/deliver', () => {
   });
 
   it('tells of the last host where none could be reached', async () => {
-    const [first, second] = [hostAt(await deadPort(), 'mx0.dest.test'), hostAt(await deadPort())];
+    const [first, second] = [hostAt(DEAD_PORT, 'mx0.dest.test'), hostAt(DEAD_PORT)];
     const outcome = outcomeOf(await send(siteOf(first, second)));
     assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx1.dest.test']);
     assert.match(outcome.facts.smtpReply ?? '', /^connect: /);
@@ -207,7 +198,7 @@ describe('mta/attempt/deliver', () => {
 
   it('tells of the host that broke off where no other could be asked', async () => {
     const first = await serve({ script: { data: 'drop' } });
-    const closed = hostAt(await deadPort());
+    const closed = hostAt(DEAD_PORT);
     await send(siteOf(closed));
     const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), closed)));
     assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx0.dest.test']);
@@ -251,7 +242,7 @@ describe('mta/attempt/deliver', () => {
 
   describe('the dial gate', () => {
     it('closes with a failed dial: no host is dialled and no attempt is spent until it opens', async () => {
-      const dead = hostAt(await deadPort());
+      const dead = hostAt(DEAD_PORT);
       assert.equal((await send(siteOf(dead))).kind, 'tried');
       assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
       const server = await serve();

@@ -103,7 +103,16 @@ describe('mta/connection/connect', () => {
   });
 
   it('takes families in turn, and a source only for its own', async () => {
-    const six = await startMailServer({ listen: { host: '::1', port: server.port } });
+    let six: FakeMailServer | null = null;
+    while (six === null)
+      try {
+        six = await startMailServer({ listen: { host: '::1', port: server.port } });
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+        // Another program has this port at ::1.
+        await server.close();
+        server = await startMailServer();
+      }
     // 127.0.0.9 refuses; next in turn is IPv6, although it is last. A source of IPv4 must not hinder it.
     const found = await connectFirst(
       { clock },

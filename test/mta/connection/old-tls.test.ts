@@ -64,6 +64,6 @@ describe('mta/connection/tls with GnuTLS', () => {
 async function shaken(port: number, hello: Hello): Promise<Handshake> {
   const raw = connect(port, '127.0.0.1');
   await once(raw, 'connect');
-  const target = { host: 'mx1.dest.test', port, need: opportunistic, hello, timeoutMs: 10_000 };
+  const target = { host: 'mx1.dest.test', port, need: opportunistic, hello, timeoutMs: 120_000 };
   return handshake({ clock: systemClock, tls: createTlsClient() }, raw, target);
 }

@@ -46,9 +46,9 @@ describe('mta/connection/pool', () => {
 
   afterEach(async () => {
     await pool.drain();
-    // A session that was refused says QUIT on its own, outside of the pool.
-    for (let turns = 0; turns < 200 && clock.nextAt() !== null; turns++)
-      await new Promise((resolve) => setImmediate(resolve));
+    // A session that was refused says QUIT on its own, outside of the pool, and its socket closes when the system comes to it.
+    const end = performance.now() + 120_000;
+    while (clock.nextAt() !== null && performance.now() < end) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(clock.nextAt(), null, 'no timer is left');
     await server.close();
   });
@@ -255,7 +255,8 @@ describe('mta/connection/pool', () => {
     assert.match(broken.kind === 'broken' ? broken.text : '', /^given up: it kept us waiting/);
     assert.equal(pool.dropWaiting(10_000, 0), 1);
     assert.equal((await two).kind, 'broken');
-    server.sessions[2]?.say('250 2.0.0 taken after all\r\n');
+    // The connections were opened together, in an order of their own.
+    server.sessions.find(({ mails }) => mails.length > 0)?.say('250 2.0.0 taken after all\r\n');
     assert.equal((await sending).kind, 'accepted');
     for (const lease of [first, second, dotted, calm]) lease.giveBack();
   });

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import dgram from 'node:dgram';
 import { once } from 'node:events';
 import net from 'node:net';
-import { systemClock } from '../../../src/base/clock.ts';
 import { createNetwork } from '../../../src/operator/doctor/network.ts';
 import type { Greeting, RelayAnswer } from '../../../src/operator/doctor/probes.ts';
 import { server as certificate } from '../../support/harness/certificate.ts';
@@ -63,7 +62,7 @@ describe('doctor: the network', () => {
       const host = await listen(answer);
       const { ms, ...greeting } = {
         ms: 0,
-        ...(await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port })),
+        ...(await createNetwork({ clock: new FakeClock() }).greet({ ip: '127.0.0.1', port: host.port })),
       };
       assert.deepEqual(greeting, expected);
       assert.ok(ms >= 0);
@@ -73,7 +72,7 @@ describe('doctor: the network', () => {
   it('a port that nobody listens on', async () => {
     const host = await listen(() => undefined);
     await host.close();
-    const greeting = await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port });
+    const greeting = await createNetwork({ clock: new FakeClock() }).greet({ ip: '127.0.0.1', port: host.port });
     assert.deepEqual(greeting, { kind: 'refused', why: 'ECONNREFUSED' });
   });
 
@@ -84,7 +83,7 @@ describe('doctor: the network', () => {
       extensions: ['AUTH PLAIN'],
       script: { auth: '235 welcome' },
     });
-    const { signIn } = createNetwork({ clock: systemClock });
+    const { signIn } = createNetwork({ clock: new FakeClock() });
     const at = {
       ip: '127.0.0.1',
       host: 'mx1.dest.test',
@@ -119,7 +118,7 @@ describe('doctor: the network', () => {
   ] as [string, Script, RelayAnswer][])
     it(`offers a mail to a smarthost without a login, which ${what}, and never sends it`, async () => {
       const server = await startMailServer({ tls: 'starttls', certificate, script });
-      const { offerMail } = createNetwork({ clock: systemClock });
+      const { offerMail } = createNetwork({ clock: new FakeClock() });
       const place = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
       assert.deepEqual(await offerMail({ ...place, tls: 'opportunistic' }), expected);
       await server.close();
@@ -130,7 +129,7 @@ describe('doctor: the network', () => {
 
   it('offers a mail to a smarthost with TLS from the start', async () => {
     const server = await startMailServer({ tls: 'implicit', certificate });
-    const { offerMail } = createNetwork({ clock: systemClock });
+    const { offerMail } = createNetwork({ clock: new FakeClock() });
     const place = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
     assert.deepEqual(await offerMail({ ...place, tls: 'implicit' }), { kind: 'taken' });
     assert.notEqual(server.sessions[0]?.tls, null);

@@ -20,7 +20,7 @@ const ARGS = [
   '--disable-dev-shm-usage',
 ];
 /** Of waiting for what a page should do; only reached where it does not. */
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 120_000;
 
 let launched: Promise<Browser> | null = null;
 
@@ -47,6 +47,7 @@ export async function openWindow(
 ): Promise<{ context: BrowserContext; page: Page; complaints: string[] }> {
   launched ??= chromium.launch({
     executablePath: PATH,
+    timeout: PATIENCE_MS,
     args: ARGS,
     handleSIGINT: false,
     handleSIGTERM: false,

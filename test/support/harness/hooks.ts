@@ -32,6 +32,9 @@ process.on('unhandledRejection', (reason) => {
 
 const openNetwork = (): string[] => process.getActiveResourcesInfo().filter((name) => /TCP|UDP|PipeServer/.test(name));
 
+/** Only reached where something stays open. */
+const PATIENCE_MS = 20_000;
+
 let before: string[] = [];
 
 /** What is open beyond what was open before the test; a suite that shares a server among its tests keeps it. */
@@ -47,8 +50,9 @@ export const mochaHooks = {
     before = openNetwork();
   },
   async afterEach(): Promise<void> {
-    // A closed socket is listed until the loop has turned a few times; that is no leak.
-    for (let turn = 0; turn < 200 && leaked().length > 0; turn++) await new Promise((resolve) => setImmediate(resolve));
+    // A closed socket is listed until the loop has turned a few times, and until the other end's farewell has arrived; that is no leak.
+    const end = performance.now() + PATIENCE_MS;
+    while (leaked().length > 0 && performance.now() < end) await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(leaked(), [], 'the test left sockets or servers open');
   },
 };

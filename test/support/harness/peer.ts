@@ -34,7 +34,7 @@ export function canConnect(port: number): Promise<boolean> {
 }
 
 /** Looks every few milliseconds until `test` holds: other programs ring no notifier. Rejects after `ms`. */
-export async function until(test: () => Promise<boolean> | boolean, what: string, ms = 30_000): Promise<void> {
+export async function until(test: () => Promise<boolean> | boolean, what: string, ms = 120_000): Promise<void> {
   const end = performance.now() + ms;
   while (!(await test())) {
     if (performance.now() > end) throw new Error(`waited ${String(ms)} ms for ${what}`);

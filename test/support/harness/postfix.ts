@@ -41,7 +41,7 @@ export async function startPostfix(options: PostfixOptions): Promise<Postfix> {
   writeFileSync(path.join(dir, 'conf/main.cf'), mainCf(dir, options));
   writeFileSync(path.join(dir, 'conf/master.cf'), masterCf(port));
   const postfix = (verb: string) =>
-    spawnSync('postfix', ['-c', path.join(dir, 'conf'), verb], { encoding: 'utf8', timeout: 30_000 });
+    spawnSync('postfix', ['-c', path.join(dir, 'conf'), verb], { encoding: 'utf8', timeout: 120_000 });
   const stop = stoppedWithUs(() => {
     postfix('abort');
     rmSync(dir, { recursive: true, force: true, maxRetries: 3 });

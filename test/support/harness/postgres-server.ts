@@ -76,7 +76,7 @@ export class PostgresServer {
     ]);
     this.child = spawn(command, args, { stdio: 'ignore', cwd: this.folder });
     for (let tries = 0; !(await this.answers()); tries++) {
-      if (tries > 600) throw new Error(`PostgreSQL in ${this.folder} does not start`);
+      if (tries > 2400) throw new Error(`PostgreSQL in ${this.folder} does not start`);
       await sleep(50);
     }
   }

@@ -100,7 +100,7 @@ async function answering(folder: string): Promise<void> {
       await client.end();
       return;
     } catch (error) {
-      if (tries > 200) throw error;
+      if (tries > 2400) throw error;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
