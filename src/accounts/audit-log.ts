@@ -13,6 +13,8 @@ export interface AuditLog {
   later(row: AuditRow, details?: RequestDetailsRow | null): void;
   /** Takes details whose line was written elsewhere. They, other than lines, are given up while the database fails. */
   note(details: RequestDetailsRow): void;
+  /** Writes what was taken so far, and resolves when that is done or has failed: then lines wait on, and details are given up. */
+  settled(): Promise<void>;
   /** Writes what waits. Rejects where that fails. */
   close(): Promise<void>;
 }
@@ -103,6 +105,10 @@ export function createAuditLog(deps: {
       arm();
       const lost = dropOverflow();
       if (lost > 0) report(new Error('more audit lines wait for the database than memory should hold'), lost);
+    },
+    async settled() {
+      flush();
+      await Promise.all(writing);
     },
     async close() {
       disarm();

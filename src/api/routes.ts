@@ -49,6 +49,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStrea
   change: MessageActionsDeps['change'];
   holdOf: MessageActionsDeps['holdOf'];
   wireBytes: EraseRoutesDeps['wireBytes'];
+  requestsWritten: EraseRoutesDeps['requestsWritten'];
   laneFacts: MessageActionsDeps['laneFacts'];
   accept: AcceptDeps;
   limits: SendLimits & Config['limits'];
@@ -94,7 +95,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...batchRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
     ...messageWebhookRoutes(deps),
-    ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
+    ...eraseRoutes({ ...deps, recorder: deps.change.recorder }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, findStream: accept.findStream }),
     ...webhookDeliveryRoutes({ ...deps, cursors }),

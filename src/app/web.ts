@@ -92,6 +92,7 @@ function buildRoutes(
     change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
+    requestsWritten: () => context.auditLog.settled(),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,
     clientPackage: clientPackageFiles(version),

@@ -77,6 +77,19 @@ describe('accounts/audit-log', () => {
     assert.equal(clock.nextAt(), null);
   });
 
+  it('writes at once what was taken where that is asked for, and does not wait for a database that fails', async () => {
+    audit.later(line('a'));
+    await audit.settled();
+    assert.deepEqual(await written(), ['a']);
+    broken = true;
+    audit.later(line('b'));
+    await audit.settled();
+    assert.equal(reports.length, 1);
+    broken = false;
+    await audit.settled();
+    assert.deepEqual(await written(), ['a', 'b']);
+  });
+
   it('does not wait where many lines came', async () => {
     for (let i = 0; i < 1000; i++) audit.later(line('x'));
     assert.equal((await written()).length, 1000);

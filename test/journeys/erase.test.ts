@@ -98,12 +98,19 @@ describe('journey: erase', () => {
       to: 'gone@dest.test',
       send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
     });
+    // What requests have said is written a moment later, also of those that came just before.
+    await app.get('/v1/messages?to=Gone%40Dest.test');
+    await app.request('POST', '/v1/messages', { to: 'gone@dest.test', from: 5 });
     assert.equal((await erase('/v1/recipients/GONE%40DEST.test')).status, 204);
+    app.clock.advance(100);
+    // A commit of the writer that the log uses: what it had before is written.
+    await app.get('/v1/streams');
+    await app.request('POST', '/v1/streams', {});
 
     const all = await everything();
     assert.ok(
-      !/gone@dest\.test/i.test(all),
-      all.slice(Math.max(0, all.search(/gone@dest\.test/i) - 200)).slice(0, 400),
+      !/gone(?:@|%40)dest\.test/i.test(all),
+      all.slice(Math.max(0, all.search(/gone(?:@|%40)dest\.test/i) - 200)).slice(0, 400),
     );
     assert.ok(!all.includes(SECRET));
     const record = await app.message(gone);

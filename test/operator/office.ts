@@ -136,6 +136,7 @@ export class Office {
       holdOf: holds.of,
       laneFacts: deps.laneFacts,
       wireBytes: () => Promise.resolve({ kind: 'none', why: 'it is a test' }),
+      requestsWritten: () => Promise.resolve(),
       planOf: () => null,
       usedBy: () => Promise.resolve({ today: 0, thisMonth: 0 }),
       forgetSettings: () => undefined,

@@ -20,6 +20,8 @@ import { subjectWords } from '../list/subject-words.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
   db: { commit: Committer; prepared: Connection };
+  /** Resolves when the request log holds what requests before this one have said. */
+  requestsWritten: () => Promise<void>;
 }
 
 /** Replaces an erased address. The domain `.invalid` never receives mail (RFC 6761). */
@@ -72,6 +74,8 @@ export async function erasePerson(
 ): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
   await cancelWaiting(deps, reach, key);
+  // Those who erase a person have often looked them up just before, in a request that names them.
+  await deps.requestsWritten();
   await eraseRequestDetails(deps, reach.accountId, [email, key]);
   let recipients = 0;
   for (;;) {
@@ -103,12 +107,18 @@ async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key:
 
 /** Forgets what the request log keeps of requests that name the person. Their lines stay: who asked, when, and how it ended. */
 async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: readonly string[]): Promise<void> {
-  const spellings = [...new Set(names.flatMap((name) => [name, encodeURIComponent(name)]))];
+  const spellings = new Set(
+    names
+      .flatMap((name) => [name, name.toLowerCase()])
+      .flatMap((name) => [name, encodeURIComponent(name)])
+      // SQLite lowers no more than these letters.
+      .map((name) => name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())),
+  );
   const like = ['query', 'error_message', 'body'].flatMap((column) =>
-    spellings.map(() => `${column} LIKE ? ESCAPE '\\'`),
+    Array.from(spellings, () => `lower(${column}) LIKE ? ESCAPE '\\'`),
   );
   const values = ['query', 'error_message', 'body'].flatMap(() =>
-    spellings.map((one) => `%${one.replace(/[\\%_]/g, '\\$&')}%`),
+    Array.from(spellings, (one) => `%${one.replace(/[\\%_]/g, '\\$&')}%`),
   );
   // Reads in slices, since the table may be large.
   const AT_A_TIME = 1000;
