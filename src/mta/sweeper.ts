@@ -72,6 +72,8 @@ export class Sweeper {
   private stopping = false;
   /** How far the wall clock was ahead of the monotonic clock at the last sweep, in ms; null before the first. */
   private wallAhead: number | null = null;
+  /** The last sweep found the clock set back: an outcome that was being written meanwhile may have a time of the old clock. */
+  private wasSetBack = false;
 
   constructor(deps: SweeperDeps, options: SweeperOptions) {
     this.deps = deps;
@@ -149,11 +151,16 @@ export class Sweeper {
     const isFirst = this.wallAhead === null;
     const jumpedMs = this.wallAhead === null ? await this.setBackBetweenRuns() : ahead - this.wallAhead;
     this.wallAhead = ahead;
-    if (Math.abs(jumpedMs) < JUMP_MS) return;
-    this.deps.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
-    // Times that were measured before the first sweep are of the new clock.
-    if (!isFirst) this.deps.shift(jumpedMs);
-    if (jumpedMs < 0) await this.bringForward();
+    const hasJumped = Math.abs(jumpedMs) >= JUMP_MS;
+    if (hasJumped) {
+      this.deps.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
+      // Times that were measured before the first sweep are of the new clock.
+      if (!isFirst) this.deps.shift(jumpedMs);
+    }
+    const isSetBack = hasJumped && jumpedMs < 0;
+    const isNeeded = isSetBack || this.wasSetBack;
+    this.wasSetBack = isSetBack;
+    if (isNeeded) await this.bringForward();
   }
 
   /** Returns how far the clock is behind the newest event, as a negative number: it may have been set back between two runs. */

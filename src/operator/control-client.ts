@@ -3,13 +3,19 @@ import http from 'node:http';
 import { environment } from '../config/load.ts';
 import { resultIn } from './control-answer.ts';
 import { systemUser } from './system-user.ts';
-import { absenceOf, refusal } from './control-socket.ts';
+import { absenceOf, LARGEST_COMMAND_BYTES, refusal, tooLarge } from './control-socket.ts';
 
 export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
 
-/** Asks the server at this socket to perform an operation. Throws the `Problem` that it answers. There is no time limit: a flush may take minutes. */
+/**
+ * Asks the server at this socket to perform an operation. Throws the `Problem` that it answers, and `payload_too_large` before anything is
+ * sent: the server would answer that too, but closes the socket while the client still writes. There is no time limit: a flush may
+ * take minutes.
+ */
 export async function callServer(file: string, name: string, args: unknown): Promise<Called> {
-  const posted = await post(file, name, JSON.stringify(args));
+  const body = JSON.stringify(args);
+  if (Buffer.byteLength(body) > LARGEST_COMMAND_BYTES) throw tooLarge();
+  const posted = await post(file, name, body);
   if (posted.kind === 'no_server') return posted;
   return { kind: 'result', result: resultIn(posted.text) };
 }

@@ -6,14 +6,12 @@ import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
 import { awaitDatabase } from './await-database.ts';
 import { answerOf } from './control-answer.ts';
-import { socketPath, lookAtSocket } from './control-socket.ts';
+import { LARGEST_COMMAND_BYTES, lookAtSocket, socketPath, tooLarge } from './control-socket.ts';
 import { commandLine } from '../operations/act.ts';
 import { isAct, perform, type OperatorDeps } from './operations.ts';
 import { agentOf } from './system-user.ts';
 import { Unavailable } from './unavailable.ts';
 
-/** A mail with html and text of the largest size allowed, and every character escaped, is below this. */
-const LARGEST_BODY_BYTES = 32 * 2 ** 20;
 const MOST_CONNECTIONS = 64;
 const REQUEST_TIMEOUT_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -110,8 +108,7 @@ async function readArgs(request: IncomingMessage): Promise<unknown> {
   let bytes = 0;
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length;
-    if (bytes > LARGEST_BODY_BYTES)
-      throw new Problem('payload_too_large', `at most ${String(LARGEST_BODY_BYTES)} bytes`);
+    if (bytes > LARGEST_COMMAND_BYTES) throw tooLarge();
     parts.push(part);
   }
   try {

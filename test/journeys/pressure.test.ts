@@ -375,6 +375,26 @@ describe('journey: pressure', () => {
       await app.balanced();
     });
 
+    it('back by a day lets mail go whose outcome was being written meanwhile', async () => {
+      server.options.script = { rcpt: '451 4.3.0 later' };
+      const { id } = await app.send();
+      await lastEvent(id, 'deferred');
+      const byTheOldClock = (await deliveryOf(id)).due_at ?? 0;
+      while (isAtWork()) await turns(5);
+      app.clock.jump(-24 * HOUR);
+      app.clock.advance(30_000);
+      // The sweep that noticed has tried it again.
+      while (((await deliveryOf(id)).due_at ?? 0) > app.clock.now() + HOUR) await turns(5);
+      while (isAtWork()) await turns(5);
+      await app.app.db.commit.transact((tx) =>
+        tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [byTheOldClock, id]),
+      );
+      server.options.script = {};
+      app.clock.advance(30_000);
+      await lastEvent(id, 'delivered');
+      await app.balanced();
+    });
+
     it('back does not send scheduled mail early', async () => {
       const { id } = await app.send({ send_at: new Date(app.clock.now() + HOUR).toISOString() });
       app.clock.jump(-24 * HOUR);

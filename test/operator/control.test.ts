@@ -17,7 +17,7 @@ import path from 'node:path';
 import { Problem } from '../../src/base/problem.ts';
 import { callServer } from '../../src/operator/control-client.ts';
 import { serveControl, type Control } from '../../src/operator/control-server.ts';
-import { lookAtSocket, socketPath } from '../../src/operator/control-socket.ts';
+import { LARGEST_COMMAND_BYTES, lookAtSocket, socketPath } from '../../src/operator/control-socket.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../../src/operator/unavailable.ts';
 import { configOf, Office } from './office.ts';
@@ -160,6 +160,19 @@ describe('operator: control socket', () => {
       );
       return true;
     });
+  });
+
+  it('refuses a command that is too large before it is sent, and lets one go that just fits', async () => {
+    const refused = (code: string) => (error: unknown) => error instanceof Problem && error.code === code;
+    const ofBytes = (bytes: number) => 'x'.repeat(bytes - 2);
+    await assert.rejects(
+      callServer(control.path, 'createKey', ofBytes(LARGEST_COMMAND_BYTES + 1)),
+      refused('payload_too_large'),
+    );
+    await assert.rejects(
+      callServer(control.path, 'createKey', ofBytes(LARGEST_COMMAND_BYTES)),
+      refused('invalid_type'),
+    );
   });
 
   it('will not start beside another server on the same folder', async () => {
