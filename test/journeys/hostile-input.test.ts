@@ -108,13 +108,17 @@ describe('journey: hostile input', function () {
     if (file === null) return this.skip(NO_CORPORA);
     const strings = JSON.parse(readFileSync(file, 'utf8')) as string[];
     for (const [place, payload] of Object.entries(places)) {
-      const answers = await Promise.all(strings.map((text) => post({ ...MAIL, ...payload(text) })));
-      answers.forEach(({ status, text }, n) => {
-        assert.ok(
-          status === 202 || status === 400 || (status === 403 && place.startsWith('from')),
-          `${place}, ${JSON.stringify(strings[n])}: ${text}`,
-        );
-      });
+      // More connections at once than the system lets wait (511) would time out on a slow machine.
+      for (let at = 0; at < strings.length; at += 50) {
+        const asked = strings.slice(at, at + 50);
+        const answers = await Promise.all(asked.map((text) => post({ ...MAIL, ...payload(text) })));
+        answers.forEach(({ status, text }, n) => {
+          assert.ok(
+            status === 202 || status === 400 || (status === 403 && place.startsWith('from')),
+            `${place}, ${JSON.stringify(asked[n])}: ${text}`,
+          );
+        });
+      }
     }
   });
 
