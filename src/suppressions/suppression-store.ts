@@ -111,7 +111,10 @@ const findSame = statement(
      JOIN suppressions s ON s.account_id = w.account_id AND s.address_key = w.address_key AND s.scope = w.scope`,
 );
 
-/** The result for one entry. `created` is false if the address was already on the list; then the old row stays. */
+/**
+ * The result for one entry. `created` is false if the address was already on the list; then the old row stays. But what recipients
+ * have asked for themselves lasts: it takes the place of an entry that will end.
+ */
 export interface Added {
   row: SuppressionRow;
   created: boolean;
@@ -136,12 +139,13 @@ export async function addSuppressions(
     const fresh: SuppressionRow[] = [];
     const added = wanted.map((row): Added => {
       const old = inForce.get(scopeKey(row));
-      if (old !== undefined) return { row: old, created: false };
+      const isOutlasted = old?.expires_at != null && row.created_by === 'recipient';
+      if (old !== undefined && !isOutlasted) return { row: old, created: false };
       inForce.set(scopeKey(row), row);
       fresh.push(row);
       return { row, created: true };
     });
-    // An entry that has ended is replaced by the table's conflict rule.
+    // The entry that was there is replaced by the table's conflict rule.
     await insertRows(tx, [{ suppressions: fresh }, alsoInTransaction(added)]);
     return added;
   });

@@ -89,9 +89,27 @@ describe('suppressions/suppression-store', () => {
     assert.deepEqual(await list({ accountId, limit: 10 }), [next.row]);
   });
 
-  it('takes the row of a bounce where the entry that is there has ended, and keeps one that has not', async () => {
+  it('replaces an entry with an end by what the recipient asked for, and no other', async () => {
+    for (const [email, end, createdBy, reason] of [
+      ['a@x.test', 1000, 'recipient', 'unsubscribe'],
+      ['b@x.test', null, 'recipient', 'manual'],
+      ['c@x.test', 1000, 'operator', 'manual'],
+    ] as const) {
+      await add(email, { expiresAt: end === null ? null : clock.now() + end });
+      const { row, created } = await add(email, { reason: 'unsubscribe', createdBy });
+      assert.deepEqual([row.reason, created], [reason, reason === 'unsubscribe'], email);
+      assert.deepEqual(await reasons('transactional', [email]), { [email]: reason });
+    }
+    clock.advance(1000);
+    assert.deepEqual(await reasons('transactional', ['a@x.test', 'b@x.test', 'c@x.test']), {
+      'a@x.test': 'unsubscribe',
+      'b@x.test': 'manual',
+    });
+  });
+
+  it('takes the row of a bounce where the entry that is there has ended or will, and keeps one that lasts', async () => {
     const { row } = await add('a@x.test', { expiresAt: clock.now() + 1000 });
-    const bounce = (id: string): Promise<void> =>
+    const bounce = (id: string, end: number | null = null): Promise<void> =>
       temp.db.commit.insert({
         suppressions: [
           {
@@ -101,18 +119,21 @@ describe('suppressions/suppression-store', () => {
             source_message_id: null,
             created_at: clock.now(),
             created_by: 'posthorn',
-            expires_at: null,
+            expires_at: end,
           },
         ],
       });
+    const kept = async (): Promise<string[]> => (await list({ accountId, limit: 10 })).map(({ id }) => id);
     clock.advance(999);
-    await bounce('sup_early');
-    assert.deepEqual(await reasons('transactional', ['a@x.test']), { 'a@x.test': 'manual' });
+    await bounce('sup_early', clock.now() + 1000);
+    assert.deepEqual(await kept(), [row.id]);
     clock.advance(1);
-    await bounce('sup_late');
+    await bounce('sup_ending', clock.now() + 1000);
+    assert.deepEqual(await kept(), ['sup_ending']);
+    await bounce('sup_lasting');
     await bounce('sup_later');
-    const [kept, ...others] = await list({ accountId, limit: 10 });
-    assert.deepEqual([kept?.id, kept?.reason, others], ['sup_late', 'hard_bounce', []]);
+    assert.deepEqual(await kept(), ['sup_lasting']);
+    assert.deepEqual(await reasons('transactional', ['a@x.test']), { 'a@x.test': 'hard_bounce' });
   });
 
   it('refuses what is no address and notes that are too long', async () => {
