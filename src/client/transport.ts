@@ -52,6 +52,8 @@ type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** A built request, the same for every try. */
 interface BuiltRequest {
+  /** The path and the caller's key: by these it is known which key came after a refusal. Null for a key of our own. */
+  name: string | null;
   url: string;
   headers: Headers;
   init: RequestInit;
@@ -62,6 +64,11 @@ interface BuiltRequest {
 export class Transport {
   readonly #settings: TransportSettings;
   readonly #around: Surroundings;
+  /**
+   * The keys that came after refusals, the oldest first. Each is found again without it, but by one request for each refusal of the
+   * last day, which would use up the rate limit of a program that tries again and again.
+   */
+  readonly #nextKeys = new Map<string, string>();
 
   constructor(settings: TransportSettings, around: Surroundings) {
     this.#settings = settings;
@@ -85,12 +92,23 @@ export class Transport {
         };
       } catch (error) {
         request.signal?.throwIfAborted();
-        if (method === 'POST' && takesNextKey(request.headers, error)) continue;
+        if (method === 'POST' && takesNextKey(request.headers, error)) {
+          this.#remember(request);
+          continue;
+        }
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
         if (wait === null) throw error;
         await this.#wait(wait, request.signal);
       }
     }
+  }
+
+  #remember({ name, headers }: BuiltRequest): void {
+    if (name === null) return;
+    this.#nextKeys.delete(name);
+    this.#nextKeys.set(name, headers.get(KEY) ?? '');
+    const [oldest = ''] = this.#nextKeys.keys();
+    if (this.#nextKeys.size > MOST_NEXT_KEYS) this.#nextKeys.delete(oldest);
   }
 
   #build(method: Method, path: string, { query, body, options = {}, serverWaitMs = 0 }: CallOptions): BuiltRequest {
@@ -99,10 +117,13 @@ export class Transport {
     const headers = new Headers({ Accept: 'application/json', 'User-Agent': userAgent, ...options.headers });
     headers.set('Authorization', `Bearer ${apiKey}`);
     if (body !== undefined) headers.set('Content-Type', 'application/json');
-    if (method === 'POST') headers.set('Idempotency-Key', options.idempotencyKey ?? this.#around.uuid());
+    const { idempotencyKey: key = null } = options;
+    const name = key === null ? null : `${path} ${key}`;
+    if (method === 'POST') headers.set(KEY, this.#nextKeys.get(name ?? '') ?? key ?? this.#around.uuid());
     // A redirected POST would become a GET, and the key would be sent to the redirect's target.
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
+      name,
       url: `${baseUrl}${path}${search(query)}`,
       headers,
       init: body === undefined ? init : { ...init, body: JSON.stringify(body) },
@@ -171,6 +192,8 @@ export class Transport {
 }
 
 const KEY = 'Idempotency-Key';
+/** Keys that are remembered at most. */
+const MOST_NEXT_KEYS = 1000;
 /** Characters of the longest key. */
 const LONGEST_KEY = 255;
 

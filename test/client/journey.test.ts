@@ -81,6 +81,30 @@ describe('client: journey', () => {
     assert.equal(new Set(ids).size, 1);
   });
 
+  it('asks twice at most for a request that is refused again and again', async () => {
+    let asks = 0;
+    const counted: typeof fetch = (...asked) => {
+      asks++;
+      return fetch(...asked);
+    };
+    const own = new MailClient({ apiKey: app.key, baseUrl: app.url, fetch: counted, timeoutMs });
+    const body = { ...MAIL, from: 'hi@later.test', to: 'ana@dest.test' };
+    const options = { idempotencyKey: 'order-19-confirmation' };
+    const costs: number[] = [];
+    for (let n = 0; n < 6; n++) {
+      asks = 0;
+      await assert.rejects(own.messages.send(body, options), refused(AuthError, 'domain_not_verified', 'from'));
+      costs.push(asks);
+      app.clock.advance(1_000);
+    }
+    assert.deepEqual(costs, [1, 2, 2, 2, 2, 2]);
+    await app.operator.ask('createDomain', { body: { name: 'later.test', trusted: true } });
+    app.clock.advance(2_000);
+    const { id } = await own.messages.send(body, options);
+    // Another process knows nothing of the keys between, and comes to the same mail.
+    for (const client of [own, mail]) assert.equal((await client.messages.send(body, options)).id, id);
+  });
+
   it('repeats a request whose answer was lost, and the mail goes out once', async () => {
     let asks = 0;
     const lossy: typeof fetch = async (...asked) => {
