@@ -1,5 +1,5 @@
 /** One recipient's copy of a document: its links and pixel with the tokens of this delivery. Plain data in, for threads. */
-import { markHtml, type HtmlPlan } from './rewrite.ts';
+import { markHtml, type FoundLink, type HtmlPlan } from './rewrite.ts';
 import { clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts';
 
 /** Paths of the public routes, below the address that is tracked under. */
@@ -20,12 +20,11 @@ export interface Tracking {
 export function trackedHtml(html: string, plan: HtmlPlan, tracking: Tracking): string {
   const { key, stamp, base, opens, clicks, untouched } = tracking;
   const tokenOf = clickTokens(key, stamp);
-  const links = plan.links.length;
+  const isTracked = ({ url }: FoundLink): boolean => clicks && !untouched.includes(url);
+  const links = plan.links.filter(isTracked).length;
   return markHtml(html, plan, {
-    linkUrl: ({ url }, link) =>
-      !clicks || untouched.includes(url)
-        ? null
-        : `${base}${trackPaths.click}${tokenOf({ link, links, part: 'html', url })}`,
+    linkUrl: (found, link) =>
+      !isTracked(found) ? null : `${base}${trackPaths.click}${tokenOf({ link, links, part: 'html', url: found.url })}`,
     pixelUrl: opens ? `${base}${trackPaths.open}${openToken(key, stamp)}` : null,
   });
 }
