@@ -115,8 +115,13 @@ export function createHits(deps: HitDeps) {
     },
     /** Records a click on a link of this delivery. */
     clicked(deliveryId: string, place: LinkPlace, visitor: Visitor): void {
-      if (isTooMany(deliveryId)) return;
+      const isUnwritten = isTooMany(deliveryId);
       const click = { place, hit: hitOf(deps, visitor, botOf('click', visitor)) };
+      if (isUnwritten) {
+        // It still tells who follows all links of a mail that has more of them than are written.
+        if (click.hit.bot === null) watches.get(deliveryId)?.seen.add(place.link);
+        return;
+      }
       // One link alone proves nothing: a click on it is a click on all of them.
       const isOpen = click.hit.bot === null && place.links > 1 && waiting < MOST_WAITING;
       if (isOpen) wait(deliveryId, click);

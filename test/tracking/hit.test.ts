@@ -35,7 +35,7 @@ describe('tracking/hit', () => {
           return answer();
         },
       },
-      botOf: (_, { userAgent }) => (userAgent === 'scanner' ? 'scanner' : null),
+      botOf: (_, { userAgent, method }) => (userAgent === 'scanner' || method === 'HEAD' ? 'scanner' : null),
       privacy,
       failed: (error) => failures.push(error),
     });
@@ -106,6 +106,20 @@ describe('tracking/hit', () => {
       ['1', '2', 'scanner'],
     ]);
     assert.equal(units, 1, 'one transaction');
+  });
+
+  it('takes who follows all links for a machine, also where they are more than are written', async () => {
+    for (let link = 1; link <= 70; link++) {
+      hits.clicked(ONE, place(link, 70), { ...person, method: 'HEAD' });
+      hits.clicked(ONE, place(link, 70), person);
+    }
+    clock.advance(2_000);
+    const seen = clicks();
+    assert.equal(seen.length, 60);
+    assert.deepEqual(
+      seen.filter(([, , bot]) => bot !== 'scanner'),
+      [],
+    );
   });
 
   it('takes who follows most of them, or one of them often, for a person', () => {
