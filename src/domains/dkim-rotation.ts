@@ -11,7 +11,7 @@ import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './dom
 
 /**
  * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks without DNS checks.
- * Throws `invalid_state` while the last pair still waits for its records, and `not_found`.
+ * Throws `invalid_state` while the last pair still waits for its records and where the keys change meanwhile, and `not_found`.
  */
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },
@@ -36,6 +36,17 @@ export async function rotateDkim(
     // Making the keys took a while: the domain may have been deleted.
     const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
     if (current === undefined) throw noSuchDomain();
+    // And another rotation may have been faster, whose keys would have the same selectors.
+    const there = await tx.all<Pick<DkimKeyRow, 'id' | 'state'>>(
+      'SELECT id, state FROM dkim_keys WHERE domain_id = ? ORDER BY id',
+      [row.id],
+    );
+    const nameOf = ({ id, state }: Pick<DkimKeyRow, 'id' | 'state'>): string => `${id} ${state}`;
+    if (there.map(nameOf).join() !== keys.map(nameOf).join())
+      throw new Problem(
+        'invalid_state',
+        'The keys of the domain have just changed. See whether it still needs new ones.',
+      );
     // A pending key never signed anything, so its record is not needed.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
     const staying = keys.filter(({ state }) => state !== 'pending');

@@ -218,6 +218,20 @@ describe('domains/domain-store', () => {
     await assert.rejects(rotateDkim(deps(), ref), has('invalid_state'));
   });
 
+  for (const atOnce of [false, true])
+    it(`of two rotations at the same time one takes place${atOnce ? ', also at once' : ''}`, async () => {
+      const ref = { accountId, nameOrId: 'acme.test' };
+      await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+      const both = await Promise.allSettled([rotateDkim(deps(), ref, { atOnce }), rotateDkim(deps(), ref, { atOnce })]);
+      const done = both.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+      const refused = both.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+      assert.deepEqual(refused.map(has('invalid_state')), [true]);
+      assert.deepEqual(
+        done.map(({ keys }) => keys),
+        [(await findDomain(deps(), ref)).keys],
+      );
+    });
+
   it('rotates at once where that is asked for, and removes the old pair after seven days', async () => {
     const ref = { accountId, nameOrId: 'acme.test' };
     await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
