@@ -58,15 +58,14 @@ export function sealPurpose(keyId: string): string {
 
 /**
  * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a
- * month on.
+ * month on. The number follows the highest, since a key that is removed may be in caches of DNS under a lower one.
  */
 export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readonly string[]): string {
   const month = new Date(now).toISOString().slice(0, 7).replace('-', '');
   const base = `ph${month}${algorithm === 'rsa-sha256' ? 'r' : 'e'}`;
-  for (let count = 1; ; count++) {
-    const selector = count === 1 ? base : `${base}${String(count)}`;
-    if (!taken.includes(selector)) return selector;
-  }
+  const numbers = taken.filter((one) => one.startsWith(base)).map((one) => Number(one.slice(base.length) || 1));
+  const next = Math.max(0, ...numbers) + 1;
+  return next === 1 ? base : `${base}${String(next)}`;
 }
 
 /** Returns the keys that change when DNS shows those in `seen` (ids): pending ones start to sign, older ones retire. */

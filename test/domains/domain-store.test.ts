@@ -232,6 +232,21 @@ describe('domains/domain-store', () => {
       );
     });
 
+  it('never names a key as one before it whose record may still be published', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    clock.advance(DAY);
+    await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    await rotateDkim(deps(), ref, { atOnce: true });
+    clock.advance(7 * DAY);
+    await removeRetiredKeys(deps());
+    assert.deepEqual(states(await rotateDkim(deps(), ref)), [
+      'ph202602r2 active',
+      'ph202602e2 active',
+      'ph202602r3 pending',
+      'ph202602e3 pending',
+    ]);
+  });
+
   it('rotates at once where that is asked for, and removes the old pair after seven days', async () => {
     const ref = { accountId, nameOrId: 'acme.test' };
     await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
