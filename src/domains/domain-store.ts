@@ -140,27 +140,33 @@ export async function updateDomain(
   alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const { row: before, ...rest } = await findDomain(deps, ref);
-  const { trackOpens, trackClicks, returnPath } = changes;
-  const row: DomainRow = {
-    ...before,
-    ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
-    ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
-    ...(returnPath === undefined ? {} : { return_path: checkDomainName(returnPath, 'return_path') }),
-  };
-  if (row.return_path !== row.name && !row.return_path.endsWith(`.${row.name}`))
-    throw new Problem('invalid_field', `The return path must be ${row.name} or a name below it.`, {
+  const { name, id } = before;
+  const { trackOpens, trackClicks } = changes;
+  const returnPath = changes.returnPath === undefined ? null : checkDomainName(changes.returnPath, 'return_path');
+  if (returnPath !== null && returnPath !== name && !returnPath.endsWith(`.${name}`))
+    throw new Problem('invalid_field', `The return path must be ${name} or a name below it.`, {
       field: 'return_path',
     });
+  const columns: Partial<DomainRow> = {
+    ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
+    ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
+    ...(returnPath === null ? {} : { return_path: returnPath }),
+  };
   const changed = await deps.db.commit.transact(async (tx) => {
-    const [found] = await tx.all<DomainRow>(
-      'UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ? WHERE id = ? RETURNING *',
-      [row.track_opens, row.track_clicks, row.return_path, row.id],
-    );
+    // Another change may have been made since the row was read.
+    const [found] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);
     if (found === undefined) throw noSuchDomain();
-    await insertRows(tx, [alsoInTransaction({ row: found, ...rest })]);
-    return found;
+    const row: DomainRow = { ...found, ...columns };
+    await tx.run('UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ? WHERE id = ?', [
+      row.track_opens,
+      row.track_clicks,
+      row.return_path,
+      id,
+    ]);
+    await insertRows(tx, [alsoInTransaction({ row, ...rest })]);
+    return row;
   });
-  deps.changed?.(row.name);
+  deps.changed?.(name);
   return { row: changed, ...rest };
 }
 

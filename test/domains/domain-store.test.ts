@@ -7,7 +7,7 @@ import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { removeRetiredKeys, rotateDkim } from '../../src/domains/dkim-rotation.ts';
-import { addDomain, findDomain, listDomains } from '../../src/domains/domain-store.ts';
+import { addDomain, findDomain, listDomains, updateDomain } from '../../src/domains/domain-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -245,6 +245,18 @@ describe('domains/domain-store', () => {
       'ph202602r3 pending',
       'ph202602e3 pending',
     ]);
+  });
+
+  it('changes only what is given, also while another change is made', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    await Promise.all([
+      updateDomain(deps(), ref, { trackOpens: true }),
+      updateDomain(deps(), ref, { trackClicks: true }),
+      updateDomain(deps(), ref, { returnPath: 'bounce.acme.test' }),
+    ]);
+    const { row } = await findDomain(deps(), ref);
+    assert.deepEqual([row.track_opens, row.track_clicks, row.return_path], [1, 1, 'bounce.acme.test']);
   });
 
   it('rotates at once where that is asked for, and removes the old pair after seven days', async () => {
