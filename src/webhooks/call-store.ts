@@ -127,10 +127,14 @@ async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void>
   );
 }
 
-/** Returns the calls that are due first, those of the future included. */
-export function nextCalls(fast: Connection, webhookId: string, limit: number): Promise<WebhookCallRow[]> {
+/** Returns the calls that are due first, or those of the oldest events; those of the future are included. */
+export function nextCalls(
+  fast: Connection,
+  webhookId: string,
+  { by, limit }: { by: 'due_at' | 'sequence'; limit: number },
+): Promise<WebhookCallRow[]> {
   return fast.all<WebhookCallRow>(
-    'SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY due_at LIMIT ?',
+    `SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY ${by} LIMIT ?`,
     [webhookId, limit],
   );
 }

@@ -76,9 +76,13 @@ export class FeedReader {
       const { generation } = feed;
       const limit = MOST_IN_HAND + feed.retriesInHand + feed.freshInHand;
       feed.beginReading();
-      const rows = await nextCalls(db.prepared, feed.id, limit);
+      const by = feed.isStrict ? 'sequence' : 'due_at';
+      const rows = await nextCalls(db.prepared, feed.id, { by, limit });
       const now = clock.now();
-      const due = rows.filter((row) => isDue(row, now) && feed.isFree(row.sequence));
+      // In strict order a call that is not due holds back those of later events.
+      const held = by === 'sequence' ? rows.findIndex((row) => !isDue(row, now)) : -1;
+      const open = held < 0 ? rows : rows.slice(0, held);
+      const due = open.filter((row) => isDue(row, now) && feed.isFree(row.sequence));
       const numbers = due.map(({ sequence }) => sequence);
       const events = numbers.length === 0 ? [] : await eventsNumbered(db.prepared, numbers);
       if (feed.generation !== generation) continue;
@@ -88,7 +92,8 @@ export class FeedReader {
       feed.noteNextRetry(isHeldUp ? now + FAULT_DELAY_MS : nextAt);
       await this.offerRetries(feed, due, events);
       if (due.length > 0) continue;
-      if (!feed.mayReplay || feed.endpoint === null) return;
+      // Where a call holds back the others, a replay goes on only as far as it may be about that call.
+      if (!feed.mayReplay || feed.endpoint === null || (held >= 0 && rows.length === limit)) return;
       feed.mayReplay = await stepReplay({ db, clock }, feed.endpoint);
     }
   }

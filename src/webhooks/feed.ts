@@ -95,9 +95,14 @@ export class Feed {
     return this.fresh.has(sequence);
   }
 
+  /** True for an endpoint that gets one event after the other. */
+  get isStrict(): boolean {
+    return this.endpoint?.concurrency === 1;
+  }
+
   /** In strict order nothing new is taken before what failed. */
   private get waitsForRetry(): boolean {
-    return this.endpoint?.concurrency === 1 && (this.again.size > 0 || this.nextRetryAt !== null);
+    return this.isStrict && (this.again.size > 0 || this.nextRetryAt !== null);
   }
 
   /** True when a new event may be taken now. */

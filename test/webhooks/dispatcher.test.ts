@@ -364,6 +364,38 @@ describe('webhooks/dispatcher', () => {
     );
   });
 
+  it('keeps strict order also in a replay: what fails holds back what comes after it', async () => {
+    let fails = 0;
+    script = ({ event }) => (event.sequence === 2 && fails > 0 && fails-- > 0 ? 500 : 200);
+    const id = await register({ concurrency: 1, events: ['delivered'] });
+    await happen(300, { type: 'delivered' });
+    await until(async () => (await lines()) === 300);
+    told = [];
+    fails = 2;
+    const times = { since: NOW - DAY, until: NOW + DAY };
+    await createReplay(
+      { db: temp.db, clock },
+      { webhookId: id, accountId: ACCOUNT, ...times, which: 'all', types: [] },
+      () => ({}),
+    );
+    notifiers.webhooks.notify(id);
+    for (let failed = 1; failed <= 2; failed++) {
+      await until(async () => (await lines()) === 301 + failed);
+      await rests();
+      assert.deepEqual(
+        told.map(({ event }) => event.sequence),
+        [1, ...Array<number>(failed).fill(2)],
+      );
+      clock.advance((clock.nextAt() ?? 0) - clock.now());
+    }
+    await until(async () => (await lines()) === 602);
+    assert.deepEqual(
+      told.map(({ event }) => event.sequence),
+      [1, 2, 2, ...Array.from({ length: 299 }, (_, n) => n + 2)],
+    );
+    assert.equal(await count('webhook_calls'), 0);
+  });
+
   it('loses no retry, however calls end and are looked for at the same time', async () => {
     const failures = new Map<string, number>();
     script = async ({ event }) => {
