@@ -104,7 +104,8 @@ async function isOfHost(
   token: TrackingToken,
   call: TrackCall,
 ): Promise<boolean> {
-  const host = (call.header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
+  // A browser sends a final dot as it was written.
+  const host = (call.header('host') ?? '').replace(/\.?(?::\d*)?$/, '').toLowerCase();
   const parent = host.slice(host.indexOf('.') + 1);
   if (host === publicHost || host !== trackingHostOf(parent)) return true;
   const domain = await findDomain(parent);

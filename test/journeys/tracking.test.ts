@@ -462,6 +462,7 @@ describe('journey: tracking', () => {
       assert.equal((await at(own)).status, 302);
       assert.equal((await at(common, 'track.acme.test')).status, 404, 'a link that was published elsewhere');
       assert.equal((await at(common, 'TRACK.acme.test:8025')).status, 404, 'however the host is written');
+      assert.equal((await at(common, 'track.acme.test.:8025')).status, 404, 'also with its final dot');
       assert.equal(
         (await at(own, 'mail.posthorn.test')).status,
         302,
