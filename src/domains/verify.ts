@@ -152,8 +152,10 @@ async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, v
   if (first === undefined)
     return own.some(({ kind }) => kind === 'trouble') ? { kind: 'trouble' } : { kind: 'answers', values: [] };
   if (first.name === value) return { kind: 'answers', values: [value] };
-  const ours = new Set((await addressesOf(value)).flatMap((answer) => (answer.kind === 'found' ? answer.records : [])));
+  const answers = await addressesOf(value);
+  const ours = new Set(answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : [])));
   const isUs = first.records.every((address) => ours.has(address));
+  if (!isUs && answers.some(({ kind }) => kind === 'trouble')) return { kind: 'trouble' };
   return { kind: 'answers', values: [isUs ? value : first.name === host ? first.records.join(', ') : first.name] };
 }
 

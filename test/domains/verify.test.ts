@@ -152,6 +152,17 @@ describe('domains/verify', () => {
         assert.equal(found?.tracking_host, status === 'ok' ? 'track.acme.test' : null);
       });
     }
+
+    it('stays as it is where DNS does not say which addresses are ours', async () => {
+      const hostAfter = async (zones: Zones): Promise<string | null | undefined> => {
+        resolver.zones = { ...published(domain), ...addresses, 'track.acme.test A': ['192.0.2.2'], ...zones };
+        await verifyDomain({ ...deps(), trackingTarget: target }, ref);
+        return (await createDomainDirectory({ db: temp.db, clock }).find('acme.test'))?.tracking_host;
+      };
+      for (const zones of [{}, { [`${target} A`]: 'SERVFAIL' }, { [`${target} A`]: 'TIMEOUT', [`${target} AAAA`]: [] }])
+        assert.equal(await hostAfter(zones as Zones), 'track.acme.test', JSON.stringify(zones));
+      assert.equal(await hostAfter({ [`${target} A`]: ['192.0.2.3'] }), null);
+    });
   });
 
   it('shows what is wrong', async () => {
