@@ -5,7 +5,14 @@ import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { rotateDkim } from '../domains/dkim-rotation.ts';
-import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../domains/domain-store.ts';
+import {
+  addDomain,
+  checkReturnPath,
+  findDomain,
+  pageOfDomains,
+  removeDomain,
+  updateDomain,
+} from '../domains/domain-store.ts';
 import { notesOn } from '../domains/lost-records.ts';
 import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
@@ -133,6 +140,8 @@ function addRoute(deps: DomainsDeps): Route {
         track_opens: trackOpens,
         track_clicks: trackClicks,
       } = call.body;
+      // The operator may have bounces go elsewhere; a customer could so send under the name of another customer's domain.
+      if (returnPath !== undefined && call.caller.isOperator !== true) checkReturnPath(name, returnPath);
       const replyOf = (domain: DomainWithKeys): Reply => createdReply(PATH, recordOf(deps, domain));
       const added = {
         accountId: call.caller.accountId,

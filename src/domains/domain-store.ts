@@ -142,11 +142,7 @@ export async function updateDomain(
   const { row: before, ...rest } = await findDomain(deps, ref);
   const { name, id } = before;
   const { trackOpens, trackClicks } = changes;
-  const returnPath = changes.returnPath === undefined ? null : checkDomainName(changes.returnPath, 'return_path');
-  if (returnPath !== null && returnPath !== name && !returnPath.endsWith(`.${name}`))
-    throw new Problem('invalid_field', `The return path must be ${name} or a name below it.`, {
-      field: 'return_path',
-    });
+  const returnPath = changes.returnPath === undefined ? null : checkReturnPath(name, changes.returnPath);
   const columns: Partial<DomainRow> = {
     ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
     ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
@@ -231,6 +227,14 @@ async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly Dom
   if (claimed.length === 0) return new Set();
   const owners = await db.reader<DomainRow>('domains').whereIn('name', claimed).andWhere({ status: 'verified' });
   return new Set(owners.map(({ name }) => name));
+}
+
+/** Returns the return path as A-labels in lower case. Throws `invalid_field` for one that is not the domain's own. */
+export function checkReturnPath(domainName: string, text: string): string {
+  const name = checkDomainName(domainName, 'name');
+  const returnPath = checkDomainName(text, 'return_path');
+  if (returnPath === name || returnPath.endsWith(`.${name}`)) return returnPath;
+  throw new Problem('invalid_field', `The return path must be ${name} or a name below it.`, { field: 'return_path' });
 }
 
 function domainRow(input: NewDomain, now: number): DomainRow {

@@ -219,6 +219,10 @@ describe('journey: administration', () => {
       assert.equal(domain.track_clicks, true);
       await refused('already_exists', 'name', 'POST', '/v1/domains', { name: 'shop.test' });
       await refused('invalid_field', 'name', 'POST', '/v1/domains', { name: 'no domain' });
+      await refused('invalid_field', 'return_path', 'POST', '/v1/domains', {
+        name: 'news.shop.test',
+        return_path: 'rp.acme.test',
+      });
       publish(domain);
       const checked = await call<Domain>('POST', `/v1/domains/${domain.id}/verify`);
       assert.equal(checked.body.status, 'verified', checked.text);
