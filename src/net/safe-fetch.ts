@@ -150,6 +150,8 @@ class Pools {
         autoSelectFamilyAttemptTimeout: ADDRESS_MS,
         maxHeaderSize: MOST_HEADER_BYTES,
         keepAliveTimeout: IDLE_MS,
+        // Otherwise a Keep-Alive header of the other side makes it ten minutes.
+        keepAliveMaxTimeout: IDLE_MS,
         headersTimeout: 0,
         bodyTimeout: 0,
       });

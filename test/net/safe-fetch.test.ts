@@ -100,6 +100,17 @@ describe('base/safe-fetch', () => {
     while (sockets() > 1);
   });
 
+  it('closes an unused connection soon, however long the other side would keep it', async () => {
+    const sockets: Socket[] = [];
+    const port = await rawServer((socket) => {
+      sockets.push(socket);
+      socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=600\r\nContent-Length: 0\r\n\r\n'));
+    });
+    assert.equal((await post(fetcher(), `http://127.0.0.1:${String(port)}/`)).kind, 'answered');
+    const [socket = assert.fail()] = sockets;
+    await once(socket, 'close', { signal: AbortSignal.timeout(60_000) });
+  });
+
   it('makes a new connection where the kept one was closed just then', async () => {
     const receiver = await receiving();
     const fetch = fetcher();
