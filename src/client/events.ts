@@ -18,7 +18,7 @@ export class Events extends Resource {
 
   /**
    * Returns all events, or those after `after` (a cursor or an event id), and then each new one as it happens. Ends only when
-   * the loop is left or the signal aborts; to continue later, store the id of the last event.
+   * the loop is left, the signal aborts or all tries of a request have failed; to continue, store the id of the last event.
    */
   async *stream(query?: Omit<Query, 'before'>, options?: RequestOptions): AsyncGenerator<MailEvent, void, undefined> {
     let after = query?.after;
