@@ -65,7 +65,7 @@ function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
 
 async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
   const [row] = await db.all(
-    "SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'",
+    "SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe' AND expires_at IS NULL",
     [account_id, address_key, `stream:${stream}`],
   );
   return row !== undefined;

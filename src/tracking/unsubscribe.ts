@@ -37,5 +37,8 @@ export async function isUnsubscribed(
   { accountId, email, stream }: Unsubscription,
 ): Promise<boolean> {
   const rows = await suppressionsOf(deps, { accountId, email });
-  return rows.some(({ reason, scope }) => reason === 'unsubscribe' && scope === `stream:${stream}`);
+  // An entry with an end is not the recipient's own.
+  return rows.some(
+    ({ reason, scope, expires_at }) => reason === 'unsubscribe' && scope === `stream:${stream}` && expires_at === null,
+  );
 }

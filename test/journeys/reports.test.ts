@@ -267,6 +267,9 @@ describe('journey: reports', () => {
         server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '',
       )?.[1] ?? '';
     assert.match(list, /@rp\.acme\.test$/);
+    // A pause that the sender has made is no wish of the recipient.
+    const pause = { reason: 'unsubscribe', expires_at: new Date(Date.now() + 3_600_000).toISOString() };
+    await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test', stream: 'broadcast', ...pause });
     for (let times = 0; times < 2; times++)
       await send(port(), 'ana@dest.test', list, 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n');
     await read(2);
@@ -275,7 +278,8 @@ describe('journey: reports', () => {
       body.data.map(({ data }) => data['unsubscribed']),
       [{ stream: 'broadcast', method: 'mailto' }],
     );
-    assert.equal((await app.get<{ scope: string }>('/v1/suppressions/ana%40dest.test')).body.scope, 'stream:broadcast');
+    const { body: entry } = await app.get<{ scope: string; expires_at: null }>('/v1/suppressions/ana%40dest.test');
+    assert.deepEqual([entry.scope, entry.expires_at], ['stream:broadcast', null]);
   });
 
   it('refuses everybody else at RCPT, whatever form the address has', async () => {

@@ -93,18 +93,19 @@ describe('journey: unsubscribe', () => {
     assert.ok(signed.includes('list-unsubscribe') && signed.includes('list-unsubscribe-post'), signed.join());
   });
 
-  it('lasts where the address was on the list for a time only', async () => {
-    const { id, mail } = await news();
-    const soon = new Date(Date.now() + 3_600_000).toISOString();
-    const entry = { email: 'ana@dest.test', stream: 'broadcast', expires_at: soon };
-    assert.equal((await app.request('POST', '/v1/suppressions', entry)).status, 201);
-    assert.equal((await post(pageOf(mail), ONE_CLICK)).status, 200);
-    await events.of(id, 'unsubscribed');
-    assert.deepEqual(
-      (await suppressions()).map(({ reason, scope, expires_at: until }) => [reason, scope, until]),
-      [['unsubscribe', 'stream:broadcast', null]],
-    );
-  });
+  for (const reason of ['manual', 'unsubscribe'])
+    it(`lasts where the address was on the list for a time only, as ${reason}`, async () => {
+      const { id, mail } = await news();
+      const soon = new Date(Date.now() + 3_600_000).toISOString();
+      const entry = { email: 'ana@dest.test', stream: 'broadcast', reason, expires_at: soon };
+      assert.equal((await app.request('POST', '/v1/suppressions', entry)).status, 201);
+      assert.equal((await post(pageOf(mail), ONE_CLICK)).status, 200);
+      await events.of(id, 'unsubscribed');
+      assert.deepEqual(
+        (await suppressions()).map((one) => [one['reason'], one['scope'], one['expires_at']]),
+        [['unsubscribe', 'stream:broadcast', null]],
+      );
+    });
 
   it('unsubscribes at once by the POST of a mail provider, from this stream alone', async () => {
     const { id, mail } = await news();
