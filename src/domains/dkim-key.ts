@@ -87,6 +87,17 @@ export function promote<Key extends Pick<DkimKeyRow, 'id' | 'algorithm' | 'state
   return { activate, retire };
 }
 
+/** Returns all keys with the states that they have after that, in the same order. */
+export function promoted<Key extends Pick<DkimKeyRow, 'id' | 'algorithm' | 'state'>>(
+  keys: readonly Key[],
+  seen: ReadonlySet<string>,
+): Key[] {
+  const { activate, retire } = promote(keys, seen);
+  return keys.map((key) =>
+    activate.includes(key) ? { ...key, state: 'active' } : retire.includes(key) ? { ...key, state: 'retiring' } : key,
+  );
+}
+
 async function makePair(algorithm: DkimAlgorithm): Promise<{ privateKey: string; publicKey: string }> {
   const pair = await (algorithm === 'rsa-sha256' ? generate('rsa', { modulusLength: RSA_BITS }) : generate('ed25519'));
   return {

@@ -17,6 +17,7 @@ import {
   type DomainWithKeys,
   type RecordCheck,
 } from './domain-record.ts';
+import { promoted } from './dkim-key.ts';
 import { activateKeys } from './dkim-rotation.ts';
 import { endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
@@ -46,9 +47,12 @@ export async function verifyDomain(
   alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
-  const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
-  const looked = await Promise.all(wanted.map((record) => lookUpWhole(deps, record)));
+  const asked = recordsOf(domain, deps.hostname, deps.trackingTarget);
+  const looked = await Promise.all(asked.map((record) => lookUpWhole(deps, record)));
   const now = deps.clock.now();
+  const seen = seenKeys(domain, checksOf(domain.row, asked, looked, now));
+  // A key that is seen signs from now on, and the record of the one before it is not required any more.
+  const wanted = recordsOf({ ...domain, keys: promoted(domain.keys, seen) }, deps.hostname, deps.trackingTarget);
   const checks = checksOf(domain.row, wanted, looked, now);
   const required = requiredOf(wanted, looked, checks);
   const { before, after } = await deps.db.commit.transact(async (tx) => {
@@ -58,7 +62,7 @@ export async function verifyDomain(
     const standing: Standing = taken ? { ...found, status: 'failed', refused_at: before.refused_at } : found;
     const row = await write(tx, before, { checks, standing, now });
     if (row.status === 'verified') await endClaims(tx, row);
-    const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
+    const keys = await activateKeys(tx, domain.keys, { seen, now });
     const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
     await insertRows(tx, [alsoInTransaction(after)]);
     return { before, after };

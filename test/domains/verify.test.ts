@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { addAccount } from '../../src/accounts/account-store.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
-import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
+import { lostChecks, toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { rotateDkim } from '../../src/domains/dkim-rotation.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { verifyDomain, type VerifyDeps } from '../../src/domains/verify.ts';
@@ -242,6 +242,20 @@ describe('domains/verify', () => {
     delete resolver.zones['_dmarc.news.acme.test TXT'];
     const verified = await verifyDomain(deps(), { accountId: null, nameOrId: 'news.acme.test' });
     assert.equal(found(verified).at(-1), 'dmarc ok');
+  });
+
+  it('lacks nothing where the record of the key before was replaced by that of the next', async () => {
+    resolver.zones = published(domain);
+    await check();
+    const rotated = await rotateDkim(deps(), ref);
+    const before = domain.keys.map(({ selector }) => `${selector}._domainkey.acme.test TXT`);
+    resolver.zones = Object.fromEntries(Object.entries(published(rotated)).filter(([name]) => !before.includes(name)));
+    const { row, keys } = await verifyDomain(deps(), ref);
+    assert.deepEqual(
+      keys.map(({ state }) => state),
+      ['retiring', 'retiring', 'active', 'active'],
+    );
+    assert.deepEqual([row.status, row.failing_since, lostChecks(row)], ['verified', null, []]);
   });
 
   it('rotates: the next key signs when DNS shows it, and the one before retires', async () => {
