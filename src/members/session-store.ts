@@ -38,17 +38,23 @@ const WRONG = "result IN ('refused', 'code_refused')";
 const TOKEN_BYTES = 32;
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
-/** Opens a session; returns it with the value of its cookie. */
+/** The part of a member that a sign-in has proved. */
+export type Proved = Pick<MemberRow, 'id' | 'password_hash' | 'totp_sealed'>;
+
+/**
+ * Opens a session; returns it with the value of its cookie. Returns null where the password or the second factor is another one than
+ * `member` has: it was changed since they were proved, which has ended every session.
+ */
 export async function openSession(
   { db, clock }: SessionDeps,
-  { memberId, stage, ip, userAgent }: Visitor & { memberId: string; stage: SessionRow['stage'] },
-): Promise<{ token: string; row: SessionRow }> {
+  { member, stage, ip, userAgent }: Visitor & { member: Proved; stage: SessionRow['stage'] },
+): Promise<{ token: string; row: SessionRow } | null> {
   const token = randomBytes(TOKEN_BYTES).toString('base64url');
   const now = clock.now();
   const row: SessionRow = {
     token_hash: sha256Hex(token),
     id: newId('ses', now),
-    member_id: memberId,
+    member_id: member.id,
     stage,
     account_id: null,
     created_at: now,
@@ -56,8 +62,13 @@ export async function openSession(
     ip,
     user_agent: userAgent,
   };
-  await db.commit.insert({ sessions: [row] });
-  return { token, row };
+  const isOpen = await db.commit.transact(async (tx) => {
+    const [now] = await tx.all<Proved>('SELECT password_hash, totp_sealed FROM members WHERE id = ?', [member.id]);
+    if (now?.password_hash !== member.password_hash || now.totp_sealed !== member.totp_sealed) return false;
+    await insertRows(tx, [{ sessions: [row] }]);
+    return true;
+  });
+  return isOpen ? { token, row } : null;
 }
 
 /**

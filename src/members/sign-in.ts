@@ -39,6 +39,8 @@ export type Refused =
   /** Too many tries: nothing was checked. */
   | { kind: 'wait'; seconds: number };
 
+type LetIn = Extract<SignIn, { kind: 'in' | 'refused' }>;
+
 /** The input of the second step. */
 export interface Code {
   kind: 'app' | 'recovery';
@@ -66,8 +68,10 @@ export async function signIn(
   if (looked.kind !== 'right') return looked;
   const { member } = looked;
   if (member.totp_sealed === null) return await letIn(deps, member, visitor, { result: 'in' });
-  const { token } = await openSession(deps, { ...visitorOf(visitor), memberId: member.id, stage: 'code' });
-  return { kind: 'code', token };
+  const opened = await openSession(deps, { ...visitorOf(visitor), member, stage: 'code' });
+  if (opened !== null) return { kind: 'code', token: opened.token };
+  await logTry(deps, key, source, visitor, 'refused');
+  return { kind: 'refused' };
 }
 
 /** Takes the second step, with the session of the first. */
@@ -160,28 +164,31 @@ async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, c
 
 const visitorOf = ({ ip, userAgent }: Visitor): Visitor => ({ ip, userAgent });
 
-/** Opens a session for a member who has proved their identity, and logs the sign-in. */
+/** Opens a session for a member who has proved their identity, and logs the sign-in. Refuses where the proof is worth nothing any more. */
 async function letIn(
   deps: SignInDeps,
   member: MemberRow,
   visitor: Browsing,
   { result, codesLeft = null }: { result: SignInRow['result']; codesLeft?: number | null },
-): Promise<Extract<SignIn, { kind: 'in' }>> {
+): Promise<LetIn> {
   const source = sourceOf(visitor.ip, deps.devices.idFor(visitor.device, member.email_key));
-  await logTry(deps, member.email_key, source, visitor, result);
+  const opened = await openSession(deps, { ...visitorOf(visitor), member, stage: 'open' });
+  await logTry(deps, member.email_key, source, visitor, opened === null ? 'refused' : result);
+  if (opened === null) return { kind: 'refused' };
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET last_sign_in_at = ? WHERE id = ?', [deps.clock.now(), member.id]);
   });
-  const { token } = await openSession(deps, { ...visitorOf(visitor), memberId: member.id, stage: 'open' });
-  return { kind: 'in', token, device: deps.devices.after(visitor.device, member.email_key), member, codesLeft };
+  return {
+    kind: 'in',
+    token: opened.token,
+    device: deps.devices.after(visitor.device, member.email_key),
+    member,
+    codesLeft,
+  };
 }
 
 /** Opens a session for a member who has just set a password through a set-up link. */
-export async function signInAfterSetUp(
-  deps: SignInDeps,
-  member: MemberRow,
-  visitor: Browsing,
-): Promise<Extract<SignIn, { kind: 'in' }>> {
+export async function signInAfterSetUp(deps: SignInDeps, member: MemberRow, visitor: Browsing): Promise<LetIn> {
   return await letIn(deps, member, visitor, { result: 'set_up' });
 }
 

@@ -11,7 +11,7 @@ import {
 } from '../../src/members/member-store.ts';
 import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
-import type { MemberRow } from '../../src/storage/tables.ts';
+import type { MemberRow, SessionRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -67,6 +67,10 @@ describe('members', () => {
     });
   });
 
+  async function opened(member: MemberRow, stage: SessionRow['stage'] = 'open') {
+    return (await openSession(deps, { member, stage, ...visitor })) ?? assert.fail('no session was opened');
+  }
+
   it('always leave an administrator who can sign in', async () => {
     const [ana, bo] = [
       await add('ana@example.net', 'administrator'),
@@ -81,7 +85,7 @@ describe('members', () => {
 
   it('go with their sessions and links', async () => {
     const [, bo] = [await add('ana@example.net', 'administrator'), await add('bo@example.net')];
-    const { token } = await openSession(deps, { memberId: bo.id, stage: 'open', ...visitor });
+    const { token } = await opened(bo);
     const link = await makeSetUpLink(deps, bo.id);
     await removeMember(deps, bo.id);
     assert.equal(await findSession(deps, token), null);
@@ -89,9 +93,8 @@ describe('members', () => {
   });
 
   it('have sessions that end when they are idle, and a short one between password and code', async () => {
-    const { id: memberId } = await add('ana@example.net');
-    const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
-    const half = await openSession(deps, { memberId, stage: 'code', ...visitor });
+    const ana = await add('ana@example.net');
+    const [{ token }, half] = [await opened(ana), await opened(ana, 'code')];
     deps.clock.advance(9 * 60_000);
     assert.ok(await findSession(deps, half.token));
     deps.clock.advance(60_000);
@@ -100,7 +103,7 @@ describe('members', () => {
     assert.ok(await findSession(deps, token));
     deps.clock.advance(11 * HOUR);
     assert.ok(await findSession(deps, token), 'the last look counts');
-    assert.equal((await sessionsOf(deps, memberId)).length, 1);
+    assert.equal((await sessionsOf(deps, ana.id)).length, 1);
     deps.clock.advance(12 * HOUR);
     assert.equal(await findSession(deps, token), null);
     assert.ok((await purgeSessions(deps, 0, 100)) >= 1);
@@ -109,7 +112,7 @@ describe('members', () => {
 
   it('end their own sessions only', async () => {
     const [ana, bo] = [await add('ana@example.net'), await add('bo@example.net')];
-    const { token, row } = await openSession(deps, { memberId: ana.id, stage: 'open', ...visitor });
+    const { token, row } = await opened(ana);
     await closeSession(deps, bo.id, row.id);
     assert.ok(await findSession(deps, token));
     await closeSession(deps, ana.id, row.id);
@@ -123,9 +126,9 @@ describe('members', () => {
   }
 
   it('keep no token in the database', async () => {
-    const { id: memberId } = await add('ana@example.net');
-    const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
-    const link = await makeSetUpLink(deps, memberId);
+    const ana = await add('ana@example.net');
+    const { token } = await opened(ana);
+    const link = await makeSetUpLink(deps, ana.id);
     const all = JSON.stringify([
       await temp.db.prepared.all('SELECT * FROM sessions'),
       await temp.db.prepared.all('SELECT * FROM setup_links'),

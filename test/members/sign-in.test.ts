@@ -6,7 +6,7 @@ import { budgets, type BudgetName } from '../../src/base/budgets.ts';
 import type { Problem } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
 import { createKnownDevices } from '../../src/members/known-device.ts';
-import { addMember, setSecondFactor } from '../../src/members/member-store.ts';
+import { addMember, setPassword, setSecondFactor } from '../../src/members/member-store.ts';
 import type { Passwords } from '../../src/members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
 import { findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
@@ -246,6 +246,51 @@ describe('members/sign-in', () => {
     );
   });
 
+  /** Has `change` happen while the password is compared. */
+  function meanwhile(change: () => Promise<void>): void {
+    const { passwords } = deps;
+    deps.passwords = {
+      ...passwords,
+      inTurn: (share, work) =>
+        passwords.inTurn(share, ({ matches }) =>
+          work({
+            async matches(password, stored) {
+              const isRight = await matches(password, stored);
+              await change();
+              return isRight;
+            },
+          }),
+        ),
+    };
+  }
+
+  it('opens no session with a password that was replaced while it was compared', async () => {
+    meanwhile(() => setPassword(deps, ana.id, { hash: 'a better one' }));
+    assert.equal(await tried(RIGHT, '192.0.2.66'), 'refused');
+    assert.deepEqual(await sessionsOf(deps, ana.id), []);
+    assert.deepEqual(
+      (await rows()).map(({ result }) => result),
+      ['refused'],
+    );
+  });
+
+  it('opens no session without the second factor that was switched on while the password was compared', async () => {
+    meanwhile(async () => {
+      await withFactor();
+    });
+    assert.equal(await tried(RIGHT, '192.0.2.66'), 'refused');
+    assert.deepEqual(await sessionsOf(deps, ana.id), []);
+  });
+
+  it('opens no session by a code where the password was replaced after the first step', async () => {
+    const { code } = await withFactor();
+    const session = await halfway('192.0.2.1');
+    await setPassword(deps, ana.id, { hash: 'a better one' });
+    const second = await signInWithCode(deps, session, { kind: 'app', text: code() }, from('192.0.2.1'));
+    assert.equal(second.kind, 'refused');
+    assert.deepEqual(await sessionsOf(deps, ana.id), []);
+  });
+
   it('limits the password that is asked for again by session, like the sign-in', async () => {
     const prove = (sessionId: string, password: string) =>
       provePassword(deps, { member: ana, sessionId }, password, from('192.0.2.1'));
@@ -261,7 +306,9 @@ describe('members/sign-in', () => {
   });
 
   it('ends other sessions with a changed factor, and every session after seven days', async () => {
-    const open = () => openSession(deps, { memberId: ana.id, stage: 'open', ip: '192.0.2.1', userAgent: null });
+    const open = async () =>
+      (await openSession(deps, { member: ana, stage: 'open', ip: '192.0.2.1', userAgent: null })) ??
+      assert.fail('none');
     const [mine, other] = [await open(), await open()];
     await setSecondFactor(deps, ana.id, { totp: null, keep: mine.row.id });
     assert.deepEqual(

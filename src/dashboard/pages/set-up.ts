@@ -79,6 +79,7 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const passwordHash = await deps.passwords.hash(password);
   const member = await spendSetUpLink(deps, token, { passwordHash, make });
   const session = await signInAfterSetUp(deps, member, guest);
+  if (session.kind === 'refused') return move('/login', 'Your password was changed again since: sign in with it.');
   const to = make === null ? '/' : '/welcome';
   const cookies = [
     { name: 'session', value: session.token },
