@@ -11,6 +11,7 @@ import { readCookie } from './cookies.ts';
 import { noSuchPage, type Context, type DashboardContext } from './context.ts';
 import { jsonOf, memberCaller, rawOf, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
+import { watchSession } from './session-watch.ts';
 import { zoneNamed } from '../base/zones.ts';
 
 export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Guest {
@@ -49,9 +50,11 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
       (end) => {
         dashboard.endings.add(end);
         ctx.res.once('close', end);
+        const unwatch = watchSession(deps, { token: ctx.state.sessionToken, member, account }, end);
         return () => {
           dashboard.endings.delete(end);
           ctx.res.off('close', end);
+          unwatch();
         };
       },
     ),
