@@ -168,31 +168,36 @@ function routerOf(pages: readonly Page[]): Router<State> {
   return router;
 }
 
-/** Looks the session up. A page that the member's role does not have answers 403; a guest is sent to the sign-in for every path of ours. */
+/** Looks the session up. A guest is sent to the sign-in for every path of ours. */
 function visitorLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx, 'session');
-    state.session =
-      state.sessionToken === ''
-        ? null
-        : await findSession(dashboard.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
+    await lookUp(dashboard, ctx, { isPoll: ctx.get('x-poll') !== '' });
     if (state.session?.row.stage === 'open') dashboard.deps.newcomers.stopCounting(ctx.req);
     else dashboard.deps.newcomers.request(ctx.req, ctx.res);
-    const { page } = state;
-    if (page === null) throw await pageNotFound(dashboard, ctx);
-    if (page.who !== 'anyone') {
-      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
-      const refusal = refusalOf(page, state.session.member);
-      if (refusal !== null) {
-        await frameVisit(dashboard, ctx);
-        throw refusal;
-      }
-      if (lacksSecondFactor(dashboard.deps.config.dashboard, state.session.member) && !isForSetUp(page))
-        throw new SignInFirst(SECOND_FACTOR, 'This server asks for a second factor: switch it on to go on.');
-    }
+    if (state.page === null) throw await pageNotFound(dashboard, ctx);
+    await refuseOthers(dashboard, ctx, state.page);
     await next();
   };
+}
+
+async function lookUp({ deps }: DashboardContext, { state }: Context, how: { isPoll: boolean }): Promise<void> {
+  state.session = state.sessionToken === '' ? null : await findSession(deps, state.sessionToken, how);
+}
+
+/** Throws where the page needs a sign-in, or a second factor, that is not there. A page that the member's role does not have answers 403. */
+async function refuseOthers(dashboard: DashboardContext, ctx: Context, page: Page): Promise<void> {
+  const { session } = ctx.state;
+  if (page.who === 'anyone') return;
+  if (session?.row.stage !== 'open') throw signInFirst(ctx);
+  const refusal = refusalOf(page, session.member);
+  if (refusal !== null) {
+    await frameVisit(dashboard, ctx);
+    throw refusal;
+  }
+  if (lacksSecondFactor(dashboard.deps.config.dashboard, session.member) && !isForSetUp(page))
+    throw new SignInFirst(SECOND_FACTOR, 'This server asks for a second factor: switch it on to go on.');
 }
 
 async function pageNotFound(dashboard: DashboardContext, ctx: Context): Promise<Error> {
@@ -226,7 +231,14 @@ function formLayer(dashboard: DashboardContext): Layer {
     ctx.state.form = new URLSearchParams();
     const { page } = ctx.state;
     const isKnown = page?.knows === undefined || (await page.knows(guestOf(dashboard, ctx)));
-    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(dashboard, ctx);
+    if (ctx.method === 'POST' && isKnown) {
+      ctx.state.form = await readForm(dashboard, ctx);
+      if (page !== null && page.who !== 'anyone') {
+        // A body may take minutes, in which the session may end and the role change.
+        await lookUp(dashboard, ctx, { isPoll: true });
+        await refuseOthers(dashboard, ctx, page);
+      }
+    }
     await next();
   };
 }

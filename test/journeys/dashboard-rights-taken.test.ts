@@ -1,5 +1,6 @@
-/** Rights that are taken away while a request of their holder is under way. */
+/** Rights that are taken away while a request of their holder is under way: a live tail, a form whose body comes slowly. */
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 
@@ -67,5 +68,53 @@ describe('dashboard: rights that are taken away', () => {
     }
     const text = await Promise.race([ended(), new Promise<string>((resolve) => setTimeout(resolve, 500, 'open'))]);
     assert.equal(text, 'open');
+  });
+
+  /** Sends the head of a form and half of its body; the returned function sends the rest, and gives the status. */
+  async function slowly(where: string, fields: Record<string, string>): Promise<() => Promise<number>> {
+    const body = new URLSearchParams(fields).toString();
+    const half = Math.floor(body.length / 2);
+    const request = http.request(`${app.url}${where}`, {
+      method: 'POST',
+      headers: {
+        cookie: cookieOf(bo),
+        'content-type': 'application/x-www-form-urlencoded',
+        'content-length': String(body.length),
+      },
+    });
+    const status = new Promise<number>((resolve, reject) => {
+      request.once('error', reject).once('response', (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      });
+    });
+    request.write(body.slice(0, half));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    return () => {
+      request.end(body.slice(half));
+      return status;
+    };
+  }
+
+  const keys = async (): Promise<string[]> =>
+    (await app.app.db.prepared.all<{ name: string }>("SELECT name FROM api_keys WHERE name = 'late'")).map(
+      ({ name }) => name,
+    );
+  const late = { name: 'late', mode: 'live', preset: 'all', ttl: 'none' };
+
+  it('makes no key from a form that began before the role was taken', async () => {
+    await bo.open('/developer/keys/new');
+    const finish = await slowly('/developer/keys/new', { ...late, _token: bo.token() });
+    await app.operator.call('team.change', { member: 'bo@example.net', role: 'read_only' });
+    assert.equal(await finish(), 403);
+    assert.deepEqual(await keys(), []);
+  });
+
+  it('makes no key from a form that began before the session ended', async () => {
+    await bo.open('/developer/keys/new');
+    const finish = await slowly('/developer/keys/new', { ...late, _token: bo.token() });
+    await bo.submit('/logout');
+    assert.equal(await finish(), 303);
+    assert.deepEqual(await keys(), []);
   });
 });
