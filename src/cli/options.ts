@@ -41,3 +41,9 @@ export function limitOption(text: string): number {
   if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= 1000) return Number(text);
   throw new InvalidArgumentError('Expected a whole number from 1 to 1000.');
 }
+
+/** Reads a whole number from 1 to 1000000. */
+export function countOption(text: string): number {
+  if (/^[1-9]\d{0,6}$/.test(text) && Number(text) <= 1_000_000) return Number(text);
+  throw new InvalidArgumentError('Expected a whole number from 1 to 1000000.');
+}

@@ -3,7 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
-import { durationOption, limitOption } from './options.ts';
+import { countOption, durationOption, limitOption } from './options.ts';
 import { table } from './table.ts';
 
 interface Part {
@@ -78,7 +78,7 @@ function addLimit(queue: CommandUnknownOpts, context: Context): void {
     .description(helpOf('queue.limit'))
     .requiredOption('--lane <lane>', 'its name, as `queue lanes` shows it')
     .option('--connections <n>', 'connections at most', limitOption)
-    .option('--per-minute <n>', 'mails a minute at most', Number)
+    .option('--per-minute <n>', 'mails a minute at most', countOption)
     .option('--for <time>', 'how long, such as 2h (default: until it is ended)', durationOption)
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object')

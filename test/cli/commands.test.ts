@@ -304,6 +304,11 @@ describe('the posthorn command beside a running server', () => {
     );
     assert.match(await good('queue', 'limit', '--lane', 'mx1', '--connections', '2'), /at most 2 connections/);
     assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a limit takes the place of the last');
+    for (const wrong of ['6O', '', '0', '1.5', '1000001']) {
+      const { code, notes } = await posthorn(['queue', 'limit', '--lane', 'mx1', '--per-minute', wrong]);
+      assert.equal(code, 64, `--per-minute ${wrong}: ${notes}`);
+    }
+    assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a typing error does not end the limit');
     assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
     assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
