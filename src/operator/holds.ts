@@ -15,6 +15,7 @@ import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
 import { askEach, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
+import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
 
 const YEAR_MS = 366 * 86_400_000;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
@@ -22,7 +23,7 @@ const noteArgument = z.string().min(1).max(200).optional();
 
 /** One part of the queue: exactly one of these members, but a stream may have its `account`. */
 const part = {
-  domain: z.string().min(1).max(253).toLowerCase().optional(),
+  domain: recipientDomain.optional(),
   lane: z.string().min(1).max(300).optional(),
   account: z.string().min(1).max(200).optional(),
   stream: z.string().min(1).max(100).optional(),
@@ -62,6 +63,7 @@ export const holdOperations = {
     args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
       const about = await partFor(deps, named, act);
+      if (named.domain !== undefined) refuseNoDomain(named.domain);
       const row = holdRow(
         deps,
         { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },

@@ -14,8 +14,7 @@ import { flushPages } from './flush.ts';
 import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
 import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
-
-const domainArgument = z.string().min(1).max(253).toLowerCase();
+import { recipientDomain } from './recipient-domain.ts';
 
 /** Has a node try mail for these domains now, whatever keeps it back; null is all mail. */
 export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: readonly string[] | null }, null> = {
@@ -61,7 +60,7 @@ export const queueOperations = {
   'queue.list': onStore({
     act: null,
     args: z.strictObject({
-      domain: domainArgument.optional(),
+      domain: recipientDomain.optional(),
       account: z.string().min(1).max(200).optional(),
       status: z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional(),
       limit: z.int().min(1).max(1000).optional(),
@@ -82,7 +81,7 @@ export const queueOperations = {
   'queue.flush': onServer({
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({
-      domain: domainArgument.optional(),
+      domain: recipientDomain.optional(),
       message_id: z.string().max(100).optional(),
       all: z.literal(true).optional(),
     }),

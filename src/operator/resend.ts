@@ -17,6 +17,7 @@ import { siteOf } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
 import { lanesOfDomains } from './domain-lanes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
+import { recipientDomain } from './recipient-domain.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 export interface Resent {
@@ -47,7 +48,7 @@ const DISORDER = 2000;
 
 const resendArguments = z.strictObject({
   lane: z.string().min(1).max(300).optional(),
-  domain: z.string().min(1).max(253).toLowerCase().optional(),
+  domain: recipientDomain.optional(),
   account: z.string().min(1).max(200).optional(),
   reason: z.string().min(1).max(100).optional(),
   /** How far back, in ms. */

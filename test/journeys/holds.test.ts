@@ -13,7 +13,7 @@ describe('journey: holds', () => {
   let server: FakeMailServer;
   let app: TestApp;
   let answer: string;
-  const zones = zonesFor('dest.test', 'other.test');
+  const zones = zonesFor('dest.test', 'other.test', 'xn--bcher-kva.test');
 
   beforeEach(async () => {
     answer = '250 2.1.5 ok';
@@ -70,6 +70,21 @@ describe('journey: holds', () => {
       await app.balanced();
     });
   }
+
+  it('finds a domain however it is typed, and refuses what is none', async () => {
+    for (const domain of ['bücher.test', 'BÜCHER.test', 'xn--bcher-kva.test.', ' Bücher.test']) {
+      const { target } = await hold({ domain, new: true });
+      assert.equal(target, 'xn--bcher-kva.test', domain);
+      const { id } = await app.send({ to: 'ana@bücher.test' });
+      await app.held(id);
+      assert.equal((await app.operator.call('queue.list', { domain })).data.length, 1);
+      assert.equal((await app.operator.call('queue.cancel', { domain })).canceled, 1);
+      assert.equal((await app.operator.call('queue.release', { domain })).data.length, 1);
+    }
+    for (const domain of ['@dest.test', 'ana@dest.test', 'dest test', 'dest..test'])
+      await assert.rejects(hold({ domain }), { code: 'invalid_field' }, domain);
+    await hold({ domain: '~simulator' });
+  });
 
   it('holds one message, or what waits now but not what comes', async () => {
     answer = '451 4.3.0 later';

@@ -1,5 +1,6 @@
 /** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
 import { Problem } from '../../base/problem.ts';
+import { soughtDomain } from '../../mail/address.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
@@ -39,7 +40,7 @@ export function queuePages(deps: Deps): Page[] {
 
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
-  const domain = (query.get('domain') ?? pausedOn(visit) ?? '').trim().toLowerCase();
+  const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
