@@ -151,12 +151,15 @@ async function parseFile(context: Context, parser: ReportParser, file: string): 
   return record;
 }
 
+/** Reads to the end or to the limit: a pipe has no size, and gives what it has in pieces. */
 async function beginOf(file: string): Promise<Uint8Array> {
   const handle = await open(file, 'r');
   try {
-    const bytes = Buffer.alloc(Math.min((await handle.stat()).size, MOST_BYTES));
-    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
-    return bytes.subarray(0, bytesRead);
+    const bytes = Buffer.alloc(MOST_BYTES);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      ({ bytesRead: read } = await handle.read(bytes, length, bytes.length - length, null));
+    return bytes.subarray(0, length);
   } finally {
     await handle.close();
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -64,6 +65,23 @@ describe('posthorn inbound parse', () => {
     assert.match(done.out, /bounce +a@gw\.example +failed +5\.2\.2 +soft +mailbox_full\n/);
     assert.match(done.out, /complaint \(fraud\) +- +- +- +- +-$/);
     assert.equal(done.out.split('\n').length, 6);
+  });
+
+  it('reads a mail to the end that comes through a pipe', async () => {
+    const pipe = path.join(folder, 'pipe');
+    assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+    const writer = spawn('sh', [
+      '-c',
+      '(head -c 300 "$0"; sleep 0.2; tail -c +301 "$0") > "$1"',
+      fixture('dsn-failed'),
+      pipe,
+    ]);
+    const [piped, read] = [
+      lines(await parse(pipe, '--json'))[0],
+      lines(await parse(fixture('dsn-failed'), '--json'))[0],
+    ];
+    writer.kill();
+    assert.deepEqual({ ...piped, file: '' }, { ...read, file: '' });
   });
 
   it('goes on after a file that cannot be read, and says so with 66', async () => {
