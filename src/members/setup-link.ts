@@ -94,6 +94,15 @@ export function spendSetUpLink(
       const admins = await tx.all("SELECT 1 FROM members WHERE role = 'administrator' LIMIT 1");
       if (make === null || admins.length > 0)
         throw new Problem('invalid_state', 'There is already an administrator. Ask them for a link of your own.');
+      const others = await tx.all('SELECT 1 FROM members WHERE email_key = ?', [make.email_key]);
+      if (others.length > 0)
+        throw new Problem(
+          'already_exists',
+          `${make.email} is in the team already, with another role. Take another address.`,
+          {
+            field: 'email',
+          },
+        );
       const first = { ...make, password_hash: passwordHash };
       await insertRows(tx, [{ members: [first] }]);
       return first;

@@ -38,6 +38,18 @@ describe('dashboard: set-up and sign-in', () => {
     assert.equal((await new Browser(app.url).open(where)).status, 404, 'the link is used up');
   });
 
+  it('refuses the address of a member who is in the team already, and keeps the link', async () => {
+    await app.operator.call('team.add', { email: EMAIL, role: 'developer', accounts: ['default'] });
+    const where = new URL((await app.operator.call('admin.reset', {})).url).pathname;
+    const browser = new Browser(app.url);
+    await browser.open(where);
+    const password = { password: PASSWORD, password_again: PASSWORD };
+    const refused = await browser.submit(where, { email: EMAIL, ...password });
+    assert.equal(refused.status, 400);
+    assert.match(refused.html, /ana@example\.net is in the team already/);
+    assert.equal((await browser.submit(where, { email: 'bo@example.net', ...password })).at, '/welcome');
+  });
+
   it('ends a link after 30 minutes, and when a newer one is made', async () => {
     const first = new URL((await app.operator.call('admin.reset', {})).url).pathname;
     const second = new URL((await app.operator.call('admin.reset', {})).url).pathname;
