@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readdirSync, rmSync } from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { startTestApp, newFolder, zonesFor } from '../support/harness/app.ts';
 import { ran, type Ran } from './ran.ts';
@@ -66,6 +67,23 @@ describe('posthorn doctor', () => {
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 1 recipient accepted');
     assert.equal(lineOf(json, 'secret_key')?.status, 'ok');
     rmSync(test.folder, { recursive: true });
+  });
+
+  it('looks for itself at what a server that stops meanwhile does not answer any more', async () => {
+    const folder = newFolder();
+    const finding = { check: 'versions', status: 'ok', why: 'said by the server', cure: null, about: null, copy: [] };
+    const server = http.createServer((_, response) => {
+      server.close();
+      response.end(JSON.stringify({ result: { data: [finding] } }));
+    });
+    await new Promise<void>((resolve) => server.listen(path.join(folder, 'posthorn.sock'), resolve));
+    const json = await ran(['doctor', '--json', '--only', 'versions,files,listeners'], { POSTHORN_DATA_DIR: folder });
+    assert.deepEqual(
+      report(json).map(({ check }) => check),
+      ['versions', 'files', 'listeners'],
+    );
+    assert.match(lineOf(json, 'listeners')?.why ?? '', /the server is not running/);
+    rmSync(folder, { recursive: true });
   });
 
   it('makes nothing where there is nothing yet', async () => {

@@ -30,9 +30,11 @@ export async function examineFrom(config: Config, { checks, wantsDnssec, ended }
     return (called.result as { data: Finding[] }).data;
   };
   const answered = await ask(first);
-  if (answered === null) return await examineHere(config, { checks, wantsDnssec, ended });
-  const others = await Promise.all(rest.map(async (check) => (await ask(check)) ?? []));
-  return [...answered, ...others.flat()];
+  const answers = [answered, ...(answered === null ? [] : await Promise.all(rest.map(ask)))];
+  // No server runs, or it has stopped meanwhile.
+  const left = checks.filter((_, at) => (answers[at] ?? null) === null);
+  const here = left.length === 0 ? [] : await examineHere(config, { checks: left, wantsDnssec, ended });
+  return checks.flatMap((check, at) => answers[at] ?? here.filter((finding) => finding.check === check));
 }
 
 async function examineHere(config: Config, { checks, wantsDnssec, ended }: ReachOptions): Promise<Finding[]> {
