@@ -170,12 +170,23 @@ async function tlsLines(read: Knex, accountId: string, since: number): Promise<T
   );
 }
 
-/** Matches the account's domain, its return path, or a parent domain, whose DMARC policy may apply. */
+/**
+ * Matches a domain that the account has proved, its return path, or a parent domain, whose DMARC policy may apply; not one that another
+ * account has: every account may claim a name, and may have one below that of another.
+ */
 const ofAccount = (read: Knex, accountId: string): Knex.QueryBuilder =>
   read('domains as d')
     .select(read.raw('1'))
     .where('d.account_id', accountId)
-    .whereRaw("(d.name = r.domain OR d.return_path = r.domain OR d.name LIKE '%.' || r.domain)");
+    .whereNotNull('d.verified_at')
+    .whereRaw("(d.name = r.domain OR d.return_path = r.domain OR d.name LIKE '%.' || r.domain)")
+    .whereNotExists(
+      read('domains as o')
+        .select(read.raw('1'))
+        .whereRaw('o.name = r.domain')
+        .andWhere('o.status', 'verified')
+        .andWhereNot('o.account_id', accountId),
+    );
 
 const inOrder = <Line extends { day: string }>(lines: Line[], since: number): Line[] =>
   lines.filter(({ day }) => day >= dayOf(since)).sort((a, b) => (a.day < b.day ? -1 : a.day > b.day ? 1 : 0));

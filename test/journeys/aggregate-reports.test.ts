@@ -152,6 +152,23 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual([other.tls, other.dmarc, other.days], [[], [], []]);
   });
 
+  it('shows them to no account that only claims the domain, or has a name below that of another', async () => {
+    await app.operator.call('accounts.add', { name: 'other' });
+    const add = (account: string, body: object) => app.operator.ask('createDomain', { account, body });
+    const dmarcOf = async (account: string) => (await app.operator.call('reputation', { account })).dmarc.length;
+    await add('other', { name: 'shop.test' });
+    const about = xml.replaceAll('acme.test', 'shop.test');
+    await report('dmarc@rp.acme.test', 'isp.test!shop.test!1!2.zip', zip(Buffer.from(about)), 'application/zip');
+    await read(1);
+    assert.equal(await dmarcOf('other'), 0, 'a claim that was never proved');
+    await add('default', { name: 'shop.test', trusted: true });
+    assert.deepEqual([await dmarcOf('default'), await dmarcOf('other')], [2, 0]);
+    await add('other', { name: 'sub.shop.test' });
+    assert.equal(await dmarcOf('other'), 0, 'a claim below it');
+    await add('other', { name: 'own.shop.test', trusted: true });
+    assert.equal(await dmarcOf('other'), 0, 'a domain below it');
+  });
+
   it('counts a report once however often it is sent', async () => {
     for (let time = 1; time <= 2; time++) {
       await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
