@@ -141,7 +141,7 @@ async function ownDomains(
   for (const domain of about.slice(0, MOST_DOMAINS)) {
     if (!/^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,30}$/.test(domain)) continue;
     const found = await db.prepared.all(
-      'SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1',
+      'SELECT 1 FROM domains WHERE name = ? OR substr(name, length(name) - length(?) + 1) = ? LIMIT 1',
       [domain, `.${domain}`, `.${domain}`],
     );
     if (found.length > 0 || (await isOurHost(domain))) own.push(domain);

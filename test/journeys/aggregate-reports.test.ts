@@ -169,6 +169,17 @@ describe('journey: aggregate reports', () => {
     assert.equal(await dmarcOf('other'), 0, 'a domain below it');
   });
 
+  it('shows those about the domain above, whose policy may apply, where no other account has it', async () => {
+    await app.operator.call('accounts.add', { name: 'other' });
+    const body = { name: 'news.foreign.test', trusted: true };
+    await app.operator.ask('createDomain', { account: 'other', body });
+    const about = xml.replaceAll('acme.test', 'foreign.test');
+    await report('dmarc@rp.acme.test', 'isp.test!foreign.test!1!2.zip', zip(Buffer.from(about)), 'application/zip');
+    await read(1);
+    assert.equal((await app.operator.call('reputation', { account: 'other' })).dmarc.length, 2);
+    assert.deepEqual((await app.operator.call('reputation', {})).dmarc, []);
+  });
+
   it('counts a report once however often it is sent', async () => {
     for (let time = 1; time <= 2; time++) {
       await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
