@@ -33,7 +33,11 @@ export function listingRule(
     stepRows: Infinity,
     async step(): Promise<number> {
       const { config, resolver } = deps;
-      await keep(deps, await askLists({ config, resolver, machine: { ...createMachine(config), ...machine } }));
+      const found = await askLists({ config, resolver, machine: { ...createMachine(config), ...machine } });
+      // Behind a NAT our address is that of our name: while DNS does not tell it, the lists were not asked.
+      const isUnknown = found.length === 0 && config.doctor.blocklists.length > 0;
+      if (isUnknown && (await resolver.a(config.smtp.hostname, { fresh: true })).kind === 'trouble') return 0;
+      await keep(deps, found);
       return 0;
     },
   };

@@ -73,6 +73,19 @@ describe('operator/listings', () => {
     });
   }
 
+  it('ends no listing behind a NAT while DNS does not tell our address', async () => {
+    const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example'] } };
+    const rule = listingRule({ ...office.deps, config }, { addresses: () => ['10.0.0.5'] });
+    const name = `${config.smtp.hostname} A`;
+    office.resolver.zones = { ...office.resolver.zones, [name]: [IP] };
+    say('a.example', ['127.0.0.2']);
+    await rule.step();
+    office.resolver.zones = { ...office.resolver.zones, [name]: 'SERVFAIL' };
+    await rule.step();
+    assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2)`]);
+    assert.equal((await moments()).checks.length, 1);
+  });
+
   it('ends a listing of an address that is ours no more', async () => {
     say('a.example', ['127.0.0.2']);
     await look();
