@@ -7,6 +7,7 @@ import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, noRows, type Rows } from '../storage/rows.ts';
@@ -89,7 +90,10 @@ export async function findSession(
   const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
   if (!isPoll && row.stage === 'open' && row.seen_at + SEEN_WRITE_MS <= now)
-    await writeSeenAt({ db, clock }, hash, now);
+    // The pages that tell of a full disk have to open although nothing can be written.
+    await writeSeenAt({ db, clock }, hash, now).catch((error: unknown) => {
+      if (!isStorageTrouble(error)) throw error;
+    });
   return { row, member };
 }
 

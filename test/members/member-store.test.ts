@@ -110,6 +110,17 @@ describe('members', () => {
     assert.deepEqual(await temp.db.prepared.all('SELECT * FROM sessions'), []);
   });
 
+  it('keep their session while the disk is full', async () => {
+    const { token } = await opened(await add('ana@example.net'));
+    const full = Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' });
+    const commit = { ...deps.db.commit, transact: () => Promise.reject(full) };
+    const onFullDisk = { ...deps, db: { ...deps.db, commit } };
+    deps.clock.advance(HOUR);
+    assert.ok(await findSession(onFullDisk, token));
+    deps.clock.advance(12 * HOUR);
+    assert.equal(await findSession(onFullDisk, token), null);
+  });
+
   it('end their own sessions only', async () => {
     const [ana, bo] = [await add('ana@example.net'), await add('bo@example.net')];
     const { token, row } = await opened(ana);
