@@ -217,7 +217,7 @@ async function frameVisit(dashboard: DashboardContext, ctx: Context): Promise<vo
 
 const SECOND_FACTOR = '/profile/second-factor';
 /** The pages of a member who has still to switch the second factor on. */
-const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/logout', '/session'].includes(path);
+const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/session'].includes(path);
 
 /** Returns why the member's role does not have this page, or null. */
 function refusalOf({ who, scope }: Page, { role }: MemberRow): Problem | null {

@@ -26,8 +26,8 @@ export function signInFirst(ctx: Context): SignInFirst {
   const isForm = ctx.method === 'POST';
   const back = isForm ? placeBack(ctx) : ctx.url;
   const to = back === '/' ? '/login' : `/login?next=${encodeURIComponent(back)}`;
-  // Signing out and choosing an account lose nothing when the session has ended.
-  if (!isForm || ctx.path === '/logout' || ctx.path === '/account') return new SignInFirst(to);
+  // Choosing an account loses nothing when the session has ended.
+  if (!isForm || ctx.path === '/account') return new SignInFirst(to);
   return new SignInFirst(to, 'Your session has ended, so the form was not sent. Sign in, then fill it in again.');
 }
 
@@ -78,4 +78,4 @@ async function readBytes({ deps }: DashboardContext, ctx: Context): Promise<Buff
 
 /** Returns whether it matters for the page which account is looked at. */
 const dependsOnAccount = ({ who, path }: Page): boolean =>
-  who === 'member' && !['/account', '/logout'].includes(path) && !path.startsWith('/profile');
+  who === 'member' && path !== '/account' && !path.startsWith('/profile');

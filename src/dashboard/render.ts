@@ -152,6 +152,8 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
     isRole,
     cure: code === 'invalid_request' || isRole ? null : cure,
     back: placeBack(ctx),
+    // Without a visit there is no menu, which has the button otherwise.
+    canSignOut: ctx.state.session?.row.stage === 'open' && ctx.state.visit === undefined,
   };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';

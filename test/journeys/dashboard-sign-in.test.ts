@@ -38,6 +38,23 @@ describe('dashboard: set-up and sign-in', () => {
     assert.equal((await new Browser(app.url).open(where)).status, 404, 'the link is used up');
   });
 
+  it('lets a member without an account sign out', async () => {
+    await signedIn(app.url, app.operator);
+    const made = await app.operator.call('team.add', { email: 'bo@example.net', role: 'developer', accounts: [] });
+    const { pathname } = new URL(made.url ?? '');
+    const browser = new Browser(app.url);
+    await browser.open(pathname);
+    const seen = await browser.submit(pathname, { password: PASSWORD, password_again: PASSWORD });
+    assert.match(seen.html, /You are not a member of any account yet/);
+    assert.match(seen.html, /action="\/logout"/);
+    assert.equal((await browser.submit('/logout')).at, '/login');
+    assert.match(browser.last.html, /You are signed out/);
+    const sessions = await app.app.db.prepared.all(
+      "SELECT 1 FROM sessions s JOIN members m ON m.id = s.member_id WHERE m.email = 'bo@example.net'",
+    );
+    assert.deepEqual(sessions, []);
+  });
+
   it('refuses the address of a member who is in the team already, and keeps the link', async () => {
     await app.operator.call('team.add', { email: EMAIL, role: 'developer', accounts: ['default'] });
     const where = new URL((await app.operator.call('admin.reset', {})).url).pathname;

@@ -1,7 +1,7 @@
 /** Signing in and out, the second factor, and the choice of light and dark. */
 import { signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
 import { accountsOf, listAdmins } from '../../members/member-store.ts';
-import { chooseAccount, closeSession } from '../../members/session-store.ts';
+import { chooseAccount, closeSession, findSession, type Session } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -21,13 +21,12 @@ export function signInPages(deps: DashboardDeps): Page[] {
     // For public/forms.js, which asks for it before it sends a form.
     get('/session', () => view('session', 'Session')),
     get('/shown/:token', ({ params }) => ({ kind: 'kept', token: params['token'] ?? '' })),
-    post('/logout', async (visit) => {
-      const { member, session, account } = visit;
-      await closeSession(deps, member.id, session.id, () =>
-        actRows(deps, { ...visit, email: member.email }, 'sign-out', account.id),
-      );
-      return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
-    }),
+    // Also for a member without an account, for whom there is no visit.
+    openPost(
+      '/logout',
+      (guest) => signOut(deps, guest),
+      async (guest) => (await openSessionOf(deps, guest)) !== null,
+    ),
     post('/account', async (visit) => {
       const { form, accounts, session, member } = visit;
       const chosen = accounts.find(({ id }) => id === form.get('account'));
@@ -46,6 +45,24 @@ export function signInPages(deps: DashboardDeps): Page[] {
       return { kind: 'move', to: placeWithin(form.get('back')), cookies: [{ name: 'theme', value }] };
     }),
   ];
+}
+
+/** Returns the session that is signed in, or null. */
+async function openSessionOf(deps: DashboardDeps, { sessionToken }: Guest): Promise<Session | null> {
+  const session = await findSession(deps, sessionToken, { isPoll: true });
+  return session?.row.stage === 'open' ? session : null;
+}
+
+async function signOut(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+  const session = await openSessionOf(deps, guest);
+  if (session === null) return move('/login');
+  const { member, row } = session;
+  const accounts = await accountsOf(deps, member);
+  const account = accounts.find(({ id }) => id === row.account_id) ?? accounts[0];
+  await closeSession(deps, member.id, row.id, () =>
+    actRows(deps, { ...guest, email: member.email }, 'sign-out', account?.id ?? null),
+  );
+  return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
 }
 
 async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
