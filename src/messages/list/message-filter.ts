@@ -2,7 +2,7 @@
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { type Dialect } from '../../storage/sql.ts';
-import { LONGEST_WORD } from './subject-words.ts';
+import { indexedWord } from './subject-words.ts';
 
 /** A message is dated at most this long after its request arrived. */
 export const LONGEST_REQUEST_MS = 60_000;
@@ -238,7 +238,7 @@ function idStartCriterion(accountId: string, start: string): Criterion {
 /** Finds a text that is the beginning of an address or of a word of the subject: the two indexes are read together. */
 function textCriterion(accountId: string, text: string): Criterion {
   const [first = ''] = wordsOf(text);
-  const word = first.toLowerCase().slice(0, LONGEST_WORD);
+  const word = indexedWord(first);
   const words: SqlOfEngine = [
     () => 'SELECT message_id FROM message_words WHERE account_id = ? AND word >= ? AND word < ?',
     accountId,
@@ -291,7 +291,7 @@ const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => w
 
 /** The index has all words that begin with `word`, each with its messages, so it is not in the order of messages. */
 function wordCriterion(accountId: string, word: string): Criterion {
-  const from = word.toLowerCase().slice(0, LONGEST_WORD);
+  const from = indexedWord(word);
   const words = 'FROM message_words WHERE account_id = ? AND word >= ? AND word < ?';
   const range = [accountId, from, `${from}\u{10ffff}`] as const;
   return {

@@ -2,12 +2,15 @@
 import type { MessageWordRow } from '../../storage/tables.ts';
 
 /** Characters of a word that are indexed; the rest is cut off. */
-export const LONGEST_WORD = 64;
+const LONGEST_WORD = 64;
+
+/** Returns the word as it is indexed. A character that is cut in two is replaced: SQLite would give back another text than it was given. */
+export const indexedWord = (word: string): string => word.toLowerCase().slice(0, LONGEST_WORD).toWellFormed();
 
 /** Returns each word once. */
 export function subjectWords(subject: string): string[] {
   const words = subject.toLowerCase().split(/\s+/);
-  return [...new Set(words.map((word) => word.slice(0, LONGEST_WORD)))].filter((word) => word !== '');
+  return [...new Set(words.map(indexedWord))].filter((word) => word !== '');
 }
 
 export const wordRows = (accountId: string, messageId: string, subject: string): MessageWordRow[] =>

@@ -204,6 +204,21 @@ describe('messages/list/message-list', () => {
     assert.ok(bounded.exact > 10 && bounded.more > 10, JSON.stringify(bounded));
   });
 
+  it('finds a long word whose last indexed character would be cut in two', async () => {
+    const subject = `${'a'.repeat(63)}😀x`;
+    const row = messageRow({ id: newId('msg', BEGIN), created_at: BEGIN, subject });
+    await temp.db.commit.insert({ messages: [row], message_words: wordRows(ACCOUNT, row.id, subject) });
+    const { messages } = await listMessages(
+      temp.db.reader,
+      { accountId: ACCOUNT, subject },
+      { newestFirst: true, limit: 5 },
+    );
+    assert.deepEqual(
+      messages.map(({ id }) => id),
+      [row.id],
+    );
+  });
+
   it('leads back from a page that came short', async () => {
     const ask = { accountId: ACCOUNT, tags: ['often', 'rare'], stream: 'news', test: false } as const;
     const expected = stored.filter((one) => fits(one, ask)).map(({ row }) => row.id);
