@@ -161,10 +161,10 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
         return worded('invalid_field', `must have at least ${String(issue.minimum)} entries`);
       return worded('invalid_field', `must be at least ${String(issue.minimum)}`);
     case 'invalid_format':
-      // A schema that says what form it wants is quoted; the library's own words begin so.
+      // A schema that says what form it wants is quoted; without words of its own the message is empty (see `unworded`).
       return worded(
         'invalid_field',
-        issue.message.startsWith('Invalid ') ? 'does not have the form that is required here' : issue.message,
+        issue.message === '' ? 'does not have the form that is required here' : issue.message,
       );
     case 'invalid_key':
       return worded('invalid_field', 'is not a name that is possible here');

@@ -172,6 +172,14 @@ describe('check', () => {
   });
 });
 
+describe('a pattern without words of its own', () => {
+  it('is still a whole sentence', () => {
+    assert.throws(() => check(z.strictObject({ id: z.string().regex(/^msg_/) }), { id: 'abc' }), {
+      message: '`id` does not have the form that is required here.',
+    });
+  });
+});
+
 describe('fieldName', () => {
   it('names members, entries and the whole', () => {
     assert.equal(fieldName(undefined, ['attachments', 0, 'content']), 'attachments[0].content');
