@@ -49,7 +49,7 @@ function rawRoute(deps: EraseRoutesDeps): Route {
     async ({ params: { id }, caller }) => {
       const row = await requireMessage(deps.db, caller, id);
       const [delivery] = await deps.db.prepared.all<{ id: string }>(
-        "SELECT id FROM deliveries WHERE message_id = ? AND type = 'to'",
+        'SELECT id FROM deliveries WHERE message_id = ? AND lead = 1',
         [row.id],
       );
       const bytes = delivery === undefined ? null : await deps.wireBytes(delivery.id);

@@ -1,5 +1,6 @@
 /** What can be made to be forgotten, and that nothing else goes with it. */
 import assert from 'node:assert/strict';
+import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { tables } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
@@ -124,6 +125,48 @@ describe('journey: erase', () => {
     assert.equal((await app.get<{ email: string }>('/v1/suppressions/gone%40dest.test')).body.email, 'gone@dest.test');
     assert.equal((await erase('/v1/recipients/gone%40dest.test')).status, 404);
     await app.balanced();
+  });
+
+  it('erases a person to whom a program sent without naming them in the header', async () => {
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: app.app.ports.submissions ?? 0,
+      secure: true,
+      tls: { rejectUnauthorized: false },
+      greetingTimeout: 300_000,
+      auth: { user: 'apikey', pass: app.key },
+    });
+    const submit = async (header: string, ...to: string[]): Promise<string> => {
+      const { response } = await transport.sendMail({
+        envelope: { from: 'hi@acme.test', to },
+        raw: `From: hi@acme.test\r\nTo: ${header}\r\nSubject: ${SECRET}\r\n\r\n${SECRET}\r\n`,
+      });
+      const id = /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
+      await app.settled();
+      return id;
+    };
+    const hidden = await submit('undisclosed-recipients:;', 'ana@dest.test');
+    const raw = { headers: { Authorization: `Bearer ${app.key}` } };
+    assert.equal((await fetch(`${app.url}/v1/messages/${hidden}/raw`, raw)).status, 200);
+    assert.equal((await erase('/v1/recipients/ana%40dest.test')).status, 204);
+    const all = await everything();
+    assert.ok(!all.includes('ana@dest.test'), all.slice(all.indexOf('ana@dest.test') - 300).slice(0, 400));
+    assert.ok(!all.includes(SECRET), all.slice(all.indexOf(SECRET) - 300).slice(0, 400));
+    assert.equal((await app.request('POST', `/v1/messages/${hidden}/resend`, {})).status, 409);
+
+    const both = await submit('ana@dest.test, bo@dest.test', 'ana@dest.test', 'bo@dest.test');
+    assert.equal((await erase('/v1/recipients/bo%40dest.test')).status, 204);
+    const { body } = await app.get<{ to: string; subject: string }>(`/v1/messages/${both}`);
+    assert.deepEqual([body.to, body.subject], ['ana@dest.test', '']);
+  });
+
+  it('ends where the address that stands for erased ones is to be erased', async () => {
+    const recipients = Array.from({ length: 30 }, (_, n) => ({ to: `ana+${String(n)}@dest.test`, test: true }));
+    await app.request('POST', '/v1/messages', { from: 'hello@acme.test', subject: 'Hello', text: 'Hi', recipients });
+    await app.settled();
+    for (const { to } of recipients)
+      assert.equal((await erase(`/v1/recipients/${encodeURIComponent(to)}`)).status, 204);
+    assert.equal((await erase('/v1/recipients/erased%40erased.invalid')).status, 404);
   });
 
   it('erases nothing of another account', async () => {

@@ -73,6 +73,8 @@ export async function erasePerson(
   alsoCommit: () => Rows = () => ({}),
 ): Promise<{ recipients: number }> {
   const key = soughtAddress(email);
+  // Those who were erased have this address: each step would find them again.
+  if (key === ERASED_ADDRESS) return { recipients: 0 };
   await cancelWaiting(deps, reach, key);
   // Those who erase a person have often looked them up just before, in a request that names them.
   await deps.requestsWritten();
@@ -142,13 +144,13 @@ async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: 
   }
 }
 
-type ErasedDelivery = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
+type ErasedDelivery = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'lead'>;
 
 const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
 
 async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
   const found = await tx.all<ErasedDelivery>(
-    `SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
+    `SELECT id, message_id, type, lead FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
     [key, reach.accountId, AT_ONCE],
   );
   if (found.length === 0) return 0;
@@ -210,7 +212,11 @@ type Named = Pick<
 > & { waits: number };
 
 async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], key: string): Promise<void> {
-  const asTo = new Set(found.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
+  // A mail submitted by SMTP is about its first recipient too where its header does not name them.
+  const asLead = new Set(found.filter(({ lead }) => lead === 1).map(({ message_id }) => message_id));
+  const asTo = new Set(
+    found.filter(({ type, lead }) => type === 'to' || lead === 1).map(({ message_id }) => message_id),
+  );
   const rows = await tx.all<Named>(
     statement(
       ({
@@ -224,11 +230,10 @@ async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], k
   for (const row of rows) {
     const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];
     await tx.run('UPDATE messages SET cc_json = ?, bcc_json = ? WHERE id = ?', [cc, bcc, row.id]);
+    if (asLead.has(row.id))
+      await tx.run('UPDATE messages SET to_name = NULL, to_address = ? WHERE id = ?', [ERASED_ADDRESS, row.id]);
     if (!asTo.has(row.id)) continue;
-    await tx.run(
-      "UPDATE messages SET to_name = NULL, to_address = ?, subject = '', headers_json = '[]', metadata_json = '{}' WHERE id = ?",
-      [ERASED_ADDRESS, row.id],
-    );
+    await tx.run("UPDATE messages SET subject = '', headers_json = '[]', metadata_json = '{}' WHERE id = ?", [row.id]);
     for (const word of subjectWords(row.subject))
       await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [
         row.account_id,
