@@ -160,6 +160,26 @@ describe('journey: erase', () => {
     assert.deepEqual([body.to, body.subject], ['ana@dest.test', '']);
   });
 
+  it('sends a mail again to those who are not erased', async () => {
+    const id = await sent({ cc: ['gone@dest.test', 'ana+1@dest.test'], bcc: 'gone+2@dest.test' });
+    await app.settled();
+    for (const gone of ['gone', 'gone%2B2'])
+      assert.equal((await erase(`/v1/recipients/${gone}%40dest.test`)).status, 204);
+    const again = await app.request<{ id: string; cc: string[] }>('POST', `/v1/messages/${id}/resend`, {});
+    assert.deepEqual([again.status, again.body.cc], [202, ['ana+1@dest.test']]);
+    const { recipients } = await app.message(again.body.id);
+    assert.deepEqual(
+      recipients.map(({ email }) => email),
+      ['ana@dest.test', 'ana+1@dest.test'],
+    );
+  });
+
+  it('does not send a mail again whose recipient is erased while a copy of it waits', async () => {
+    const id = await sent({ to: 'gone@dest.test', cc: ['cy@late.test'] });
+    assert.equal((await erase('/v1/recipients/gone%40dest.test')).status, 204);
+    assert.equal((await app.request('POST', `/v1/messages/${id}/resend`, {})).status, 409);
+  });
+
   it('ends where the address that stands for erased ones is to be erased', async () => {
     const recipients = Array.from({ length: 30 }, (_, n) => ({ to: `ana+${String(n)}@dest.test`, test: true }));
     await app.request('POST', '/v1/messages', { from: 'hello@acme.test', subject: 'Hello', text: 'Hi', recipients });

@@ -5,24 +5,27 @@ import type { Mailbox } from '../../mail/address.ts';
 import { renewSubmitted } from '../../mail/submitted.ts';
 import type { Database } from '../../storage/database.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { ERASED_ADDRESS } from '../store/erase.ts';
 import { storedMailboxes, type StoredMailbox } from '../store/message.ts';
 import { attachmentsOf, contentOf } from '../store/message-store.ts';
 import type { MessageDraft } from './send-request.ts';
 import { storedUnsubscribe } from './unsubscribe.ts';
 
-/** Returns the whole message, to all its recipients. Throws `invalid_state` if its content is deleted. */
+/** Returns the whole message, to all its recipients but erased ones. Throws `invalid_state` if its content or its recipient is erased. */
 export async function storedDraft(db: Pick<Database, 'reader'>, row: MessageRow, now: number): Promise<MessageDraft> {
   const content = await contentOf(db.reader, row.content_id);
   const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
   if (content === undefined || (isEmpty && content.raw === null))
     throw new Problem('invalid_state', 'The content of this message is deleted, so it cannot be sent again.');
+  if (row.to_address === ERASED_ADDRESS)
+    throw new Problem('invalid_state', 'The recipient of this message is erased, so it cannot be sent again.');
   const submitted = content.raw === null ? {} : await sourceOf(db.reader, row, content.raw, now);
   const files = await attachmentsOf(db.reader, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
     to: mailbox([row.to_name, row.to_address]),
-    cc: storedMailboxes(row.cc_json).map(mailbox),
-    bcc: storedMailboxes(row.bcc_json).map(mailbox),
+    cc: storedMailboxes(row.cc_json).map(mailbox).filter(isKnown),
+    bcc: storedMailboxes(row.bcc_json).map(mailbox).filter(isKnown),
     replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
     subject: row.subject,
     content: {
@@ -63,7 +66,9 @@ async function sourceOf(
   const id = newId('msg', now);
   const rfcMessageId = `<${id}@${row.from_domain}>`;
   const rows = await read<DeliveryRow>('deliveries').where({ message_id: row.id }).orderBy('id');
-  const recipients = rows.map(({ type, name, address }) => ({ type, mailbox: mailbox([name, address]) }));
+  const recipients = rows
+    .map(({ type, name, address }) => ({ type, mailbox: mailbox([name, address]) }))
+    .filter(({ mailbox: one }) => isKnown(one));
   const bytes = renewSubmitted(raw, { messageId: rfcMessageId, date: new Date(now) });
   return {
     source: { id, rfcMessageId, bytes, recipients, noticeTo: row.notice_to },
@@ -76,23 +81,23 @@ function mailbox([name, address]: StoredMailbox): Mailbox {
   return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
 }
 
-/** Returns the draft with only these recipients, in the same order. The first in `To` leads; without one, the first of all. */
+const isKnown = ({ address }: Mailbox): boolean => address !== ERASED_ADDRESS;
+
+/**
+ * Returns the draft with only these recipients, in the same order. The first in `To` leads; without one, the first of all. Throws
+ * `invalid_state` if it has none of them.
+ */
 export function withRecipients(draft: MessageDraft, addresses: ReadonlySet<string>): MessageDraft {
   const isMeant = ({ address }: { address: string }): boolean => addresses.has(address);
   const cc = draft.cc.filter(isMeant);
   const bcc = draft.bcc.filter(isMeant);
-  const { source } = draft;
+  const submitted = draft.source?.recipients.filter(({ mailbox: one }) => isMeant(one));
   const narrow =
-    source === undefined
-      ? {}
-      : { source: { ...source, recipients: source.recipients.filter(({ mailbox: one }) => isMeant(one)) } };
+    draft.source === undefined || submitted === undefined ? {} : { source: { ...draft.source, recipients: submitted } };
   if (isMeant(draft.to)) return { ...draft, cc, bcc, ...narrow };
-  const [first = draft.to, ...others] = [...cc, ...bcc];
-  return {
-    ...draft,
-    to: first,
-    cc: cc.filter((one) => others.includes(one)),
-    bcc: bcc.filter((one) => others.includes(one)),
-    ...narrow,
-  };
+  const [first] = submitted?.map(({ mailbox: one }) => one) ?? [...cc, ...bcc];
+  if (first === undefined)
+    throw new Problem('invalid_state', 'The recipients of this message are erased, so it cannot be sent again.');
+  const isOther = ({ address }: { address: string }): boolean => address !== first.address;
+  return { ...draft, to: first, cc: cc.filter(isOther), bcc: bcc.filter(isOther), ...narrow };
 }
