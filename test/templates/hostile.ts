@@ -136,5 +136,12 @@ export const hostileTemplates: readonly Hostile[] = [
   { name: 'many tags', source: filled('{{a}}'), variables: {}, fault: null },
   { name: 'many blocks', source: filled('{{#if a}}b{{/if}}\n'), variables: {}, fault: null },
   { name: 'one tag of many filters', source: `{{ a${filled(' | upcase')} }}`, variables: { a: 'x' }, fault: null },
+  { name: 'lists within lists', source: `{{ a${'.first'.repeat(60)} }}`, variables: {}, fault: null },
+  {
+    name: 'one tag of many values',
+    source: `{{#if (or ${filled('a.x ')})}}y{{/if}}`,
+    variables: { a: Object.fromEntries(Array.from({ length: 9000 }, (_, n) => [`k${String(n)}`, 0])) },
+    fault: null,
+  },
   { name: 'one path of many steps', source: `{{ a${filled('[b]')} }}`, variables: { a: 'x' }, fault: null },
 ];

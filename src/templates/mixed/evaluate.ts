@@ -235,6 +235,7 @@ class Evaluation {
       ? Object.entries(value)
       : listOf(typeof value === 'string' ? [] : value, MOST_TURNS).map((one, n) => [n, one]);
     if (pairs.length === 0) return this.all(otherwise);
+    this.step(pairs.length);
     for (const [index, [key, item]] of pairs.entries()) {
       this.turn();
       this.data.push(
@@ -352,6 +353,8 @@ class Evaluation {
    * missing variable; `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
    */
   private value(expression: Expression, strictly = true): unknown {
+    // One tag may have ten thousand of them.
+    this.step();
     switch (expression.kind) {
       case 'literal':
         return expression.value;

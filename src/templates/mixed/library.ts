@@ -10,7 +10,7 @@ import type { Filter, Helper, Surroundings } from './filter.ts';
 import { listFilters } from './list-filters.ts';
 import { asNumber, numberFilters } from './number-filters.ts';
 import { textFilters } from './text-filters.ts';
-import { compare, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
+import { compare, escapedOnce, isObject, isTrue, jsonOf, keysOf, memberOf, plain, Safe, textOf } from './value.ts';
 
 const words = (text: string): string[] => text.split(' ');
 
@@ -76,7 +76,7 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
         given === undefined ||
         given === '' ||
         (Array.isArray(given) && given.length === 0) ||
-        (isObject(given) && Object.keys(given).length === 0);
+        (isObject(given) && keysOf(given).length === 0);
       return empty ? fallback : value;
     },
   ],

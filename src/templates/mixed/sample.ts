@@ -4,6 +4,7 @@
  */
 import type { Expression, Path } from './expression.ts';
 import type { Node } from './node.ts';
+import { weightOf } from './value.ts';
 
 export type Sample = string | number | boolean | Sample[] | { [name: string]: Sample };
 export type SampleData = Record<string, Sample>;
@@ -22,6 +23,8 @@ interface Shape {
 /** Shapes of one template: more of them are ignored, so that a hostile source costs no more. */
 const MOST_SHAPES = 1000;
 const ENTRIES = 2;
+/** Lists within each other that have so many entries, and those within them one: each level would double the sample. */
+const DEEPEST_FULL_LIST = 3;
 
 const numberFilters = /^(?:plus|minus|times|divided_by|modulo|round|floor|ceil|abs|at_least|at_most|money|number)$/;
 const dateFilters = /^(?:date|formatDate|time)/;
@@ -149,8 +152,10 @@ class Finder {
   }
 
   private itemOf(shape: Shape): Shape {
-    shape.item ??= this.made();
-    return shape.item;
+    if (shape.item !== null) return shape.item;
+    const made = this.made();
+    if (this.count <= MOST_SHAPES) shape.item = made;
+    return made;
   }
 
   /** Notes what an expression reads; returns the shape of its value where it is of the data. */
@@ -256,11 +261,15 @@ function learn(shape: Shape | null, other: Expression): void {
   if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') shape.literal = value;
 }
 
-function valueOf(name: string, shape: Shape): Sample {
+/** `lists`: the lists that the value is within. */
+function valueOf(name: string, shape: Shape, lists = 0): Sample {
   const { members, item, use, literal } = shape;
-  if (item !== null) return Array.from({ length: ENTRIES }, () => valueOf(singular(name), item));
+  if (item !== null) {
+    const length = lists < DEEPEST_FULL_LIST ? ENTRIES : 1;
+    return Array.from({ length }, () => valueOf(singular(name), item, lists + 1));
+  }
   if (members.size > 0)
-    return Object.fromEntries([...members].map(([member, inner]) => [member, valueOf(member, inner)]));
+    return Object.fromEntries([...members].map(([member, inner]) => [member, valueOf(member, inner, lists)]));
   if (literal !== null) return literal;
   if (use === 'number') return 42;
   if (use === 'date') return '2026-01-31';
@@ -311,16 +320,40 @@ function joined(one: Sample, other: Sample): Sample {
   return one === true ? other : one;
 }
 
+/**
+ * What is still looked at and added where a sample and data are compared: thirty thousand entries with a thousand members each would take
+ * all memory. Data beyond it stays as it is.
+ */
+interface Room {
+  left: number;
+}
+
+const MOST_COMPARED = 20_000;
+const wholeRoom = (): Room => ({ left: MOST_COMPARED });
+
+/** Returns the members of a sample, or none where there is no room left for them. */
+function membersOf(sample: SampleData, room: Room): [string, Sample][] {
+  if (room.left <= 0) return [];
+  const members = Object.entries(sample);
+  room.left -= members.length + 1;
+  return members;
+}
+
 /** Returns the given data with the sample's values for what it lacks. A member that is given stays, also `null` and `false`. */
-export function completeSample(sample: SampleData, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function completeSample(
+  sample: SampleData,
+  given: Readonly<Record<string, unknown>>,
+  room: Room = wholeRoom(),
+): Record<string, unknown> {
+  const added = membersOf(sample, room).filter(([name]) => !Object.hasOwn(given, name));
+  for (const [, value] of added) room.left -= weightOf(value, Math.max(0, room.left));
   const kept = Object.entries(given).map(([name, value]): [string, unknown] => {
     const wanted = Object.hasOwn(sample, name) ? sample[name] : undefined;
-    if (isObject(wanted) && isObject(value)) return [name, completeSample(wanted, value)];
+    if (isObject(wanted) && isObject(value)) return [name, completeSample(wanted, value, room)];
     const item = Array.isArray(wanted) ? wanted[0] : undefined;
     if (!isObject(item) || !Array.isArray(value)) return [name, value];
-    return [name, value.map((one: unknown) => (isObject(one) ? completeSample(item, one) : one))];
+    return [name, value.map((one: unknown) => (isObject(one) ? completeSample(item, one, room) : one))];
   });
-  const added = Object.entries(sample).filter(([name]) => !Object.hasOwn(given, name));
   return Object.fromEntries([...kept, ...added]);
 }
 
@@ -332,8 +365,13 @@ export interface Missing {
 }
 
 /** Returns what the template reads and the data lacks. A condition that is not there is false, and so not missing. */
-export function missingIn(sample: SampleData, data: Readonly<Record<string, unknown>>, before = ''): Missing[] {
-  return Object.entries(sample).flatMap(([name, wanted]): Missing[] => {
+export function missingIn(
+  sample: SampleData,
+  data: Readonly<Record<string, unknown>>,
+  before = '',
+  room: Room = wholeRoom(),
+): Missing[] {
+  return membersOf(sample, room).flatMap(([name, wanted]): Missing[] => {
     const path = before + name;
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
     if (given === undefined || given === null)
@@ -341,10 +379,10 @@ export function missingIn(sample: SampleData, data: Readonly<Record<string, unkn
     if (Array.isArray(wanted)) {
       const [item] = wanted;
       if (!isObject(item) || !Array.isArray(given)) return [];
-      const found = given.filter(isObject).flatMap((one) => missingIn(item, one, `${path}[].`));
+      const found = given.filter(isObject).flatMap((one) => missingIn(item, one, `${path}[].`, room));
       return [...new Map(found.map((one) => [one.path, one])).values()];
     }
-    return isObject(wanted) && isObject(given) ? missingIn(wanted, given, `${path}.`) : [];
+    return isObject(wanted) && isObject(given) ? missingIn(wanted, given, `${path}.`, room) : [];
   });
 }
 
@@ -353,18 +391,21 @@ export function markMissing(
   sample: SampleData,
   data: Readonly<Record<string, unknown>>,
   before = '',
+  room: Room = wholeRoom(),
 ): Record<string, unknown> {
   const marked: Record<string, unknown> = { ...data };
-  for (const [name, wanted] of Object.entries(sample)) {
+  for (const [name, wanted] of membersOf(sample, room)) {
     const path = before + name;
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
     if (typeof wanted === 'string' || typeof wanted === 'number') {
       if (given === undefined || given === null) marked[name] = `⟦${path}⟧`;
     } else if (isObject(wanted) && (given === undefined || isObject(given)))
-      marked[name] = markMissing(wanted, given ?? {}, `${path}.`);
+      marked[name] = markMissing(wanted, given ?? {}, `${path}.`, room);
     else if (Array.isArray(wanted) && Array.isArray(given) && isObject(wanted[0])) {
       const item = wanted[0];
-      marked[name] = given.map((one) => (isObject(one) ? markMissing(item, one, `${path}[].`) : (one as unknown)));
+      marked[name] = given.map((one) =>
+        isObject(one) ? markMissing(item, one, `${path}[].`, room) : (one as unknown),
+      );
     }
   }
   return marked;

@@ -67,10 +67,20 @@ export function memberOf(given: unknown, key: string): unknown {
   if (value instanceof Range) return elementOf(listOf(value, 1000), key);
   if (!isObject(value)) return undefined;
   if (Object.hasOwn(value, key)) return value[key];
+  if (key === 'size') return keysOf(value).length;
+  const first = key === 'first' ? keysOf(value)[0] : undefined;
+  return first === undefined ? undefined : [first, value[first]];
+}
+
+/** The keys of objects, which templates do not change: reading those of a large one takes milliseconds. */
+const keysOfObjects = new WeakMap<object, readonly string[]>();
+
+export function keysOf(value: object): readonly string[] {
+  const known = keysOfObjects.get(value);
+  if (known !== undefined) return known;
   const keys = Object.keys(value);
-  if (key === 'size') return keys.length;
-  const first = keys[0];
-  return key === 'first' && first !== undefined ? [first, value[first]] : undefined;
+  keysOfObjects.set(value, keys);
+  return keys;
 }
 
 function elementOf(list: readonly unknown[], key: string): unknown {
@@ -108,7 +118,7 @@ export function isTrue(given: unknown, truth: Truth): boolean {
 function isNothing(given: unknown, { word }: Nothing): boolean {
   const value = plain(given);
   if (value === '' || (Array.isArray(value) && value.length === 0)) return true;
-  if (isObject(value)) return Object.keys(value).length === 0;
+  if (isObject(value)) return keysOf(value).length === 0;
   if (value instanceof Nothing) return value.word === word;
   if (word === 'empty') return false;
   return value === null || value === undefined || value === false || (typeof value === 'string' && value.trim() === '');

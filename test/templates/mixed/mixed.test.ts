@@ -282,6 +282,27 @@ describe('templates/mixed', () => {
       const more = { monotonic: () => (time += 50), limitMs: 250 };
       assert.match(out('{% for i in (1..5000) %}{% endfor %}', {}, 'html', more), /longer than 250 ms/);
     });
+
+    it('when its time is over within one tag', () => {
+      const more = (): Partial<RenderOptions> => {
+        let time = 0;
+        return { monotonic: () => (time += 50), limitMs: 250 };
+      };
+      for (const source of [
+        `{{#if (or ${'a.x '.repeat(1000)})}}y{{/if}}`,
+        `{{#if (or ${'(lookup a "x") '.repeat(1000)})}}y{{/if}}`,
+        `{% case a %}{% when ${'empty, '.repeat(1000)}1 %}{% endcase %}`,
+      ])
+        assert.match(out(source, { a: { b: 1 } }, 'html', more()), /longer than 250 ms/, source.slice(0, 40));
+    });
+
+    it('reads the keys of an object once, however often a template asks for them', () => {
+      let reads = 0;
+      const a = new Proxy({ b: 1 }, { ownKeys: (target) => (reads++, Reflect.ownKeys(target)) });
+      const source = `{{ a.x }}{{ a.y }}{{ a.size }}{{ a.first.first }}{{#if (eq a.size 1)}}y{{/if}}{% if a == empty %}n{% endif %}`;
+      assert.equal(out(source, { a }), '1by');
+      assert.equal(reads, 1);
+    });
   });
 
   it('names what is missing where that matters', () => {

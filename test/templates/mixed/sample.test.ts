@@ -136,6 +136,31 @@ describe('templates/mixed/sample', () => {
     assert.ok(JSON.stringify(deep).length < 2000);
   });
 
+  it('does not double with each list within a list', () => {
+    for (const source of [
+      `{{ a${'.first'.repeat(60)} }}`,
+      `{{ a${'[n]'.repeat(60)} }}`,
+      `{{#each a}}${'{{#each this}}'.repeat(30)}x${'{{/each}}'.repeat(31)}`,
+      Array.from({ length: 60 }, (_, n) => `{% assign b${String(n + 1)} = b${String(n)} | first %}`).join(''),
+    ])
+      assert.ok(JSON.stringify(sampleFrom(source)).length < 10_000, source.slice(0, 40));
+    const bounded = JSON.stringify(sampleFrom(`{{ a${'.first'.repeat(3000)} }}`));
+    assert.ok(bounded.length < 20_000, String(bounded.length));
+  });
+
+  it('compares a long list with a large sample only as far as there is room', () => {
+    const names = Array.from({ length: 900 }, (_, n) => `n${String(n)}`);
+    const sample = sampleFrom(`{{#each l}}${names.map((name) => `{{${name}}}`).join('')}{{/each}}{{ behind }}`);
+    const data = { l: Array.from({ length: 30_000 }, () => ({})) };
+    assert.equal(missingIn(sample, data).length, 901);
+    const completed = completeSample(sample, data) as { l: object[]; behind: string };
+    assert.deepEqual([completed.l.length, completed.behind], [30_000, 'behind']);
+    assert.ok(JSON.stringify(completed).length < 1_000_000);
+    assert.ok(JSON.stringify(markMissing(sample, data)).length < 1_000_000);
+    const wide = sampleFrom(`{{#each l}}${names.map((name) => `{{o.${name}}}`).join('')}{{/each}}`);
+    assert.ok(JSON.stringify(completeSample(wide, data)).length < 1_000_000);
+  });
+
   it('takes no name of the language for a member', () => {
     assert.deepEqual(missingIn(sampleFrom('{{ toString }}'), {}), [{ path: 'toString', isText: true }]);
     assert.ok(Object.hasOwn(sampleFrom('{{ toString }}'), 'toString'));
