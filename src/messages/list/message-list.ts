@@ -11,6 +11,7 @@ import { dialectOf } from '../../storage/sql.ts';
 import {
   allMessages,
   criteriaOf,
+  LONGEST_REQUEST_MS,
   type Criterion,
   type MessageFilter,
   type MessageIndex,
@@ -127,10 +128,13 @@ async function countRows(read: Knex, [text, ...values]: SqlOfEngine, most: numbe
 /** An end of a range of ids. */
 type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
 
-/** Ids of messages that were accepted in the filter's times; the exact times are tested message by message. */
+/**
+ * Ids of messages that were accepted in the filter's times; the exact times are tested message by message. A mail submitted by SMTP has
+ * its id before it is accepted.
+ */
 function timesOf({ createdAfter, createdBefore }: MessageFilter): Bound[] {
   return [
-    ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter)] as const]),
+    ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
     ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
   ];
 }

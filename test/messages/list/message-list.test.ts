@@ -219,6 +219,17 @@ describe('messages/list/message-list', () => {
     );
   });
 
+  it('finds a mail by the time of its acceptance that had its id before', async () => {
+    const at = BEGIN - 1000;
+    const row = messageRow({ id: newId('msg', at - 3), created_at: at, stream: 'submitted' });
+    await temp.db.commit.insert({ messages: [row] });
+    for (const createdAfter of [at, at + 1]) {
+      const filter = { accountId: ACCOUNT, stream: 'submitted', createdAfter };
+      const { messages } = await listMessages(temp.db.reader, filter, { newestFirst: true, limit: 5 });
+      assert.equal(messages.length, createdAfter === at ? 1 : 0);
+    }
+  });
+
   it('leads back from a page that came short', async () => {
     const ask = { accountId: ACCOUNT, tags: ['often', 'rare'], stream: 'news', test: false } as const;
     const expected = stored.filter((one) => fits(one, ask)).map(({ row }) => row.id);
