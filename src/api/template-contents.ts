@@ -58,9 +58,14 @@ export function applied(body: TemplateBody, given: Contents): TemplateBody {
 }
 
 /** Checks the syntax of the sources. Throws the first fault. */
-export async function checkSources({ renderer }: { renderer: Renderer }, body: TemplateBody): Promise<void> {
+export async function checkSources(
+  { renderer }: { renderer: Renderer },
+  accountId: string,
+  body: TemplateBody,
+): Promise<void> {
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
-  for (const result of await renderer.read(parts)) if (!result.ok) throw templateProblem(result.faults[0], result.name);
+  for (const result of await renderer.read(accountId, parts))
+    if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
 /** Checks that there is content, and that addresses and sample values are valid. Throws the first fault. */

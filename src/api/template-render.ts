@@ -124,8 +124,8 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
         ),
       );
       const given = { ...defaults, ...body.variables };
-      const sample = joinSamples((await renderer.read(parts)).map((one) => one.sample));
-      const results = await renderer.render(parts, {
+      const sample = joinSamples((await renderer.read(caller.accountId, parts)).map((one) => one.sample));
+      const results = await renderer.render(caller.accountId, parts, {
         variables: body.mark_missing === true ? markMissing(sample, given) : given,
         strict: body.strict_variables ?? template?.body.strict ?? false,
         locale: body.locale ?? template?.body.locale ?? 'en',

@@ -88,7 +88,7 @@ function createRoute(deps: TemplatesDeps): Route {
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
       const given = call.body;
       const body = applied(empty, given);
-      await checkSources(deps, body);
+      await checkSources(deps, call.caller.accountId, body);
       checkBody(body);
       const name = given.name ?? given.alias ?? body.subject ?? 'Untitled';
       const { accountId } = call.caller;
@@ -177,7 +177,7 @@ function changeRoute(deps: TemplatesDeps): Route {
       const { alias: newAlias, name, publish, ...given } = call.body;
       const changes = Object.values(given).some((value) => value !== undefined);
       // Unchanged sources were checked before.
-      await checkSources(deps, applied(empty, given));
+      await checkSources(deps, call.caller.accountId, applied(empty, given));
       const change = (before: TemplateBody): TemplateBody => {
         const after = applied(before, given);
         checkBody(after);

@@ -5,6 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
+import { createGate } from '../scheduling/gate.ts';
 import { createCompiledCache, type Compile } from './compiled-cache.ts';
 import {
   compile,
@@ -42,6 +43,7 @@ const HERE_SOURCE = 128 * 1024;
 /** Weight that a filter handles within a few milliseconds; it cannot be stopped half-way. */
 const HERE_WEIGHT = 64 * 1024;
 const THREADS = 2;
+/** Jobs of one account that wait for a thread. */
 const MOST_WAITING = 200;
 const IDLE_MS = 60_000;
 /** CPU time for compiling in the thread; the largest source takes half a second. */
@@ -60,7 +62,8 @@ export function createRenderer(deps: { clock: Clock }) {
   const threads = createThreads<RenderJob, PartResult[]>(deps, {
     entry: new URL('./render-worker.ts', import.meta.url),
     count: THREADS,
-    mostWaiting: MOST_WAITING,
+    // The gate lets no more in than there are threads.
+    mostWaiting: THREADS,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     startMs: START_MS,
@@ -70,27 +73,46 @@ export function createRenderer(deps: { clock: Clock }) {
   const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
   const isSmall = (parts: readonly PartSource[]): boolean =>
     parts.reduce((sum, { source }) => sum + source.length, 0) <= HERE_SOURCE;
-  const inThread = (parts: readonly PartSource[], variables: Variables | null): Promise<PartResult[]> =>
-    threads.run({ parts, variables }).catch((error: unknown) => refused(error, parts));
+  /** Accounts take turns: slow templates of one do not hold up the others. */
+  const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
+
+  async function inThread(
+    accountId: string,
+    parts: readonly PartSource[],
+    variables: Variables | null,
+  ): Promise<PartResult[]> {
+    const leave = await gate.enter(accountId);
+    if (leave === null) throw tooMany();
+    try {
+      return await threads.run({ parts, variables });
+    } catch (error) {
+      return refused(error, parts);
+    } finally {
+      leave();
+    }
+  }
 
   return {
     /**
      * Returns one result for each part, in their order. Faults of a template or its data are results; rejects with
-     * `service_unavailable` if too many jobs wait.
+     * `service_unavailable` if too many jobs of the account wait.
      */
-    async render(parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
+    async render(accountId: string, parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
       const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
       const here = isSmall(parts) ? renderParts(parts, { ...variables, ...limits }, cache.compile) : [];
-      return here.length < parts.length ? inThread(parts, variables) : here;
+      return here.length < parts.length ? inThread(accountId, parts, variables) : here;
     },
     /** Only compiles the parts; their output is empty. */
-    async read(parts: readonly PartSource[]): Promise<PartResult[]> {
+    async read(accountId: string, parts: readonly PartSource[]): Promise<PartResult[]> {
       const here = isSmall(parts) ? readParts(parts, cache.compile) : null;
-      return here ?? inThread(parts, null);
+      return here ?? inThread(accountId, parts, null);
     },
     close: (): Promise<void> => threads.close(),
   };
 }
+
+const tooMany = (): Problem =>
+  new Problem('service_unavailable', 'Too many slow templates are being rendered. Try again.', { retryAfter: 1 });
 
 /** Returns the results of a job that the thread did not do. */
 function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
@@ -99,9 +121,7 @@ function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
     case 'slow':
       return parts.map(tooSlow);
     case 'full':
-      throw new Problem('service_unavailable', 'Too many slow templates are being rendered. Try again.', {
-        retryAfter: 1,
-      });
+      throw tooMany();
     case 'closed':
       throw new Problem('service_unavailable', 'The service is stopping. Try again.');
     case 'died':

@@ -84,7 +84,10 @@ for (const { name, source: hostile, variables } of hostileTemplates) {
   const delay = monitorEventLoopDelay({ resolution: 1 });
   delay.enable();
   const before = performance.now();
-  const [result] = await renderer.render([{ name: 'html', part: 'html', source: hostile }], { ...how, variables });
+  const [result] = await renderer.render('acc_bench', [{ name: 'html', part: 'html', source: hostile }], {
+    ...how,
+    variables,
+  });
   const took = performance.now() - before;
   await pause(5);
   delay.disable();

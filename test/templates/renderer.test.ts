@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createRenderer, type Renderer } from '../../src/templates/renderer.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT } from '../support/harness/mail-rows.ts';
 import { hostileTemplates } from './hostile.ts';
 
 /** Each look at it takes so many milliseconds: how much is done here is counted, and not how fast. */
@@ -34,7 +35,7 @@ describe('templates/renderer', () => {
   describe('hostile templates stop within their limits, and do little here', () => {
     for (const { name, source, variables, fault } of hostileTemplates)
       it(name, async () => {
-        const [result] = await renderer.render(html(source), { ...how, variables });
+        const [result] = await renderer.render(ACCOUNT, html(source), { ...how, variables });
         // 10 ms of looks for reading, as many for rendering, and the few that begin and end them.
         assert.ok(clock.looks <= 2 * (10 / A_LOOK_MS) + 20, `${String(clock.looks)} looks at the clock`);
         if (fault === null) return;
@@ -48,7 +49,7 @@ describe('templates/renderer', () => {
   it('renders in the thread what is large, with the same result', async () => {
     const filler = 'x'.repeat(140_000);
     const source = `${filler}<p>{{ name | upcase }}</p>`;
-    const [result] = await renderer.render(html(source), { ...how, variables: { name: '<ann>' } });
+    const [result] = await renderer.render(ACCOUNT, html(source), { ...how, variables: { name: '<ann>' } });
     assert.ok(result?.ok === true);
     assert.equal(result.output, `${filler}<p>&lt;ANN&gt;</p>`);
     assert.equal(clock.looks, 0);
@@ -56,7 +57,10 @@ describe('templates/renderer', () => {
 
   it('leaves a large value to the thread whatever the time', async () => {
     const text = 'a'.repeat(90_000);
-    const [result] = await renderer.render(html('{{ text | replace: "a", "b" }}'), { ...how, variables: { text } });
+    const [result] = await renderer.render(ACCOUNT, html('{{ text | replace: "a", "b" }}'), {
+      ...how,
+      variables: { text },
+    });
     assert.ok(result?.ok === true);
     assert.equal(result.output, 'b'.repeat(90_000));
   });
@@ -66,7 +70,7 @@ describe('templates/renderer', () => {
       ...html('{{ missing }}{{ 1 | divided_by: 0 }}'),
       { name: 'text', part: 'text' as const, source: 'a\n{{#if}}' },
     ];
-    const [good, bad] = await renderer.read(parts);
+    const [good, bad] = await renderer.read(ACCOUNT, parts);
     assert.deepEqual(good, {
       name: 'html',
       ok: true,
@@ -76,8 +80,28 @@ describe('templates/renderer', () => {
     });
     assert.ok(bad?.ok === false);
     assert.equal(bad.faults[0]?.line, 2);
-    const [large] = await renderer.read(html(`${'x'.repeat(200_000)}{{#if}}`));
+    const [large] = await renderer.read(ACCOUNT, html(`${'x'.repeat(200_000)}{{#if}}`));
     assert.ok(large?.ok === false);
     assert.equal(large.faults[0]?.code, 'template_syntax_error');
+  });
+
+  it('does not let one account with many slow templates hold up another', async () => {
+    const done: string[] = [];
+    const large = html(`${'x'.repeat(140_000)}{{ a }}`);
+    const job = async (account: string): Promise<void> => {
+      await renderer.render(account, large, { ...how, variables: { a: 1 } });
+      done.push(account);
+    };
+    const jobs = [...Array.from({ length: 100 }, () => job('acc_busy')), job('acc_other')];
+    await Promise.all(jobs);
+    assert.ok(done.indexOf('acc_other') < 10, String(done.indexOf('acc_other')));
+  });
+
+  it('refuses what is too much for one account, and not what others ask for', async () => {
+    const large = html(`${'x'.repeat(140_000)}{{ a }}`);
+    const job = (account: string) => renderer.render(account, large, { ...how, variables: { a: 1 } });
+    const busy = await Promise.allSettled([...Array.from({ length: 210 }, () => job('acc_busy')), job('acc_other')]);
+    const refused = busy.flatMap((one, n) => (one.status === 'rejected' ? [n] : []));
+    assert.deepEqual(refused, [202, 203, 204, 205, 206, 207, 208, 209]);
   });
 });

@@ -46,6 +46,7 @@ export function createTemplateLoader(deps: RenderDeps, accountId: string): LoadT
 }
 
 export interface MessageToRender {
+  accountId: string;
   /** The members of the request; for an entry, merged with the shared ones. */
   given: Json;
   /** True if the request has a `from`, which replaces that of the template. */
@@ -59,7 +60,7 @@ export interface MessageToRender {
 /** Renders subject, html, text and, if needed, the sender. Throws the first fault. */
 export async function renderMessage(
   deps: RenderDeps,
-  { given, hasSender, members, loadTemplate, now, prefix }: MessageToRender,
+  { accountId, given, hasSender, members, loadTemplate, now, prefix }: MessageToRender,
 ): Promise<RenderedMessage<Json>> {
   refuseBothContents(given, members, prefix);
   if (members.template_id == null && members.variables == null)
@@ -78,7 +79,7 @@ export async function renderMessage(
   add('html', 'html', given['html'], body?.html);
   add('text', 'text', given['text'], body?.text);
   if (!hasSender) add('from', 'header', null, body?.from);
-  const results = await deps.renderer.render(parts, {
+  const results = await deps.renderer.render(accountId, parts, {
     variables,
     strict: members.strict_variables ?? body?.strict ?? false,
     locale: members.locale ?? body?.locale ?? 'en',

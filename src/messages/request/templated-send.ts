@@ -68,6 +68,7 @@ export async function expandSend(
   const { recipients } = body;
   if (recipients == null) {
     const message = await renderMessage(deps, {
+      accountId,
       given: body,
       hasSender: body['from'] != null,
       members: shared,
@@ -93,7 +94,7 @@ export async function expandSend(
     }
     refuseTooMuch(rendered, last - begun);
     try {
-      const message = await expandEntry(deps, { body, shared, entry, index, loadTemplate, now, dataFaults });
+      const message = await expandEntry(deps, { accountId, body, shared, entry, index, loadTemplate, now, dataFaults });
       entries.push(message.body);
       rendered += message.length;
       if (message.template !== null) templates.set(index, message.template);
@@ -131,6 +132,7 @@ function refuseTooMuch(length: number, ms: number): void {
 async function expandEntry(
   deps: RenderDeps,
   {
+    accountId,
     body,
     shared,
     entry,
@@ -139,6 +141,7 @@ async function expandEntry(
     now,
     dataFaults,
   }: {
+    accountId: string;
     body: Json;
     shared: TemplateMembers;
     entry: unknown;
@@ -177,5 +180,5 @@ async function expandEntry(
   };
   // A shared sender is not copied into the entries: a fault in it is reported once, not for each entry.
   const hasSender = (entry['from'] ?? body['from']) != null;
-  return renderMessage(deps, { given, hasSender, members: merged, loadTemplate, now, prefix });
+  return renderMessage(deps, { accountId, given, hasSender, members: merged, loadTemplate, now, prefix });
 }

@@ -63,7 +63,7 @@ describe('messages/templated-send', () => {
   /** Renders nothing: each mail has so many characters, and takes so long. */
   const costly = (characters: number, ms: number): Renderer & { calls: number } => ({
     calls: 0,
-    render(parts) {
+    render(_, parts) {
       this.calls++;
       clock.advance(ms);
       const output = 'x'.repeat(characters);
