@@ -9,7 +9,7 @@ import { Problem } from '../../base/problem.ts';
 import { addressKey } from '../../mail/address.ts';
 import { contentOf, draftOf, mergeParts } from './message-draft.ts';
 import type { SizedContent } from './message-draft.ts';
-import type { BulkDraft, BulkEntryDraft, MessageDraft, SendRules } from './send-draft.ts';
+import type { BulkDraft, BulkEntryDraft, MessageContent, MessageDraft, SendRules } from './send-draft.ts';
 import { partsOf, refuseLongLists } from './send-parts.ts';
 import type { Parts } from './send-parts.ts';
 import { BulkEntry, BulkShared } from './send-schema.ts';
@@ -17,26 +17,44 @@ import { BulkEntry, BulkShared } from './send-schema.ts';
 /** Entries between two turns of the event loop: small ones take 10 us each, refused ones 20 (a Problem records its stack). */
 const ENTRIES_A_STEP = 25;
 
+/** Bytes of the contents of all entries, which are stored in one transaction; entries that share theirs count once. 1,000 with 128 KB each fit. */
+const MOST_STORED = 128 * 1024 * 1024;
+
 /** Checks a bulk send and yields every few entries. Throws the fault that refuses all of it. */
 export function* bulkSteps(body: Readonly<Record<string, unknown>>, rules: SendRules): Generator<void, BulkDraft> {
   refuseSingleMembers(body);
   const wire = readShared(body, rules);
   const parts = partsOf(wire, rules, '');
-  const shared: Shared = { parts, content: parts.body === null ? null : contentOf(parts, '') };
+  const shared: Shared = { parts, contents: new Map() };
+  if (parts.body !== null) sharedContent(shared, parts, '');
   const abort = wire.on_error === 'abort';
   const seen = wire.allow_duplicates === true ? null : new Set<string>();
 
   const entries: BulkEntryDraft[] = [];
+  const contents = new Set<MessageContent>();
+  let stored = 0;
   for (const [index, entry] of wire.recipients.entries()) {
     if (index % ENTRIES_A_STEP === ENTRIES_A_STEP - 1) yield;
     const result = entryDraft(entry, index, shared, seen, rules);
     if (abort && result.kind === 'rejected') throw result.problem;
     entries.push(result);
+    if (result.kind === 'rejected' || contents.has(result.draft.content)) continue;
+    contents.add(result.draft.content);
+    stored += bytesOf(result.draft.content);
+    if (stored > MOST_STORED)
+      throw new Problem(
+        'message_too_large',
+        `The different bodies and their files have more than ${String(MOST_STORED)} bytes in all; send to fewer recipients at once.`,
+        { field: 'recipients' },
+      );
   }
   const none = noValidRecipients(entries);
   if (none !== null) throw none;
   return { kind: 'bulk', onError: abort ? 'abort' : 'skip', allowDuplicates: seen === null, entries };
 }
+
+const bytesOf = ({ html, text, attachments }: MessageContent): number =>
+  attachments.reduce((sum, { content }) => sum + content.length, (html?.length ?? 0) + (text?.length ?? 0));
 
 /** Returns the problem of a request without a valid entry, or null. */
 function noValidRecipients(entries: readonly BulkEntryDraft[]): Problem | null {
@@ -49,10 +67,17 @@ function noValidRecipients(entries: readonly BulkEntryDraft[]): Problem | null {
   return new Problem('no_valid_recipients', why, { field: 'recipients' });
 }
 
-/** The shared members; the content is null if each entry must bring its own. */
+/** The shared members, and the contents that they make with `auto_text` on, off and not given. */
 interface Shared {
   parts: Parts;
-  content: SizedContent | null;
+  contents: Map<boolean | null, SizedContent>;
+}
+
+/** Returns the content of the shared members. Throws `missing_content` if each entry must bring its own. */
+function sharedContent({ contents }: Shared, parts: Parts, prefix: string): SizedContent {
+  const made = contents.get(parts.autoText) ?? contentOf(parts, prefix);
+  contents.set(parts.autoText, made);
+  return made;
 }
 
 function refuseSingleMembers(body: Readonly<Record<string, unknown>>): void {
@@ -104,8 +129,8 @@ function readEntry(
   if (typeof entry === 'object' && entry !== null) refuseLongLists(entry as Record<string, unknown>, rules, prefix);
   const own = partsOf(check(BulkEntry, entry, { prefix: field }), rules, prefix);
   const parts = mergeParts(shared.parts, own);
-  const sameContent = own.body === null && own.autoText === null && own.attachments === null;
-  const content = sameContent && shared.content !== null ? shared.content : contentOf(parts, prefix);
+  const isShared = own.body === null && own.attachments === null;
+  const content = isShared ? sharedContent(shared, parts, prefix) : contentOf(parts, prefix);
   const overridden = (['from', 'stream'] as const).filter((member) => own[member] !== null);
   return { draft: draftOf(parts, content, rules, prefix), own: overridden };
 }

@@ -194,6 +194,24 @@ describe('checkSend, bulk form', () => {
     assert.deepEqual([ed.content.html, ed.content.autoText, ana.content.autoText], [good.html, false, true]);
   });
 
+  it('shares the content where entries only differ in auto_text', () => {
+    const [none, off, on, alsoOff] = drafts({
+      recipients: [undefined, false, true, false].map((auto_text, n) => ({ to: `a${String(n)}@b.test`, auto_text })),
+    }).map(({ content }) => content);
+    assert.deepEqual([none?.autoText, off?.autoText, on?.autoText], [true, false, true]);
+    assert.equal(off, alsoOff);
+  });
+
+  it('refuses files that would be stored with too many different bodies', () => {
+    const attachments = [{ filename: 'a.pdf', content: 'AAAA'.repeat(700_000) }];
+    const recipients = (count: number, own: object) =>
+      many(count, (n) => ({ to: `a${String(n)}@b.test`, html: `<p>${String(n)}</p>`, ...own }));
+    assert.equal(bulk({ attachments, recipients: recipients(63, {}) }).entries.length, 63);
+    const problem = refused({ attachments, recipients: recipients(64, {}) });
+    assert.deepEqual([problem.code, problem.field], ['message_too_large', 'recipients']);
+    assert.equal(bulk({ attachments, recipients: recipients(200, { html: null }) }).entries.length, 200);
+  });
+
   it('merges headers and metadata, adds tags up, and replaces all else', () => {
     const [plain, own] = drafts({
       reply_to: 'help@acme.test',
