@@ -68,11 +68,13 @@ export async function checkSources(
     if (!result.ok) throw templateProblem(result.faults[0], result.name);
 }
 
-/** Checks that there is content, and that addresses and sample values are valid. Throws the first fault. */
+/** Checks that there is content, and that addresses, defaults and sample values are valid. Throws the first fault. */
 export function checkBody(body: TemplateBody): void {
   if ((body.html ?? '') === '' && (body.text ?? '') === '')
     throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
   if (body.sample !== null) checkVariables(body.sample, 'sample_variables');
+  const defaults = body.variables.filter((one) => one.default != null).map((one) => [one.name, one.default]);
+  checkVariables(Object.fromEntries(defaults) as Record<string, unknown>, 'variables');
   // With variables in it, an address can only be judged when it is filled in.
   if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
   body.replyTo.forEach((text, n) => {

@@ -147,6 +147,22 @@ describe('journey: templates', () => {
     assert.equal(listed.body.data.length, 3);
   });
 
+  it('refuses defaults that are larger than variables may be', async () => {
+    const withDefault = (fallback: unknown) => ({
+      ...WELCOME,
+      variables: [{ name: 'plan', type: typeof fallback, default: fallback }],
+    });
+    const { status } = await app.request('POST', '/v1/templates', withDefault('x'.repeat(102_389)));
+    assert.equal(status, 201);
+    const deep = Array.from({ length: 11 }).reduce<unknown>((inner) => ({ a: inner }), 1);
+    for (const fallback of ['x'.repeat(102_390), deep]) {
+      const { body } = await app.request<Template>('PATCH', '/v1/templates/welcome', {
+        variables: withDefault(fallback).variables,
+      });
+      assert.deepEqual([body.error.code, body.error.field], ['invalid_field', 'variables']);
+    }
+  });
+
   it('keeps a draft to itself, and what was accepted as it was', async () => {
     const { body: draft } = await create({ ...WELCOME, publish: false });
     assert.deepEqual([draft.status, draft.published_version], ['draft', null]);
