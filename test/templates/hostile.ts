@@ -136,6 +136,12 @@ export const hostileTemplates: readonly Hostile[] = [
   { name: 'many tags', source: filled('{{a}}'), variables: {}, fault: null },
   { name: 'many blocks', source: filled('{{#if a}}b{{/if}}\n'), variables: {}, fault: null },
   { name: 'one tag of many filters', source: `{{ a${filled(' | upcase')} }}`, variables: { a: 'x' }, fault: null },
+  {
+    name: 'a long text that is looked for in a longer one',
+    source: '{{ hay | replace: needle, "" | size }}{% if hay contains needle %}{% endif %}',
+    variables: { hay: 'a'.repeat(64_000), needle: `${'a'.repeat(15_990)}b${'a'.repeat(15_990)}` },
+    fault: /looked for in a longer one/,
+  },
   { name: 'lists within lists', source: `{{ a${'.first'.repeat(60)} }}`, variables: {}, fault: null },
   {
     name: 'one tag of many values',

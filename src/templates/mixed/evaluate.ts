@@ -43,6 +43,20 @@ const STEPS_A_LOOK = 64;
 /** Characters or elements that cost about as much as one step. */
 const WEIGHT_A_STEP = 128;
 
+/** Pairs of characters that a search may compare where there is no other limit, and for each unit of weight. */
+const MOST_SEARCHED = 1_000_000_000;
+const SEARCHED_A_WEIGHT = 64;
+/** Filters that look for a text. */
+const searching: ReadonlySet<string> = new Set([
+  'remove',
+  'remove_first',
+  'remove_last',
+  'replace',
+  'replace_first',
+  'replace_last',
+  'split',
+]);
+
 type Flow = 'break' | 'continue' | null;
 
 export function evaluate(nodes: readonly Node[], options: EvaluateOptions): string {
@@ -397,6 +411,7 @@ class Evaluation {
     if (haveNoOrder(a, operator, b)) throw failed(`'${operator}' compares a text with a number`, at);
     const inner = plain(a);
     if (typeof inner === 'string' || Array.isArray(inner)) this.step(inner.length);
+    if (operator === 'contains' && typeof inner === 'string') this.search(inner, b, at);
     return compare(a, operator, b);
   }
 
@@ -420,6 +435,7 @@ class Evaluation {
     const input = value instanceof Range ? listOf(value, LONGEST_LIST) : value instanceof Nothing ? '' : value;
     const given = args.map((one) => this.value(one));
     this.weigh([input, ...given], at);
+    if (searching.has(name)) this.search(input, given[0], at);
     try {
       return this.bounded(filter(this.options, input, given, this.named(named)), at);
     } catch (error) {
@@ -434,6 +450,14 @@ class Evaluation {
     if (mostWeight !== undefined && weight > mostWeight) throw new TooSlow(limitMs);
     if (weight > 2 * MOST_OUTPUT) throw failed(`a filter is given more than ${String(MOST_OUTPUT)} characters`, at);
     this.step(weight);
+  }
+
+  /** Limits what looking for a text in another costs: for hostile ones the product of their lengths, without a look at the clock. */
+  private search(text: unknown, sought: unknown, at: number): void {
+    const { mostWeight, limitMs } = this.options;
+    const cost = weightOf(text, MOST_OUTPUT) * weightOf(sought, MOST_OUTPUT);
+    if (mostWeight !== undefined && cost > mostWeight * SEARCHED_A_WEIGHT) throw new TooSlow(limitMs);
+    if (cost > MOST_SEARCHED) throw failed('a long text is looked for in a longer one', at);
   }
 
   /** Limits the size of a value, which could double with every assignment. */

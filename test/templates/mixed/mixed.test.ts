@@ -296,6 +296,15 @@ describe('templates/mixed', () => {
         assert.match(out(source, { a: { b: 1 } }, 'html', more()), /longer than 250 ms/, source.slice(0, 40));
     });
 
+    it('leaves a long search to others, and finds in a long text what is short', () => {
+      const more = { mostWeight: 64 * 1024, limitMs: 250 };
+      const long = { hay: 'a'.repeat(40_000), needle: `${'a'.repeat(4000)}b` };
+      for (const source of ['{% if hay contains needle %}{% endif %}', '{{ hay | split: needle | size }}'])
+        assert.match(out(source, long, 'html', more), /longer than 250 ms/);
+      assert.equal(out('{{ hay | replace: needle, "" | size }}', long), '40000');
+      assert.equal(out('{{ hay | remove: "aaaa" | size }}', long, 'html', more), '0');
+    });
+
     it('reads the keys of an object once, however often a template asks for them', () => {
       let reads = 0;
       const a = new Proxy({ b: 1 }, { ownKeys: (target) => (reads++, Reflect.ownKeys(target)) });
