@@ -10,10 +10,12 @@ const SECRET = 'Quetzalcoatl';
 describe('journey: erase', () => {
   let server: FakeMailServer;
   let app: TestApp;
+  let toAna: string;
 
   beforeEach(async () => {
+    toAna = '250 ok';
     server = await startMailServer({
-      script: { rcpt: (line) => (line.includes('<ana@') ? '250 ok' : '550 5.1.1 <gone@dest.test> no such user') },
+      script: { rcpt: (line) => (line.includes('<ana@') ? toAna : '550 5.1.1 <gone@dest.test> no such user') },
     });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
   });
@@ -187,6 +189,26 @@ describe('journey: erase', () => {
     for (const { to } of recipients)
       assert.equal((await erase(`/v1/recipients/${encodeURIComponent(to)}`)).status, 204);
     assert.equal((await erase('/v1/recipients/erased%40erased.invalid')).status, 404);
+  });
+
+  it('leaves subject and header fields to those who still wait for the mail', async () => {
+    toAna = '451 4.3.2 later';
+    const subject = 'The minutes of Monday';
+    const both = { to: 'gone@dest.test', cc: 'ana@dest.test', subject, headers: { 'X-Meeting': 'monday' } };
+    const { id } = await app.send(both);
+    await app
+      .follow()
+      .until((seen) => ['bounced', 'deferred'].every((wanted) => seen.some(({ type }) => type === wanted)));
+    assert.equal((await erase('/v1/recipients/gone%40dest.test')).status, 204);
+    toAna = '250 ok';
+    const waiting = (await app.message(id)).recipients.find(({ type }) => type === 'cc');
+    app.clock.advance(Date.parse(waiting?.next_attempt_at ?? '') - app.clock.now());
+    await app.settled();
+    const taken = server.sessions.flatMap(({ mails }) => mails).find(({ data }) => data !== '');
+    const head = taken?.data.split('\r\n\r\n')[0] ?? '';
+    assert.match(head, new RegExp(`^Subject: ${subject}\r$`, 'm'));
+    assert.match(head, /^X-Meeting: monday\r$/m);
+    assert.ok(!head.includes('gone@'));
   });
 
   it('erases nothing of another account', async () => {

@@ -233,13 +233,8 @@ async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], k
     if (asLead.has(row.id))
       await tx.run('UPDATE messages SET to_name = NULL, to_address = ? WHERE id = ?', [ERASED_ADDRESS, row.id]);
     if (!asTo.has(row.id)) continue;
-    await tx.run("UPDATE messages SET subject = '', headers_json = '[]', metadata_json = '{}' WHERE id = ?", [row.id]);
-    for (const word of subjectWords(row.subject))
-      await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [
-        row.account_id,
-        word,
-        row.id,
-      ]);
+    await tx.run("UPDATE messages SET metadata_json = '{}' WHERE id = ?", [row.id]);
+    if (row.waits === 0) await eraseHead(tx, row);
     const names = Object.entries(JSON.parse(row.metadata_json) as Record<string, string>);
     for (const [name, value] of names)
       await tx.run('DELETE FROM message_metadata WHERE account_id = ? AND name = ? AND value = ? AND message_id = ?', [
@@ -249,11 +244,21 @@ async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], k
         row.id,
       ]);
   }
-  // A message that others still wait for keeps its body; retention removes it later.
+  // A message that others still wait for keeps its body, subject and header fields; retention removes them later.
   await cutContents(
     tx,
     rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
   );
+}
+
+async function eraseHead(tx: Connection, { id, account_id, subject }: Named): Promise<void> {
+  await tx.run("UPDATE messages SET subject = '', headers_json = '[]' WHERE id = ?", [id]);
+  for (const word of subjectWords(subject))
+    await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [
+      account_id,
+      word,
+      id,
+    ]);
 }
 
 /** Returns the stored mailboxes with the person's replaced. */
