@@ -102,6 +102,15 @@ describe('test keys', () => {
     }
   });
 
+  it('a test key erases nothing of live mail that also goes to the simulator', async () => {
+    const to = 'delivered+both@simulator.posthorn.test';
+    const live = await app.send({ to, cc: 'ana@dest.test', subject: 'Live', send_at: '2026-02-02T00:00:00Z' });
+    const path = `/v1/recipients/${encodeURIComponent(to)}`;
+    assert.equal((await app.request('DELETE', path, undefined, { key: sandbox })).status, 404);
+    const { recipients } = await app.message(live.id);
+    assert.deepEqual([recipients[0]?.email, recipients[0]?.status], [to, 'scheduled']);
+  });
+
   it('a test key cancels, moves and erases its own mail, and of a person only that', async () => {
     const later = { to: 'cy@dest.test', send_at: '2026-02-02T00:00:00Z' };
     const live = await app.send(later);

@@ -146,7 +146,9 @@ async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: 
 
 type ErasedDelivery = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'lead'>;
 
-const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
+/** Live mail may have simulated recipients as well; a test key does not reach them. */
+const within = ({ onlyTest }: MailReach): string =>
+  onlyTest ? ' AND EXISTS (SELECT 1 FROM messages m WHERE m.id = deliveries.message_id AND m.test = 1)' : '';
 
 async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
   const found = await tx.all<ErasedDelivery>(
