@@ -171,7 +171,8 @@ function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFil
 /** Returns the position of a cursor or an event id. Throws `invalid_cursor`. */
 async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
   if (cursor === START) return 0;
-  if (cursor === END) return (await lastSequence(deps.db.reader)) + 1;
+  // Nothing that comes later is before the end, and all of it is after.
+  if (cursor === END) return (await lastSequence(deps.db.reader)) + (field === 'before' ? 1 : 0);
   if (isId('evt', cursor)) {
     const sequence = await sequenceOf(deps.db.reader, call.caller.accountId, cursor);
     if (sequence === null) throw new Problem('invalid_cursor', 'There is no such event.', { field });

@@ -125,6 +125,19 @@ describe('journey: events', () => {
     for (const stream of streams) await stream.close();
   });
 
+  it('`after=end` misses nothing of what comes later', async () => {
+    await app.send({ to: `delivered@${SIMULATED}` });
+    await app.follow().until((seen) => seen.some(({ type }) => type === 'delivered'));
+    const { data, next_cursor: next } = await page('after=end');
+    assert.deepEqual(data, []);
+    await app.send({ to: `delivered@${SIMULATED}` });
+    await app.follow().until((seen) => seen.filter(({ type }) => type === 'delivered').length === 2);
+    assert.deepEqual(
+      (await page(`after=${next}`)).data.map(({ type }) => type),
+      ['sent', 'delivered'],
+    );
+  });
+
   it('pages through the log by cursor and by event id, forwards and backwards, without a hole', async () => {
     const all = await someMail();
     const sequences = all.map(({ sequence }) => sequence);
