@@ -228,9 +228,10 @@ function attend({ tail, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** Streams all events up to now, one JSON object a line. */
+/** Streams all events up to now, one JSON object a line. One that cannot go on is cut off: an ordinary end would say that this was all. */
 async function lines(reading: Reading): Promise<Reply> {
-  const { deps, call, filter } = reading;
+  const { deps, call, filter, slots } = reading;
+  call.whenOver(slots.take(call.caller));
   // Checked before the stream begins: afterwards there is no way to answer 400.
   const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
   const end = await lastSequence(deps.db.reader);
@@ -244,7 +245,9 @@ async function lines(reading: Reading): Promise<Reply> {
       position = found.position;
     }
   }
-  return { status: 200, stream: Readable.from(generate()), type: 'application/x-ndjson; charset=utf-8' };
+  const stream = Readable.from(generate());
+  call.whenKeyEnds(() => stream.destroy());
+  return { status: 200, stream, type: 'application/x-ndjson; charset=utf-8' };
 }
 
 async function serverSentEvents(reading: Reading): Promise<Reply> {

@@ -124,6 +124,7 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
     whenOver: (listener) => {
       asking.whenOver(listener);
     },
+    whenKeyEnds: () => undefined,
   };
 }
 

@@ -67,6 +67,8 @@ export interface Call<Params, Query, Body> {
   auditRow(reply: Reply): AuditRow;
   /** Calls `listener` once when the client has gone or the service stops: for long answers, such as event streams. */
   whenOver(listener: () => void): void;
+  /** Calls `listener` once when the key of the call is revoked, changed or expired: for long answers that a stop of the service waits for. */
+  whenKeyEnds(listener: () => void): void;
 }
 
 /** The announced end of an endpoint (RFC 9745, RFC 8594). */

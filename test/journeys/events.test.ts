@@ -125,6 +125,13 @@ describe('journey: events', () => {
     for (const stream of streams) await stream.close();
   });
 
+  it('counts NDJSON that is under way among the open streams of a key', async () => {
+    const streams = await Promise.all(Array.from({ length: 20 }, () => open()));
+    const accept = 'application/x-ndjson';
+    assert.equal((await app.get('/v1/events', { headers: { accept } })).status, 429);
+    for (const stream of streams) await stream.close();
+  });
+
   it('`after=end` misses nothing of what comes later', async () => {
     await app.send({ to: `delivered@${SIMULATED}` });
     await app.follow().until((seen) => seen.some(({ type }) => type === 'delivered'));
@@ -311,6 +318,23 @@ describe('journey: events', () => {
     await app.send({ to: `delivered@${SIMULATED}` });
     assert.equal(await other.until(() => other.events.length === 2), true);
     await other.close();
+  });
+
+  it('NDJSON is cut off when its key is revoked: an ordinary end would say that this was all', async () => {
+    const { key, id } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'short', scopes: ['event:read'] },
+    });
+    // More than the connection takes before its client reads.
+    const metadata = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`m${String(n)}`, 'x'.repeat(480)]));
+    const recipients = Array.from({ length: 1000 }, (_, n) => ({ to: `delivered+${String(n)}@${SIMULATED}` }));
+    const bulk = { from: 'hi@acme.test', subject: 'x', text: 'x', metadata, recipients };
+    assert.equal((await app.request('POST', '/v1/messages', bulk)).status, 202);
+    await app.follow().until((seen) => seen.filter(({ type }) => type === 'delivered').length === recipients.length);
+    const answer = await fetch(`${app.url}/v1/events`, {
+      headers: { authorization: `Bearer ${key}`, accept: 'application/x-ndjson' },
+    });
+    await app.operator.ask('revokeKey', { params: { id } });
+    await assert.rejects(answer.text());
   });
 
   it('SSE ends when the time of its key is over', async () => {

@@ -110,6 +110,9 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       );
       watch(listener);
     },
+    whenKeyEnds: (listener) => {
+      untilClosed(ctx, watchKey(deps, exchange, listener));
+    },
   };
 }
 
@@ -119,19 +122,32 @@ function callerOf({ key }: Exchange): Incoming['caller'] {
 }
 
 /** Watches the client, the key and the server. Returns the function that ends the watch. */
-function watchCall(deps: Deps, { state, res, req: { socket } }: Context, end: () => void): () => void {
+function watchCall(deps: Deps, ctx: Context, end: () => void): () => void {
   const { stop } = deps;
   stop.listeners.add(end);
-  const unwatchKey = watchKey(deps, state.exchange, end);
-  res.once('close', end);
-  // A response queued behind another one gets no `close` event of its connection.
-  socket.once('close', end);
+  const unwatchKey = watchKey(deps, ctx.state.exchange, end);
+  const unlisten = untilClosed(ctx, end);
   return () => {
     stop.listeners.delete(end);
     unwatchKey();
-    res.off('close', end);
-    socket.off('close', end);
+    unlisten();
   };
+}
+
+/** Calls `end` once when the answer was sent or its connection is gone. Returns the function that ends this. */
+function untilClosed({ res, req: { socket } }: Context, end: () => void): () => void {
+  const close = (): void => {
+    unlisten();
+    end();
+  };
+  const unlisten = (): void => {
+    res.off('close', close);
+    socket.off('close', close);
+  };
+  res.once('close', close);
+  // A response queued behind another one gets no `close` event of its connection.
+  socket.once('close', close);
+  return unlisten;
 }
 
 /** For tests: throws where the reply is not what the OpenAPI document declares. */
