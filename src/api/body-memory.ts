@@ -1,7 +1,8 @@
 /**
- * The memory for bodies of requests under way, forms and uploads included. No account can take it all: one may hold at
- * most as much as is left for the others. So one account alone gets half, two get a third each, and there is always room for a
- * mail of another account. Strangers, who have shown neither key nor session, share a small part. Pure.
+ * The memory for bodies of requests under way, forms and uploads included, and for large answers that are not taken yet. No
+ * account can take it all: one may hold at most as much as is left for the others. So one account alone gets half, two get a third
+ * each, and there is always room for a mail of another account. Strangers, who have shown neither key nor session, share a small
+ * part. Pure.
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
@@ -38,7 +39,7 @@ export class BodyMemory {
         const limit = owner === null ? forStrangers : this.most - this.taken;
         if (share <= limit && this.taken <= this.most) return;
         if (owner === null) this.usedUp('open_form_memory');
-        throw new Problem('service_unavailable', 'Too many large bodies at once.', { retryAfter: 1 });
+        throw new Problem('service_unavailable', 'Too many large bodies and answers at once.', { retryAfter: 1 });
       },
       release: () => {
         this.add(name, -mine);

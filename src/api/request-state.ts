@@ -39,6 +39,8 @@ export interface ApiSettings {
   requestMs?: number;
   /** How long an idle connection is kept. Default 72 s: longer than the usual 60 s of proxies, so that they close first. */
   keepAliveMs?: number;
+  /** How long a client may take nothing of its answer. Default 60 s. */
+  unreadMs?: number;
   /** How long running requests may take to end when the service stops. Default 10 s. */
   drainMs?: number;
   /** For tests: an answer with an undeclared status or member is a fault (500) instead of going out. */

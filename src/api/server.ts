@@ -65,6 +65,7 @@ export interface Api {
 const HEAD_BYTES = 16 * 1024;
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
+const UNREAD_MS = 60_000;
 
 /** Other pages on the same port; all other requests are the API's. */
 export interface OtherPages {
@@ -86,6 +87,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const handle = app.callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
+    endUnread(res, settings.unreadMs ?? UNREAD_MS);
     req.url = originForm(req.url ?? '/');
     if (deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
@@ -132,6 +134,7 @@ function createApp(
 ): Koa<ShellState> {
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
+  const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
   const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
   const methodsOf = (path: string): string[] => [
     ...new Set(router.match(path, '').path.flatMap((layer) => layer.methods)),
@@ -146,10 +149,10 @@ function createApp(
   app.use(router.routes());
   app.use(identify({ ...deps, buckets, newcomers }));
   app.use(admit({ stop, methodsOf }));
-  app.use(body({ ...deps, limits, bodyMemory: deps.bodyMemory ?? new BodyMemory(limits.heldBytes), reader }));
+  app.use(body({ ...deps, limits, bodyMemory, reader }));
   app.use(scope);
   app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
-  app.use(run({ ...deps, stop, verifyAnswers: settings.verifyAnswers ?? false }));
+  app.use(run({ ...deps, stop, bodyMemory, verifyAnswers: settings.verifyAnswers ?? false }));
   return app;
 }
 
@@ -184,6 +187,13 @@ function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (reques
       isSecure: isSecure(request, settings.publicUrl, trusted),
     });
   };
+}
+
+/** Closes the connection of a client that takes nothing of its answer for so long, which would stay in memory as long as the client likes. */
+function endUnread(res: http.ServerResponse, ms: number): void {
+  res.setTimeout(ms, () => {
+    if (res.writableLength > 0) res.destroy();
+  });
 }
 
 /** Returns the path of a target: a server must accept `GET http://host/path` too (RFC 9112 section 3.2.2). An invalid target becomes an invalid path. */

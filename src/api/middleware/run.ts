@@ -1,10 +1,11 @@
 /** The innermost layer: checks the fields and calls the handler. */
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { hasLongList, jsonInSlices } from '../../base/slices.ts';
 import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { exchangeAudit } from '../audit.ts';
-import type { Exchange } from '../exchange.ts';
+import type { BodyMemory } from '../body-memory.ts';
+import { ownerOf, type Exchange } from '../exchange.ts';
 import { overWatch } from '../over-watch.ts';
 import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
@@ -12,7 +13,11 @@ import { rowFor } from '../idempotency.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import type { ApiDeps, Context, Middleware, Stop } from '../request-state.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & { stop: Stop; verifyAnswers: boolean };
+type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
+  stop: Stop;
+  bodyMemory: BodyMemory;
+  verifyAnswers: boolean;
+};
 
 export function run(deps: Deps): Middleware {
   const gate = createReadGate();
@@ -28,8 +33,26 @@ export function run(deps: Deps): Middleware {
       return;
     }
     if (deps.verifyAnswers) verify(route, reply);
-    exchange.answer = await answers.gently(reply);
+    const answer = await answers.gently(reply);
+    // Work that was done is told in any case.
+    if (route.act === undefined) hold(deps.bodyMemory, ctx, answer);
+    exchange.answer = answer;
   };
+}
+
+/** The operating system takes an answer of up to this many bytes at once, whatever its client does. */
+const SMALL = 64 * 1024;
+
+/**
+ * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` where there is no room. Without a
+ * key there are only the description and the client, which are in memory once.
+ */
+function hold(memory: BodyMemory, ctx: Context, { body }: Answer): void {
+  const owner = ownerOf(ctx.state.exchange);
+  if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
+  const share = memory.begin(owner);
+  untilClosed(ctx, share.release);
+  share.take(body.length);
 }
 
 /** Returns whether a request waits for its turn to read. A write is done even if its client has disconnected, who cannot know. */
