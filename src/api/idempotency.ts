@@ -6,6 +6,7 @@
  * A temporary answer (429, 5xx) releases the key.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { Readable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -68,13 +69,15 @@ function unquoted(text: string): string | null {
 /** The row for an answer, or null for one that releases the key. `secret`: the body is sealed under the caller's key. */
 export function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolean): IdempotencyRow | null {
   const { status, headers, body } = answer;
-  if (status === 429 || status >= 500 || typeof body !== 'string') return null;
+  if (status === 429 || status >= 500 || body instanceof Readable) return null;
+  // A long list was serialized to bytes.
+  const text = body.toString();
   return {
     key: use.recordKey,
     body_hash: use.bodyHash(),
     status,
     headers_json: JSON.stringify(headers),
-    body: secret ? seal(use, body) : body,
+    body: secret ? seal(use, text) : text,
     created_at: now,
     expires_at: now + KEEP_MS,
     key_id: use.keyId,

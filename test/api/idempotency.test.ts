@@ -70,6 +70,17 @@ describe('Idempotency-Key', () => {
     assert.equal((await send('POST', '/v1/things', { body: { a: 1 }, headers: KEY_HEADER })).text, '{"run":2}');
   });
 
+  it('gives an answer with a long list again, too', async () => {
+    const { route: one, state } = endpoint(() => ({
+      status: 201,
+      body: { data: Array.from({ length: 150 }, String) },
+    }));
+    const { send } = await start(one);
+    const first = await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER });
+    const again = await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER });
+    assert.deepEqual([again.text, again.headers['idempotency-replayed'], state.runs], [first.text, 'true', 1]);
+  });
+
   it('works without one, each request for itself', async () => {
     const { route: one, state } = endpoint((_, run) => ({ status: 201, body: { run } }));
     const { send, rows } = await start(one);
