@@ -1,51 +1,28 @@
 /**
  * Runs a few reads at a time. More would only wait for the database's readers, where they cannot be canceled: a read whose client
- * disconnects while it waits here never begins, so that people who reload a slow page leave no work behind.
+ * disconnects while it waits here never begins, so that people who reload a slow page leave no work behind. Accounts take turns, so
+ * that many slow reads of one do not hold up those of another.
  */
-interface Waiting {
-  isGone: () => boolean;
-  enter: (isIn: boolean) => void;
-}
+import { createGate } from '../scheduling/gate.ts';
 
 export interface ReadGate {
-  /** Runs `read` when it is its turn; null where the client was gone by then. */
-  run<T>(isGone: () => boolean, read: () => Promise<T>): Promise<T | null>;
+  /** Runs `read` when it is the account's turn; null where the client was gone by then. */
+  run<T>(accountId: string, isGone: () => boolean, read: () => Promise<T>): Promise<T | null>;
 }
 
 /** The database has three readers; some reads wait for other things between two questions to it. */
 const MOST = 8;
 
-/** `most` reads run at once; the others follow in the order of their coming. */
+/** `most` reads run at once; the others of an account follow in the order of their coming. */
 export function createReadGate(most: number = MOST): ReadGate {
-  const waiting: Waiting[] = [];
-  let running = 0;
-
-  /** A read whose client is gone gets null and takes no slot. */
-  function letIn(next: Waiting): void {
-    const isIn = !next.isGone();
-    if (isIn) running++;
-    next.enter(isIn);
-  }
-
-  function leave(): void {
-    running--;
-    for (let next = waiting.shift(); next !== undefined; next = running < most ? waiting.shift() : undefined)
-      letIn(next);
-  }
-
-  const turn = (isGone: () => boolean): Promise<boolean> =>
-    new Promise((enter) => {
-      if (running < most) letIn({ isGone, enter });
-      else waiting.push({ isGone, enter });
-    });
-
+  const gate = createGate({ most, waiting: Infinity });
   return {
-    async run(isGone, read) {
-      if (!(await turn(isGone))) return null;
+    async run(accountId, isGone, read) {
+      const leave = await gate.enter(accountId);
       try {
-        return await read();
+        return isGone() ? null : await read();
       } finally {
-        leave();
+        leave?.();
       }
     },
   };

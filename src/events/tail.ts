@@ -44,7 +44,7 @@ export interface Follower {
 /** Events of one read, and events kept in memory. */
 const PAGE = 500;
 const BUFFERED = 1000;
-/** Followers that may read the log at the same time: the other readers are for other requests. */
+/** Followers that may read the log at the same time: the other readers are for other requests. Accounts take turns. */
 const LOOKS = 1;
 
 export class EventTail {
@@ -90,7 +90,7 @@ export class EventTail {
 
   /** Returns the events of a follower from the log. */
   async look(follower: TailFollower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
-    const leave = await this.gate.enter();
+    const leave = await this.gate.enter(follower.accountId);
     try {
       // A follower that has left meanwhile needs no answer.
       if (follower.over()) return { events: [], start: null, position: after, hasMore: false };

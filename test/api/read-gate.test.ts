@@ -1,4 +1,4 @@
-/** Reads run a few at a time and in their order; who is gone takes no turn. */
+/** Reads run a few at a time; accounts take turns, each in the order of its reads; who is gone takes no turn. */
 import assert from 'node:assert/strict';
 import { createReadGate } from '../../src/api/read-gate.ts';
 
@@ -12,6 +12,7 @@ describe('api/read-gate', () => {
     const gone = new Set<number>();
     const reads = [0, 1, 2, 3, 4, 5].map((n) =>
       gate.run(
+        'acc',
         () => gone.has(n),
         () => {
           begun.push(n);
@@ -34,6 +35,7 @@ describe('api/read-gate', () => {
     assert.deepEqual(await Promise.all(reads), [0, 1, null, null, 4, 5]);
     assert.equal(
       await gate.run(
+        'acc',
         () => true,
         () => Promise.resolve(1),
       ),
@@ -41,6 +43,7 @@ describe('api/read-gate', () => {
     );
     assert.equal(
       await gate.run(
+        'acc',
         () => false,
         () => Promise.resolve(1),
       ),
@@ -48,11 +51,34 @@ describe('api/read-gate', () => {
     );
   });
 
+  it('many slow reads of one account do not hold up those of another', async () => {
+    const gate = createReadGate(2);
+    const begun: string[] = [];
+    const ends: (() => void)[] = [];
+    const read = (account: string): Promise<unknown> =>
+      gate.run(
+        account,
+        () => false,
+        () => {
+          begun.push(account);
+          return new Promise<void>((resolve) => ends.push(resolve));
+        },
+      );
+    const reads = [...Array.from({ length: 10 }, () => read('one')), read('two')];
+    for (let ended = 0; ended < reads.length; ended++) {
+      await settled();
+      ends[ended]?.();
+    }
+    await Promise.all(reads);
+    // The first waiting read of `one` was before that of `two`.
+    assert.equal(begun.indexOf('two'), 3);
+  });
+
   it('gives the place of a read that failed to the next', async () => {
     const gate = createReadGate(1);
     const stays = (): boolean => false;
-    const failed = gate.run(stays, () => Promise.reject(new Error('no')));
-    const next = gate.run(stays, () => Promise.resolve(2));
+    const failed = gate.run('acc', stays, () => Promise.reject(new Error('no')));
+    const next = gate.run('acc', stays, () => Promise.resolve(2));
     await assert.rejects(failed, /no/);
     assert.equal(await next, 2);
   });

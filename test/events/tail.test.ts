@@ -91,6 +91,19 @@ describe('events/tail', () => {
     return followers;
   };
 
+  it('many who read the log do not hold up those of another account', async () => {
+    await add(0, ['sent']);
+    const done: string[] = [];
+    const look = async (accountId: string): Promise<void> => {
+      const follower = tail.follow(accountId);
+      await follower.look({ accountId }, 0, 10);
+      done.push(accountId);
+      follower.leave();
+    };
+    await Promise.all([...Array.from({ length: 10 }, () => look(ACCOUNT)), look(OTHER)]);
+    assert.ok(done.indexOf(OTHER) <= 2, done.join());
+  });
+
   it('two hundred followers read the log once', async () => {
     await add(0, ['sent']);
     const followers = await inStep(200);

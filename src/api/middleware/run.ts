@@ -27,7 +27,7 @@ export function run(deps: Deps): Middleware {
     if (route === null) throw new Error('a request without a route was let through');
     const answers = new Answers();
     const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
-    const reply = await (isRead(route) ? gate.run(() => isGone(ctx), work) : work());
+    const reply = await (isRead(route) ? gate.run(ownerOf(exchange) ?? '', () => isGone(ctx), work) : work());
     if (reply === null) {
       exchange.answer = clientGone;
       return;
