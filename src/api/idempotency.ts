@@ -156,12 +156,12 @@ export function checkRepeat(
   mayManage(caller, { ...maker, name: maker.keyName }, field);
 }
 
-/** With the same body the caller knows what it gets; with another it would read the other key's mail. */
+/** With the body of a send the caller knows what it gets; otherwise it would read the other key's mail. */
 function refuseOthersMail(caller: Caller, { isMismatch = false }: { isMismatch?: boolean }, field: string): void {
   if (!isMismatch || scopeAllows(caller.scopes, 'message:read')) return;
   throw new Problem(
     'idempotency_key_reused',
-    'This Idempotency-Key was used by another API key, with another body. Use a new one.',
+    'This Idempotency-Key was used by another API key, for mail that this one may not read. Use a new one.',
     { field },
   );
 }

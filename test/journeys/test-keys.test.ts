@@ -111,6 +111,18 @@ describe('test keys', () => {
     assert.deepEqual([recipients[0]?.email, recipients[0]?.status], [to, 'scheduled']);
   });
 
+  it('a key that may not read messages gets none by the Idempotency-Key of another that sent one again', async () => {
+    const { id } = await app.send({ subject: 'Of another key' });
+    const path = `/v1/messages/${id}/resend`;
+    const headers = { 'idempotency-key': 'resend-17' };
+    assert.equal((await app.request('POST', path, undefined, { headers })).status, 202);
+    const key = await makeKey({ scopes: ['send'] });
+    assert.equal((await app.request('POST', path, undefined, { key })).status, 404);
+    const refused = await app.request<Refusal>('POST', path, undefined, { key, headers });
+    assert.deepEqual([refused.status, refused.body.error.code], [409, 'idempotency_key_reused']);
+    assert.equal((await app.request('POST', path, undefined, { key: owner, headers })).status, 202);
+  });
+
   it('a test key cancels, moves and erases its own mail, and of a person only that', async () => {
     const later = { to: 'cy@dest.test', send_at: '2026-02-02T00:00:00Z' };
     const live = await app.send(later);

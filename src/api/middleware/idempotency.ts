@@ -61,7 +61,8 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
   if (key.kind === 'known' && row.status < 300 && row.key_id !== null && row.key_id !== use.keyId)
     checkRepeat(key.caller, await deps.callerById(row.key_id), {
       isSecret: route?.secretResponse === true,
-      isMismatch: row.body_hash !== use.bodyHash(),
+      // A request to send a message again names it in its path alone: the same body does not show that the caller knows it.
+      isMismatch: row.body_hash !== use.bodyHash() || route?.operationId === 'resendMessage',
       // The scope depends on the body (`scopeFor`), and the first request may have needed another one.
       isBulk: route?.scopeFor !== undefined && row.body.startsWith('{"object":"batch"'),
     });
