@@ -160,13 +160,17 @@ function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; en
 /** Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything else as base64. */
 function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
   const encoding = encodingOf(fields);
-  const octets = isEncoding(encoding)
-    ? Buffer.from(decodeTransfer(body.toString('latin1').replaceAll('\r\n', '\n'), encoding), 'latin1')
-    : body;
+  const octets = isEncoding(encoding) ? Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1') : body;
   const isText = type.startsWith('text/') && encoding !== 'base64' && isMostlyAscii(octets);
-  const text = isText ? wrap(encode(octets), LINE) : inLines(octets.toString('base64'));
+  const text = isText ? wrap(bareEncoded(encode(octets)), LINE) : inLines(octets.toString('base64'));
   return { fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'), body: endedLike(body, text) };
 }
+
+/** Takes out the soft line ends of quoted-printable. The others stay CRLF: as LF they would be line ends that transport must not have. */
+const joinedLines = (body: Buffer): string => body.toString('latin1').replace(/=[ \t]*\r\n/g, '');
+
+/** Escapes what is CR or LF alone, which stood as `=0D` or `=0A` in the mail: the encoder leaves them as they are. */
+const bareEncoded = (text: string): string => text.replace(/\r(?!\n)/g, '=0D').replace(/(?<!\r)\n/g, '=0A');
 
 /** Above a quarter of escapes base64 is the shorter one, and the other is not readable either. */
 function isMostlyAscii(octets: Buffer): boolean {

@@ -56,6 +56,10 @@ describe('formats finding 3: message/rfc822 is never base64', () => {
     ['of one text', 'Subject: x\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nGrüße\r\n'],
     ['without MIME fields', 'Subject: x\n\nGrüße\n'],
     ['in another script', `Subject: x\nContent-Type: text/plain; charset=utf-8\n\n${'Здравствуйте '.repeat(30)}\n`],
+    [
+      'with a long line in quoted-printable',
+      `Subject: x\nContent-Transfer-Encoding: quoted-printable\n\nfirst\n.\n${'x '.repeat(2000)}\n`,
+    ],
     ['with a long line', `Subject: x\n\n${'x '.repeat(2000)}\n`],
     [
       'with our own kind of boundary',
