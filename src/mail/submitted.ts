@@ -88,7 +88,10 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
   if (named('received').length > MOST_RECEIVED) return refused('5.4.6 too many hops: the mail is in a loop');
   const from = senderOf(named('from'));
   if (typeof from === 'string') return refused(from);
-  const kept = fields.filter(({ name }) => !DROPPED.test(name.toLowerCase()));
+  const messageId = /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null;
+  // A second Message-ID beside one that cannot be read would have the mail refused: Gmail wants exactly one.
+  const isKept = (name: string): boolean => !DROPPED.test(name) && (messageId !== null || name !== 'message-id');
+  const kept = fields.filter(({ name }) => isKept(name.toLowerCase()));
   if (kept.some(({ raw }) => raw.split('\r\n').some((line) => Buffer.byteLength(line) > LONGEST_LINE)))
     return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
@@ -103,7 +106,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
     replyTo: mailboxesOf(named('reply-to')),
     to: new Set(mailboxesOf(named('to')).map(({ address }) => addressKey(address))),
     cc: new Set(mailboxesOf(named('cc')).map(({ address }) => addressKey(address))),
-    messageId: /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null,
+    messageId,
     hasDate: named('date').length > 0,
     waivesTls: named('tls-required').some(({ value }) => value.trim().toLowerCase() === 'no'),
     options: optionsOf(fields),

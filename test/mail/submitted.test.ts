@@ -144,6 +144,14 @@ describe('mail/submitted', () => {
     );
   });
 
+  for (const field of ['Message-ID: 1@host', 'Message-ID:', 'message-id: <a b@host>', 'Message-ID: <>'])
+    it(`puts one Message-ID in the place of ${JSON.stringify(field)}`, () => {
+      assert.equal(
+        finishSubmitted(good(`${FROM}${field}\r\nDate: x\r\n\r\n`), stamp).toString(),
+        `Received: from a by b\r\nMessage-ID: <1@acme.test>\r\n${FROM}Date: x\r\n\r\n`,
+      );
+    });
+
   it('makes a new mail of one that was sent, with everything else as it was', () => {
     const first = finishSubmitted(
       good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`),
