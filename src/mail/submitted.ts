@@ -8,7 +8,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
-import { addressKey, parseMailbox, type Mailbox } from './address.ts';
+import { addressKey, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
 import { decodeWords } from './charset.ts';
 import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
@@ -130,10 +130,22 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
 function senderOf(fields: readonly HeaderField[]): Mailbox | string {
   const [field, ...others] = fields;
   if (field === undefined) return '5.6.0 the mail has no From';
-  const parsed = parseMailbox(field.value, { smtputf8: true });
+  const parsed = mailboxOf(field.value);
   if (others.length > 0 || parsed.kind === 'bad') return '5.6.0 From must hold one address';
   const { name } = parsed.mailbox;
   return { ...parsed.mailbox, name: name === null ? null : withoutControls(decodeWords(name)) };
+}
+
+/** `root@example.com (Cron Daemon)`. A comment that might be taken for an address, or for the end of one, is left where it is. */
+const WITH_COMMENT = /^([^"()]*)\(([^"()<>@\\]*)\)\s*$/;
+
+/** Reads a mailbox of a header, where a line may be folded with a tab and a comment may follow (RFC 5322 section 3.2.2). */
+function mailboxOf(value: string): ParsedMailbox {
+  const text = value.replaceAll('\t', ' ');
+  const [, before, comment = ''] = WITH_COMMENT.exec(text) ?? [];
+  const parsed = parseMailbox(before ?? text, { smtputf8: true });
+  if (parsed.kind === 'bad' || parsed.mailbox.name !== null) return parsed;
+  return { kind: 'ok', mailbox: { ...parsed.mailbox, name: comment.trim() || null } };
 }
 
 /** Returns the addresses that can be read; others are left out, since the envelope names the recipients. */

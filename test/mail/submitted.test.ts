@@ -152,6 +152,32 @@ describe('mail/submitted', () => {
       );
     });
 
+  for (const [from, name, reason] of [
+    ['Acme, of the long name\r\n\t<hi@acme.test>', 'Acme, of the long name', 'folded with a tab, as Exchange does'],
+    ['=?utf-8?Q?Acm=C3=A9?=\r\n\t=?utf-8?Q?_of?= <hi@acme.test>', 'Acmé of', 'with encoded words on two lines'],
+    ['hi@acme.test (Cron Daemon)', 'Cron Daemon', 'of cron'],
+    ['Acme <hi@acme.test> (by hand)', 'Acme', 'with a comment behind it'],
+    ['hi@acme.test ()', null, 'with an empty comment'],
+    ['"Acme (test)" <hi@acme.test>', 'Acme (test)', 'with brackets in quotes'],
+    ['Acme (test) <hi@acme.test>', 'Acme (test)', 'with brackets in the name'],
+  ] as const)
+    it(`reads a From ${reason}, and leaves it as it is`, () => {
+      const mail = good(`From: ${from}\r\n\r\n`);
+      assert.deepEqual([mail.from.name, mail.from.address], [name, 'hi@acme.test']);
+      assert.equal(mail.head, `From: ${from}\r\n`);
+    });
+
+  for (const from of [
+    'hi@acme.test (<bo@dest.test>)',
+    'hi@acme.test (bo@dest.test)',
+    'hi@acme.test (a) (b)',
+    'hi@acme.test ((a))',
+    'hi@acme.test (a\\)',
+  ])
+    it(`refuses ${from}`, () => {
+      assert.match(bad(`From: ${from}\r\n\r\n`), /^5\.6\.0 From must hold one/);
+    });
+
   it('makes a new mail of one that was sent, with everything else as it was', () => {
     const first = finishSubmitted(
       good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`),
