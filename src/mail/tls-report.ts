@@ -193,8 +193,11 @@ const textsOf = (value: unknown): string[] =>
     .map((one) => textOf(one, 1000))
     .filter((one) => one !== '');
 
+/** A count beyond is false. The sum of all that are kept stays an integer that SQLite has. */
+const MOST_SESSIONS = 999_999_999_999;
+
 const countOf = (value: unknown): number =>
-  typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? Math.floor(value) : 0;
+  typeof value === 'number' && value >= 0 && value <= MOST_SESSIONS ? Math.floor(value) : 0;
 
 function timeOf(value: unknown): number | null {
   const at = typeof value === 'string' ? Date.parse(value) : NaN;

@@ -306,6 +306,28 @@ describe('journey: aggregate reports', () => {
       assert.deepEqual(await rows('SELECT COUNT(*) AS n FROM dmarc_rows'), [{ n: 6000 }]);
     });
 
+    it('show the numbers of others also where their own counts cannot be added up', async () => {
+      const odd = JSON.parse(tlsJson) as { policies: object[] };
+      const policy = { 'policy-type': 'sts', 'policy-domain': 'rp.acme.test' };
+      const detail = { 'result-type': 'certificate-expired', 'failed-session-count': Number.MAX_SAFE_INTEGER };
+      const flood = { policy, summary: {}, 'failure-details': Array.from({ length: 500 }, () => detail) };
+      for (let n = 0; n < 2; n++) {
+        const content = JSON.stringify({ ...odd, 'report-id': `odd${String(n)}`, policies: [flood, flood] });
+        await report('tls@mail.posthorn.test', 'r.json.gz', gzipSync(content), 'application/tlsrpt+gzip');
+      }
+      await report('tls@mail.posthorn.test', 'r.json.gz', gzipSync(tlsJson), 'application/tlsrpt+gzip');
+      await read(3);
+      const { tls } = await app.operator.call('reputation', { days: 7 });
+      assert.deepEqual(
+        tls.map(({ policy: one, result, sessions }) => [one, result, sessions]),
+        [
+          ['no-policy-found', 'success', 7],
+          ['no-policy-found', 'certificate-expired', 2],
+          ['no-policy-found', 'unknown', 1],
+        ],
+      );
+    });
+
     it('are removed 400 days after they came, whatever they say', async () => {
       await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(xml), 'text/xml');
       await read(1);
