@@ -23,6 +23,29 @@ export interface TakenMail {
   full: LimitName | null;
 }
 
+const BLOCK_BYTES = 16 * 1024;
+
+/** Octets, copied into blocks. They come in pieces of two where each line is a dot, and as an object each piece takes fifty times its size. */
+class Octets {
+  length = 0;
+  private readonly blocks: Buffer[] = [];
+  private block = Buffer.alloc(0);
+
+  add(part: Buffer): void {
+    for (let from = 0; from < part.length;) {
+      const used = this.length % BLOCK_BYTES;
+      if (used === 0) this.blocks.push((this.block = Buffer.allocUnsafe(BLOCK_BYTES)));
+      const copied = part.copy(this.block, used, from);
+      from += copied;
+      this.length += copied;
+    }
+  }
+
+  whole(): Buffer {
+    return Buffer.concat(this.blocks, this.length);
+  }
+}
+
 export interface IntakeDeps {
   clock: Clock;
   limits: ListenerLimits;
@@ -39,27 +62,25 @@ export async function takeMail<Result>(
   { stream, network, tooSlow }: { stream: AsyncIterable<Buffer>; network: string; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
-  const chunks: Buffer[] = [];
+  const octets = new Octets();
   let size = 0;
-  let kept = 0;
   let full: LimitName | null = null;
   const pace = watchPace({ clock, limits }, () => size, tooSlow);
   try {
     for await (const chunk of stream) {
       size += chunk.length;
-      const part = chunk.subarray(0, Math.max(0, keepBytes - kept));
+      const part = chunk.subarray(0, Math.max(0, keepBytes - octets.length));
       if (memory.total + part.length > limits.heldBytes) full ??= 'heldBytes';
       else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
       if (full !== null || part.length === 0) continue;
-      chunks.push(part);
-      kept += part.length;
+      octets.add(part);
       memory.add(network, part.length);
     }
     pace.cancel();
-    return await use({ bytes: () => Buffer.concat(chunks), size, full });
+    return await use({ bytes: () => octets.whole(), size, full });
   } finally {
     pace.cancel();
-    memory.add(network, -kept);
+    memory.add(network, -octets.length);
   }
 }
 

@@ -1,0 +1,58 @@
+/** The memory that a mail has while it comes. */
+import assert from 'node:assert/strict';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import { listenerLimits } from '../../src/inbound/listener-limits.ts';
+import { MailMemory, takeMail, type TakenMail } from '../../src/inbound/mail-intake.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+
+const KEEP_BYTES = 512 * 1024;
+
+async function* piecesOf(mail: Buffer, lengths: readonly number[]): AsyncGenerator<Buffer> {
+  let from = 0;
+  for (const length of lengths) {
+    yield mail.subarray(from, from + length);
+    from += length;
+  }
+}
+
+async function take<Result>(stream: AsyncIterable<Buffer>, use: (mail: TakenMail) => Result): Promise<Result> {
+  const clock = new FakeClock(0);
+  const memory = new MailMemory();
+  const deps = { clock, limits: listenerLimits, memory, keepBytes: KEEP_BYTES };
+  const result = await takeMail(deps, { stream, network: 'net', tooSlow: () => undefined }, (mail) =>
+    Promise.resolve(use(mail)),
+  );
+  assert.deepEqual([memory.total, memory.byNetwork.of('net')], [0, 0]);
+  return result;
+}
+
+describe('inbound/mail-intake', () => {
+  it('keeps what came, however it was cut, up to the limit', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 40_000 }), { maxLength: 30 }), async (lengths) => {
+        const mail = Buffer.alloc(
+          lengths.reduce((sum, length) => sum + length, 0),
+          'abcdefghijklm',
+        );
+        const { bytes, size } = await take(piecesOf(mail, lengths), (one) => ({ bytes: one.bytes(), size: one.size }));
+        assert.equal(size, mail.length);
+        assert.ok(bytes.equals(mail.subarray(0, KEEP_BYTES)));
+      }),
+    ));
+
+  it('needs no more memory for a mail that comes in pieces of two octets', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const lengths = Array.from({ length: KEEP_BYTES / 2 }, () => 2);
+    const mail = Buffer.alloc(KEEP_BYTES, '.\n');
+    collect();
+    const before = process.memoryUsage().heapUsed;
+    const grown = await take(piecesOf(mail, lengths), () => {
+      collect();
+      return process.memoryUsage().heapUsed - before;
+    });
+    assert.ok(grown < 4 * 2 ** 20, `${String(grown)} octets of heap for ${String(KEEP_BYTES)}`);
+  });
+});
