@@ -13,7 +13,7 @@ import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } f
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions } from './open-sessions.ts';
-import { endConnection, findConnection, keepEnhancedCodes } from './smtp-connection.ts';
+import { endConnection, findConnection, guardSockets, keepEnhancedCodes } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 /** A session as handlers see it. */
@@ -110,6 +110,7 @@ export class Listener<User> {
       overLimit: (limit) => handlers.overLimit?.(limit),
     });
     this.server = new SMTPServer({ ...this.serverSettings(), ...this.sessionSteps(), ...this.mailSteps() });
+    if (options.isSecure) guardSockets(this.server, (socket) => this.sessions.admitSocket(socket));
     // smtp-server hands on the errors of its net.Server here, and reports those of single connections here as well.
     logAcceptErrors({ clock, log }, this.server.server, 'smtp');
     this.server.on('error', (error) => {

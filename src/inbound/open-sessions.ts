@@ -1,4 +1,5 @@
 /** The open sessions of a listener: how many an address, a network and all may have, who gives way, and when each one ends. */
+import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
 import { Crowds } from '../net/crowds.ts';
 import { addressBucket, networkOf, siteOf } from '../net/ip.ts';
@@ -32,12 +33,17 @@ interface SessionLimits {
   overLimit: (limit: LimitName) => void;
 }
 
+/** Sockets of an address for each session that it may have: some have not ended their TLS handshake, or are about to close. */
+const SOCKETS = 2;
+
 const never: Timer = { cancel: () => undefined };
 
 export class OpenSessions<User> {
   private readonly deps: SessionLimits;
   private readonly byId = new Map<string, OpenSession<User>>();
   private readonly perAddress = new Tally();
+  /** Sockets that begin with TLS, from their first packet to their end. */
+  private readonly sockets = new Tally();
   private readonly perNetwork = new Tally();
   /** Sessions without a user or a proof, by site: they give way to others. */
   private readonly unproven = new Crowds<string>();
@@ -54,6 +60,20 @@ export class OpenSessions<User> {
 
   all(): Iterable<OpenSession<User>> {
     return this.byId.values();
+  }
+
+  /**
+   * Counts a socket that begins with TLS until it closes; false where its address has too many. Before the handshake ends it is no session
+   * yet, so an address that never ends one would have all places.
+   */
+  admitSocket(socket: Socket): boolean {
+    const bucket = addressBucket(socket.remoteAddress ?? '');
+    if (this.sockets.of(bucket) >= SOCKETS * this.deps.limits.connectionsPerAddress) return false;
+    this.sockets.add(bucket, 1);
+    socket.once('close', () => {
+      this.sockets.add(bucket, -1);
+    });
+    return true;
   }
 
   /** Counts a new connection, or refuses it. */

@@ -1,7 +1,8 @@
 /**
  * Everything that we use of smtp-server beyond its documentation: `send`, `close`, `_socket` and `_getEnhancedStatusCode` of a
- * connection. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
+ * connection, and that it takes sockets by the event `connection` of its net.Server. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
  */
+import type { Socket } from 'node:net';
 import type { SMTPServer } from 'smtp-server';
 
 export type SmtpConnection = SMTPServer['connections'] extends Set<infer One> ? One : never;
@@ -44,4 +45,14 @@ export function endConnection(connection: SmtpConnection, code: number, text: st
 export function cutConnection(connection: SmtpConnection, code: number, text: string): void {
   endConnection(connection, code, text);
   connection._socket.destroySoon();
+}
+
+/** Asks before smtp-server takes a socket, and drops those that may not come. It asks by itself only when TLS has begun. */
+export function guardSockets({ server }: SMTPServer, mayCome: (socket: Socket) => boolean): void {
+  const takers = server.listeners('connection') as ((socket: Socket) => void)[];
+  server.removeAllListeners('connection');
+  server.on('connection', (socket: Socket) => {
+    if (mayCome(socket)) for (const take of takers) take.call(server, socket);
+    else socket.destroy();
+  });
 }

@@ -1,6 +1,8 @@
 /** What a listener bears: clients that are slow, many, loud or faulty, while an ordinary one is served. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import net from 'node:net';
+import tls from 'node:tls';
 import { makeSelfSigned } from '../../src/config/self-signed.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
 import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
@@ -61,6 +63,7 @@ describe('inbound/listener', () => {
     handlers: Partial<Handlers<never>> = {},
     memory = new MailMemory(),
     keepBytes = 1000,
+    isSecure = false,
   ): Promise<void> => {
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     mails.length = 0;
@@ -70,7 +73,7 @@ describe('inbound/listener', () => {
         host: '127.0.0.1',
         port: 0,
         hostname: 'mx.test',
-        isSecure: false,
+        isSecure,
         certificate,
         size: 10_000,
         keepBytes,
@@ -437,6 +440,22 @@ describe('inbound/listener', () => {
     await client.closed;
     assert.doesNotMatch(client.text().slice(before), /^250/m);
     assert.deepEqual(mails, []);
+  });
+
+  it('leaves places for others where one address begins TLS many times and never ends it', async () => {
+    await begin({ connections: 4, connectionsPerAddress: 2 }, {}, new MailMemory(), 1000, true);
+    const silent = Array.from({ length: 12 }, () => connect(port, '127.0.0.2'));
+    await Promise.all(silent.slice(4).map(({ closed }) => closed));
+    const greeting = async (): Promise<string> => {
+      const client = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false });
+      const [text] = (await once(client.setEncoding('latin1'), 'data')) as [string];
+      client.destroy();
+      await once(client, 'close');
+      return text;
+    };
+    // Each gives its place back.
+    for (let n = 0; n < 10; n++) assert.match(await greeting(), /^220 /);
+    for (const { socket } of silent) socket.destroy();
   });
 
   it('tells a client of a bug of ours no more than that', async () => {
