@@ -107,7 +107,8 @@ const relabelled = (fields: readonly HeaderField[], { label }: Job): readonly He
 /** Encodes header, empty line and body of a part or of an enclosed mail. */
 function reencodePart(bytes: Buffer, job: Job, depth: number): Buffer | null {
   const at = bytes.subarray(0, 2).toString('latin1') === '\r\n' ? 0 : bytes.indexOf('\r\n\r\n') + 2;
-  if (at === 1) return null;
+  // A part without an empty line is a header alone, or nothing.
+  if (at === 1) return job.isUnfit(bytes) ? null : bytes;
   const fields = parseHeaders(bytes.toString('latin1', 0, at));
   const done = reencode(fields, bytes.subarray(at + 2), job, depth + 1);
   if (done === null) return null;

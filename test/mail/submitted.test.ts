@@ -208,11 +208,7 @@ describe('mail/submitted', () => {
       '8-bit html',
     ],
     ['Content-Type: application/octet-stream\r\n', `${'x'.repeat(3000)}\r\n`, 'octets'],
-    [
-      'Content-Transfer-Encoding: quoted-printable\r\n',
-      `first =\r\nline\r\n.\r\n${long}=3D\r\n`,
-      'quoted-printable',
-    ],
+    ['Content-Transfer-Encoding: quoted-printable\r\n', `first =\r\nline\r\n.\r\n${long}=3D\r\n`, 'quoted-printable'],
     ['Content-Transfer-Encoding: base64\r\n', `${Buffer.from(long).toString('base64')}\r\n`, 'base64 in one line'],
     [
       'Content-Type: multipart/mixed; boundary="b b"\r\n',
@@ -225,6 +221,11 @@ describe('mail/submitted', () => {
       'a mail inside',
     ],
     ['Content-Type: multipart/mixed; boundary=b\r\n', `--b\r\n\r\n${long}`, 'an end that is missing'],
+    [
+      'Content-Type: multipart/alternative; boundary=b\r\n',
+      `--b\r\nContent-Type: text/plain\r\n\r\n--b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n${long}\r\n--b--\r\n`,
+      'parts that are empty before it',
+    ],
   ] as const)
     it(`mends lines that are too long: ${reason}`, async () => {
       const mail = good(`${FROM}${head}\r\n${body}`);
