@@ -154,6 +154,7 @@ export class Listener<User> {
       },
       onSecure: (_socket, session, callback) => {
         session.disabledCommands = this.isSubmission ? [] : ['AUTH'];
+        this.sessions.signedOut(session.id);
         callback(null);
       },
       onAuth: (auth, session, callback) => {

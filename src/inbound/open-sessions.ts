@@ -159,6 +159,14 @@ export class OpenSessions<User> {
     this.expectStep(id, this.deps.limits.greetingToMailMs);
   }
 
+  /** Forgets the user: what was said before STARTTLS does not count behind it (RFC 3207 section 4.2). */
+  signedOut(id: string): void {
+    const session = this.byId.get(id);
+    if (session?.user == null) return;
+    session.user = null;
+    if (session.proof === null) this.unproven.add(session.site, id);
+  }
+
   /** Notes the first proof of a session; each proof is good for one session at a time. */
   noteProof(id: string, proof: string): void {
     const session = this.byId.get(id);

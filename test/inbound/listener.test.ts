@@ -458,6 +458,37 @@ describe('inbound/listener', () => {
     for (const { socket } of silent) socket.destroy();
   });
 
+  it('forgets at STARTTLS who has signed in before it (RFC 3207)', async () => {
+    const senders: (string | null)[] = [];
+    await begin(
+      {},
+      {
+        maySignInClear: () => true,
+        authenticate: () => Promise.resolve({ user: 'ana' as never }),
+        sender: ({ user }) => {
+          senders.push(user);
+          return Promise.resolve(null);
+        },
+      },
+    );
+    const client = await greeted();
+    client.write('EHLO a.test\r\n');
+    await client.said(/^250 /m);
+    client.write(`AUTH PLAIN ${Buffer.from('\0apikey\0good').toString('base64')}\r\n`);
+    await client.said(/^235 /m);
+    client.write('MAIL FROM:<a@b.test>\r\n');
+    await client.said(/^250 2\.1\.0 /m);
+    client.write('STARTTLS\r\n');
+    await client.said(/^220 2\.0\.0 /m);
+    client.socket.removeAllListeners('data').setEncoding(undefined);
+    const secure = tls.connect({ socket: client.socket, rejectUnauthorized: false });
+    await once(secure, 'secureConnect');
+    secure.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nQUIT\r\n');
+    secure.resume();
+    await once(secure, 'close');
+    assert.deepEqual(senders, ['ana', null]);
+  });
+
   it('tells a client of a bug of ours no more than that', async () => {
     await begin({}, { data: () => Promise.reject(new Error('secret')) });
     const text = await deliver();
