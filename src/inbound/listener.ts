@@ -12,7 +12,7 @@ import { isStorageTrouble } from '../storage/commit.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
-import { OpenSessions } from './open-sessions.ts';
+import { OpenSessions, STOPPING } from './open-sessions.ts';
 import { endConnection, findConnection, guardSockets, keepEnhancedCodes } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -188,6 +188,7 @@ export class Listener<User> {
         void this.receive(stream, session).then((result) => {
           if (typeof result === 'string') callback(null, result);
           else callback(asError(result));
+          this.sessions.replied(session.id, { isClosing: this.isClosing });
         });
       },
     };
@@ -196,7 +197,7 @@ export class Listener<User> {
   /** Returns null for a client that may stay. */
   private admit(session: SMTPServerSession): SmtpRefusal | null {
     const { id, remoteAddress: ip } = session;
-    if (this.isClosing) return refuse(421, '4.3.2 the service is stopping');
+    if (this.isClosing) return refuse(421, STOPPING);
     if (this.options.isDraining?.() === true) return refuse(421, '4.3.2 this server is being taken out of service');
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
@@ -273,10 +274,6 @@ export class Listener<User> {
       // The stream ends with an error where the client has gone in the middle of its mail, so no client reads the answer.
       this.log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
-    } finally {
-      if (open !== undefined) open.isReceiving = false;
-      if (this.isClosing) sessions.end(id, '4.3.2 the service is stopping');
-      else sessions.expectStep(id, limits.greetingToMailMs);
     }
   }
 
@@ -284,6 +281,8 @@ export class Listener<User> {
     session: SMTPServerSession,
     { bytes, size, full }: TakenMail,
   ): Promise<string | SmtpRefusal> {
+    const open = this.sessions.get(session.id);
+    if (open !== undefined) open.isStoring = true;
     if (full !== null) {
       this.handlers.overLimit?.(full);
       return refuse(452, '4.3.1 too much mail at once: try again later');
@@ -346,14 +345,14 @@ export class Listener<User> {
 
   /** Ends the sessions of users for whom `isOver` returns true. */
   async endWhere(isOver: (user: User) => Promise<boolean>): Promise<void> {
-    for (const { user, connection } of this.sessions.all())
-      if (user !== null && (await isOver(user))) endConnection(connection, 421, '4.7.0 your key is no longer good');
+    for (const [id, { user }] of this.sessions.all())
+      if (user !== null && (await isOver(user))) this.sessions.end(id, '4.7.0 your key is no longer good');
   }
 
   async close(): Promise<void> {
     this.isClosing = true;
-    for (const { isReceiving, connection } of this.sessions.all())
-      if (!isReceiving) endConnection(connection, 421, '4.3.2 the service is stopping');
+    for (const [, { isReceiving, connection }] of this.sessions.all())
+      if (!isReceiving) endConnection(connection, 421, STOPPING);
     await new Promise<void>((resolve) => {
       this.server.close(resolve);
     });

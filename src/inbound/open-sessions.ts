@@ -21,6 +21,10 @@ export interface OpenSession<User> {
   /** See `Handlers.proofOf`. */
   proof: string | null;
   isReceiving: boolean;
+  /** Its mail has come and gets its reply next: without it the client would send the mail again. */
+  isStoring: boolean;
+  /** The reason to end it after that reply. */
+  ending: string | null;
   /** The next step must come before this ends. */
   stepTimer: Timer;
   sessionTimer: Timer;
@@ -35,6 +39,8 @@ interface SessionLimits {
 
 /** Sockets of an address for each session that it may have: some have not ended their TLS handshake, or are about to close. */
 const SOCKETS = 2;
+
+export const STOPPING = '4.3.2 the service is stopping';
 
 const never: Timer = { cancel: () => undefined };
 
@@ -58,8 +64,8 @@ export class OpenSessions<User> {
     return this.byId.get(id);
   }
 
-  all(): Iterable<OpenSession<User>> {
-    return this.byId.values();
+  all(): Iterable<[id: string, session: OpenSession<User>]> {
+    return this.byId.entries();
   }
 
   /**
@@ -97,6 +103,8 @@ export class OpenSessions<User> {
       user: null,
       proof: null,
       isReceiving: false,
+      isStoring: false,
+      ending: null,
       stepTimer: never,
       sessionTimer: clock.after(limits.sessionMs, timeUp, { background: true }),
     });
@@ -192,9 +200,23 @@ export class OpenSessions<User> {
     session.stepTimer = this.deps.clock.after(ms, timeUp, { background: true });
   }
 
+  /** Ends the session; one whose mail is being stored when that has its reply. */
   end(id: string, text: string): void {
     const session = this.byId.get(id);
-    if (session !== undefined) endConnection(session.connection, 421, text);
+    if (session === undefined) return;
+    if (session.isStoring) session.ending ??= text;
+    else endConnection(session.connection, 421, text);
+  }
+
+  /** The mail has its reply, and the session goes on or ends. */
+  replied(id: string, { isClosing }: { isClosing: boolean }): void {
+    const session = this.byId.get(id);
+    if (session === undefined) return;
+    session.isReceiving = false;
+    session.isStoring = false;
+    const ending = isClosing ? STOPPING : session.ending;
+    if (ending !== null) this.end(id, ending);
+    else this.expectStep(id, this.deps.limits.greetingToMailMs);
   }
 
   cut(id: string, text: string): void {

@@ -489,6 +489,50 @@ describe('inbound/listener', () => {
     assert.deepEqual(senders, ['ana', null]);
   });
 
+  describe('of a mail that is taken', () => {
+    let taken: () => void;
+    let client: Client;
+    /** A session whose mail has come and is being stored. */
+    const begun = async (): Promise<void> => {
+      const storing = new Promise<void>((resolve) => {
+        const stored = new Promise<void>((done) => (taken = done));
+        void begin(
+          {},
+          {
+            data: async () => {
+              resolve();
+              await stored;
+              return '2.0.0 taken';
+            },
+          },
+        ).then(async () => {
+          client = await greeted();
+          client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<yes@mx.test>\r\nDATA\r\n');
+          await client.said(/^354 /m);
+          client.write('Subject: x\r\n\r\nx\r\n.\r\n');
+        });
+      });
+      await storing;
+    };
+
+    it('hears so where the listener stops meanwhile, since it would send the mail again', async () => {
+      await begun();
+      const closed = listener.close();
+      taken();
+      await client.closed;
+      await closed;
+      assert.match(client.text(), /^250 2\.0\.0 taken\r\n421 4\.3\.2 the service is stopping\r\n$/m);
+    });
+
+    it('hears so where the time of the session ends meanwhile', async () => {
+      await begun();
+      clock.advance(31 * 60_000);
+      taken();
+      await client.closed;
+      assert.match(client.text(), /^250 2\.0\.0 taken\r\n421 4\.4\.2 that took too long\r\n$/m);
+    });
+  });
+
   it('tells a client of a bug of ours no more than that', async () => {
     await begin({}, { data: () => Promise.reject(new Error('secret')) });
     const text = await deliver();
