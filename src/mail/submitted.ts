@@ -45,7 +45,10 @@ export interface RefusedMail {
 /** RFC 5321 section 6.3: so many hops are a loop. */
 const MOST_RECEIVED = 50;
 const LARGEST_HEAD = 512 * 1024;
-const OPTION = /^x-posthorn-([a-z-]{1,40})$/;
+const OPTION = /^x-posthorn-(.*)$/;
+const LONGEST_OPTION = 40;
+/** Stands in each mail that came from us: one that is passed on by submission has it, and asks for nothing with it. */
+const MARK = 'delivery';
 /** Never sent on: who else gets a copy, whose return path it was, what it asked of us. */
 const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
 
@@ -121,7 +124,9 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
   const options = new Map<string, string[]>();
   for (const { name, value } of fields) {
     const [, option] = OPTION.exec(name.toLowerCase()) ?? [];
-    if (option !== undefined) options.set(option, [...(options.get(option) ?? []), value]);
+    if (option === undefined || option === MARK) continue;
+    const member = option.slice(0, LONGEST_OPTION);
+    options.set(member, [...(options.get(member) ?? []), value]);
   }
   return options;
 }

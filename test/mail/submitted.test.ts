@@ -132,6 +132,18 @@ describe('mail/submitted', () => {
     assert.doesNotMatch(mail.head, /posthorn/i);
   });
 
+  it('hands on every option however it is misspelt, and not the mark of a mail that is passed on', () => {
+    const misspelt = [
+      'X-Posthorn-Send_At: 1',
+      'X-Posthorn-Tag2: a',
+      `X-Posthorn-${'x'.repeat(60)}: a`,
+      'X-Posthorn-: a',
+    ];
+    const mail = good(`X-Posthorn-Delivery: 1abc\r\n${misspelt.join('\r\n')}\r\n${FROM}\r\n`);
+    assert.deepEqual([...mail.options.keys()], ['send_at', 'tag2', 'x'.repeat(40), '']);
+    assert.equal(mail.head, FROM);
+  });
+
   it('adds what is missing, and only that', () => {
     const whole = (text: string): string => finishSubmitted(good(text), stamp).toString();
     assert.equal(
