@@ -18,6 +18,9 @@ const feedbackTypes: ReadonlySet<string> = new Set(['abuse', 'fraud', 'not-spam'
 /** Feedback types that are not complaints (RFC 5965 section 7.3, RFC 6591). */
 const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
 
+/** The end of the year 9999: RFC 3339 has no later one, and a program that reads events may stop at what is not a time. */
+const LAST_TIME = Date.UTC(10_000, 0, 1) - 1;
+
 /** Returns true if the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
 export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
@@ -47,7 +50,7 @@ export function complainedBy(feedback: {
     kind: 'complained',
     feedbackType: feedbackTypes.has(type) ? type : 'other',
     source: 'arf',
-    arrivalDate: Number.isNaN(at) ? null : at,
+    arrivalDate: at >= 0 && at <= LAST_TIME ? at : null,
     userAgent: feedback.userAgent,
   };
 }
