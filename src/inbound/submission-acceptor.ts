@@ -1,4 +1,5 @@
 /** Accepts a submitted mail as the API accepts a request: the same checks, one transaction, the same idempotency keys. */
+import { hash } from 'node:crypto';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -51,7 +52,7 @@ export class SubmissionAcceptor {
     const key =
       options.idempotencyKey === null
         ? null
-        : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey);
+        : recordKey(caller.accountId, caller.mode, 'SMTP', placeOf(session), options.idempotencyKey);
     const store = (): Promise<string> => this.store(session, caller, { ...read, options, key });
     return key === null ? store() : this.perKey.run(key, store);
   }
@@ -162,6 +163,15 @@ export class SubmissionAcceptor {
       test: null,
     };
   }
+}
+
+/**
+ * The place of a key: the recipients are a part of it. A mail with more of them than one session takes comes in several, which are the
+ * same but for these (RFC 5321 section 4.5.3.1.10), and each has to be sent.
+ */
+function placeOf({ recipients }: SubmissionSession): string {
+  const keys = recipients.map((address) => addressKey(address)).sort();
+  return `submission ${hash('sha256', keys.join(' '), 'hex')}`;
 }
 
 const emptyContent = (): MessageContent => ({ html: null, text: null, autoText: false, attachments: [] });

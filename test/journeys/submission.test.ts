@@ -305,6 +305,24 @@ describe('journey: submission', () => {
     assert.equal(arrived().length, 1);
   });
 
+  it('sends the rest of a mail under the same idempotency key, as a relay does that splits the recipients', async () => {
+    await begin();
+    const raw =
+      'From: hi@acme.test\r\nMessage-ID: <one@acme.test>\r\nX-Posthorn-Idempotency-Key: k1\r\n\r\nGood day.\r\n';
+    const send = async (...to: string[]): Promise<string> => {
+      const { response } = await transport().sendMail({ envelope: { from: 'hi@acme.test', to }, raw });
+      return idOf(response);
+    };
+    const first = await send('a@dest.test', 'b@dest.test');
+    const second = await send('c@dest.test');
+    assert.notEqual(first, second);
+    // Each again, as after a reply that was lost.
+    assert.deepEqual([await send('B@dest.test', 'a@dest.test'), await send('c@dest.test')], [first, second]);
+    await app.settled();
+    const reached = arrived().flatMap(({ to }) => to);
+    assert.deepEqual(reached.sort(), ['a@dest.test', 'b@dest.test', 'c@dest.test']);
+  });
+
   it('refuses who may not send, with the right code and a line in the audit log each', async () => {
     await begin();
     const make = async (options: object): Promise<string> =>
