@@ -109,9 +109,11 @@ export class SubmissionAcceptor {
     const { deps } = this;
     const { notify, operatorAddress } = this.settings;
     const parsed = parseMailbox(sender, { smtputf8: true });
-    if (notify === 'none' || parsed.kind === 'bad') return null;
-    const isOwn = notify === 'sender' && (await deps.isVerified(accountId, parsed.mailbox.domain));
-    const address = isOwn ? parsed.mailbox.address : operatorAddress;
+    if (notify === 'none' || sender === '') return null;
+    // `root@web1` is the sender of many programs: no notice reaches it, which is no reason to refuse the mail.
+    const mailbox = notify === 'sender' && parsed.kind === 'ok' ? parsed.mailbox : null;
+    const isOwn = mailbox !== null && (await deps.isVerified(accountId, mailbox.domain));
+    const address = isOwn ? mailbox.address : operatorAddress;
     if (address !== null) await deps.ownAccount.ensure();
     return address;
   }

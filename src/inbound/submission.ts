@@ -40,12 +40,10 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       return { user: { token: password, keyId: caller.keyId } };
     },
     maySignInClear: (ip) => isTrusted(settings, ip),
-    async sender(session, address) {
+    async sender(session) {
       const result = await callerOf(session);
       if (!('caller' in result)) return refusals.write(session, 'MAIL', null, result);
       const { caller } = result;
-      if (address !== '' && parseMailbox(address, { smtputf8: true }).kind === 'bad')
-        return refuse(553, '5.1.7 this is not an address');
       const wait = deps.takeRequest(caller.accountId, caller.plan);
       if (wait === null) return null;
       const refusal = refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`);

@@ -207,14 +207,20 @@ describe('journey: failure notices', () => {
     );
   });
 
-  it('tells the operator where the sender’s domain is none of the account’s', async () => {
-    await begin({ settings: { smtp: { operatorAddress: 'root@op.test' } } });
-    await submit('somebody@stranger.test', 'nobody@dest.test');
-    assert.deepEqual(
-      (await arrived(1)).map(({ to }) => to),
-      [['root@op.test']],
-    );
-  });
+  for (const [what, from] of [
+    ['’s domain is none of the account’s', 'somebody@stranger.test'],
+    [' is one of this host alone, as cron and PHP write it', 'root@web1'],
+    [' has an address instead of a domain', 'printer@[192.0.2.1]'],
+    [' is longer than mailboxes are, as lists write it', `list-bounces+${'a'.repeat(64)}=dest.test@acme.test`],
+  ] as const)
+    it(`tells the operator where the sender${what}`, async () => {
+      await begin({ settings: { smtp: { operatorAddress: 'root@op.test' } } });
+      await submit(from, 'nobody@dest.test');
+      assert.deepEqual(
+        (await arrived(1)).map(({ to }) => to),
+        [['root@op.test']],
+      );
+    });
 
   for (const [what, settings, from, expected] of [
     [
