@@ -69,8 +69,8 @@ export class OpenSessions<User> {
   }
 
   /**
-   * Counts a socket that begins with TLS until it closes; false where its address has too many. Before the handshake ends it is no session
-   * yet, so an address that never ends one would have all places.
+   * Counts a socket that begins with TLS until it closes; false where its address has too many. It becomes a session when the handshake ends,
+   * so without this limit an address that never ends one would have all places.
    */
   admitSocket(socket: Socket): boolean {
     const bucket = addressBucket(socket.remoteAddress ?? '');

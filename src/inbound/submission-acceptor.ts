@@ -110,7 +110,7 @@ export class SubmissionAcceptor {
     const { notify, operatorAddress } = this.settings;
     const parsed = parseMailbox(sender, { smtputf8: true });
     if (notify === 'none' || sender === '') return null;
-    // `root@web1` is the sender of many programs: no notice reaches it, which is no reason to refuse the mail.
+    // Many programs write `root@web1`, which no notice reaches. Their mail is taken all the same.
     const mailbox = notify === 'sender' && parsed.kind === 'ok' ? parsed.mailbox : null;
     const isOwn = mailbox !== null && (await deps.isVerified(accountId, mailbox.domain));
     const address = isOwn ? mailbox.address : operatorAddress;

@@ -47,7 +47,7 @@ const MOST_RECEIVED = 50;
 const LARGEST_HEAD = 512 * 1024;
 const OPTION = /^x-posthorn-(.*)$/;
 const LONGEST_OPTION = 40;
-/** Stands in each mail that came from us: one that is passed on by submission has it, and asks for nothing with it. */
+/** Each mail that came from us has it: one that is passed on by submission asks for nothing with it. */
 const MARK = 'delivery';
 /** Never sent on: who else gets a copy, whose return path it was, what it asked of us. */
 const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
