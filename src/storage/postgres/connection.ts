@@ -19,7 +19,7 @@ const CONNECT_MS = 5000;
 /** Statements beyond these, such as those with a variable number of placeholders, are not kept by the server. */
 const MOST_STATEMENTS = 300;
 
-/** Thrown when no server of the address takes writes. */
+/** Thrown when no server of the address takes writes, for whatever reason: it may also be a name, a certificate or a password. */
 export class NoWritableServer extends StorageUnavailable {}
 
 /** Connects to the first of the hosts that takes writes. */
@@ -28,6 +28,7 @@ export async function connectTo(
   { setUp, pipeline = true }: SessionSettings,
 ): Promise<pg.Client> {
   const refusals: string[] = [];
+  const isOnly = address.hosts.length === 1;
   for (const { host, port } of address.hosts) {
     try {
       const client = await connectToHost(address, host, port, pipeline);
@@ -38,8 +39,10 @@ export async function connectTo(
       await client.end();
       refusals.push(`${host} takes no writes`);
     } catch (error) {
-      if (address.hosts.length === 1 || error instanceof DatabaseRefusal) throw error;
-      refusals.push(`${host}: ${error instanceof Error ? error.message : String(error)}`);
+      if (error instanceof DatabaseRefusal) throw error;
+      const why = error instanceof Error ? error.message : String(error);
+      if (isOnly) throw new NoWritableServer(why, { cause: error });
+      refusals.push(`${host}: ${why}`);
     }
   }
   throw new NoWritableServer(`no server of storage.url takes writes: ${refusals.join('; ')}`);
@@ -226,7 +229,7 @@ export function isConnectionLoss(error: unknown): boolean {
   const code = 'code' in error ? String(error.code) : '';
   // 25006: the server has become a standby. 25P03: it ended the session, since this process paused within a transaction.
   return (
-    /^(?:08...|57P0[123]|25006|25P03|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH)$/.test(
+    /^(?:08...|57P0[123]|25006|25P03|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)(?:UNREACH|DOWN))$/.test(
       code,
     ) || LOST_CONNECTION.test(error.message)
   );

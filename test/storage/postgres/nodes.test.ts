@@ -1,13 +1,18 @@
 /** Several nodes on one database: who leads, what they tell each other, and what a removed one can still write. */
 import assert from 'node:assert/strict';
 import { once, EventEmitter } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { isStorageTrouble } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 import { clockOffIn, rolesIn, type NodeMessage, type Nodes } from '../../../src/storage/nodes.ts';
 import { DEAD_AFTER_MS, Silences, type NodeRow } from '../../../src/storage/postgres/node-life.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { addressOf } from '../../../src/storage/postgres/address.ts';
-import { connectTo, createPostgresConnection } from '../../../src/storage/postgres/connection.ts';
+import { connectTo, createPostgresConnection, isConnectionLoss } from '../../../src/storage/postgres/connection.ts';
 import { joinNodes } from '../../../src/storage/postgres/node.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
@@ -180,6 +185,46 @@ describe('storage/postgres: several nodes', () => {
     );
     assert.ok(heard.filter((message) => message?.about === 'list').length > 1);
     assert.equal(one.nodes.list().find(({ name }) => name === 'two')?.isDraining, true);
+  });
+
+  it('goes on without a sign of life where the database refuses the connection: an error of the password or the name ended the process', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'ph-refusing-'));
+    const fields = ['SFATAL', 'C28P01', 'Mpassword authentication failed'].map((field) => `${field}\0`).join('');
+    const refusal = Buffer.from(`E\0\0\0\0${fields}\0`);
+    refusal.writeInt32BE(refusal.length - 1, 1);
+    const refusing = net.createServer((client) => {
+      client.on('error', () => undefined).once('data', () => client.end(refusal));
+    });
+    await new Promise<void>((resolve) => refusing.listen(path.join(folder, '.s.PGSQL.5432'), resolve));
+    await (await openDatabase({ url })).close();
+    let target = url;
+    const connection = createPostgresConnection(() => connectTo(addressOf({ url: target }), { setUp: [] }), {
+      reconnects: true,
+    });
+    const clock = new FakeClock();
+    const takenOver = (): void => assert.fail('it must not end');
+    const self = { name: 'one', version: '1', facts: '{}' };
+    const messages = new NodeMessages(connection, clock);
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
+    target = urlOf(folder, 'x');
+    await assert.rejects(connection.all('SELECT pg_terminate_backend(pg_backend_pid())'));
+    for (let beats = 0; beats < 6; beats++) {
+      clock.advance(2000);
+      await assert.rejects(connection.all('SELECT 1'));
+    }
+    const holdsLease = (): boolean => node.holdsLease;
+    assert.equal(holdsLease(), false);
+    // Writes wait, and requests get 503.
+    await assert.rejects(connection.all('SELECT 1'), (error) => isStorageTrouble(error) && isConnectionLoss(error));
+    target = url;
+    while (!holdsLease()) {
+      clock.advance(2000);
+      for (let n = 0; n < 6; n++) await connection.all('SELECT 1');
+    }
+    await node.leave();
+    await connection.close();
+    await new Promise((resolve) => refusing.close(resolve));
+    rmSync(folder, { recursive: true });
   });
 
   it('opens no connection for a statement that comes after the close, which would keep the process alive', async () => {
