@@ -1,6 +1,8 @@
 /** One connection to PostgreSQL that keeps its prepared statements and sends statements without waiting for the answers of earlier ones. */
+import type { Socket } from 'node:net';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import pg from 'pg';
+import { systemClock } from '../../base/clock.ts';
 import { LOST_CONNECTION, StorageUnavailable } from '../commit.ts';
 import type { Connection, Value } from '../connection.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
@@ -32,10 +34,7 @@ export async function connectTo(
   for (const { host, port } of address.hosts) {
     try {
       const client = await connectToHost(address, host, port, pipeline);
-      if (await takesWrites(client)) {
-        for (const sql of setUp) await client.query(sql);
-        return client;
-      }
+      if (await isSetUp(client, setUp)) return client;
       await client.end();
       refusals.push(`${host} takes no writes`);
     } catch (error) {
@@ -46,6 +45,23 @@ export async function connectTo(
     }
   }
   throw new NoWritableServer(`no server of storage.url takes writes: ${refusals.join('; ')}`);
+}
+
+/** Prepares the session; returns false where the server takes no writes. A server that does not answer in time loses the connection. */
+async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boolean> {
+  const late = systemClock.after(CONNECT_MS, () => dropSocket(client));
+  try {
+    if (!(await takesWrites(client))) return false;
+    for (const sql of setUp) await client.query(sql);
+    return true;
+  } finally {
+    late.cancel();
+  }
+}
+
+/** Ends the connection at this side only: a server that is gone would not answer a good-bye. Its statements fail as lost. */
+export function dropSocket(client: pg.Client): void {
+  (client as pg.Client & { connection: { stream: Socket } }).connection.stream.destroy();
 }
 
 /** Returns the driver's settings for one host. */
@@ -116,6 +132,8 @@ export interface PostgresConnection extends Connection {
   tagOf(sql: string): Promise<{ tag: string; notices: readonly string[] }>;
   /** Connects where there is no connection. */
   ready(): Promise<void>;
+  /** Gives the connection up as lost, without waiting for the server. */
+  drop(): void;
 }
 
 /**
@@ -204,6 +222,9 @@ export function createPostgresConnection(
     },
     async ready() {
       if (client === null) await opened();
+    },
+    drop() {
+      if (client !== null) dropSocket(client);
     },
     async close() {
       isClosed = true;

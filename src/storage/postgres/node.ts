@@ -3,7 +3,7 @@
  * the rows of dead ones. Of the servers with the role `chores`, the one with the smallest epoch leads.
  */
 import { hostname } from 'node:os';
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import { MOST_CLOCK_OFF_MS, rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
@@ -22,6 +22,11 @@ import type { NodeMessages } from './node-messages.ts';
 
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
+/**
+ * A sign of life without an answer for this long: the server hangs, or its machine is gone. The system would wait for it for a quarter of an
+ * hour, or for two hours where nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
+ */
+const SILENT_MS = 6000;
 /** Records that are older than this are so because the database is away: no node has given a sign of life since. */
 const STALE_MS = 3000;
 /** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
@@ -109,6 +114,11 @@ export interface NodeDeps {
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
   takenOver(): void;
+  /**
+   * Called when the database answers on a new connection after it had left a sign of life unanswered: what other connections wait for may never
+   * come, since another server may have taken the place of theirs.
+   */
+  answersAgain(): void;
 }
 
 /** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
@@ -154,6 +164,7 @@ export class JoinedNode implements Node, Nodes {
   private clockOffMs = 0;
   private isLeaving = false;
   private hasEnded = false;
+  private wasSilent = false;
 
   constructor(deps: NodeDeps, epoch: number, { name, facts }: Pick<NodeSelf, 'name' | 'facts'>) {
     this.deps = deps;
@@ -266,6 +277,7 @@ export class JoinedNode implements Node, Nodes {
     const { clock, connection } = this.deps;
     const sentAt = clock.monotonic();
     const sentAtWall = clock.now();
+    const silence = this.watchSilence();
     try {
       const [row] = await connection.all<{ event: number | null; now_ms: number }>(
         `UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ?
@@ -273,6 +285,9 @@ export class JoinedNode implements Node, Nodes {
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`,
         [this.epoch],
       );
+      silence.cancel();
+      if (this.wasSilent) this.deps.answersAgain();
+      this.wasSilent = false;
       // The time of the statement is not known better than the time that it took.
       const within = (clock.monotonic() - sentAt) / 2;
       if (row === undefined) {
@@ -287,8 +302,26 @@ export class JoinedNode implements Node, Nodes {
       // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
       ignoreTrouble(error);
     } finally {
+      silence.cancel();
       this.schedule();
     }
+  }
+
+  /** Gives the connection up, and the one after it, for as long as no answer comes. */
+  private watchSilence(): { cancel(): void } {
+    const { clock, connection } = this.deps;
+    const plan = (): Timer =>
+      clock.after(
+        SILENT_MS,
+        () => {
+          this.wasSilent = true;
+          timer = plan();
+          connection.drop();
+        },
+        { background: true },
+      );
+    let timer = plan();
+    return { cancel: () => timer.cancel() };
   }
 
   /** Calls the listeners of events where there are new ones that no message told of. */

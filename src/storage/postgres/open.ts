@@ -12,7 +12,7 @@ import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
-import { configOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
+import { configOf, connectTo, createPostgresConnection, dropSocket, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { joinCommitters } from './committers.ts';
 import { clearAway, joinNodes, type JoinedNode } from './node.ts';
@@ -58,6 +58,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   const { takenOver = () => undefined } = options;
   const address = addressOf(options);
   let isFirst = true;
+  const others: { drop(): void }[] = [];
   const control = createPostgresConnection(
     async () => {
       const client = await connectTo(address, { setUp: [...CONTROL, `LISTEN ${CHANNEL}`] });
@@ -79,11 +80,14 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
       const migrated = await prepareSchema(address, control, options);
-      const deps = { connection: control, clock: systemClock, messages, takenOver };
+      const answersAgain = (): void => {
+        for (const one of others) one.drop();
+      };
+      const deps = { connection: control, clock: systemClock, messages, takenOver, answersAgain };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {
-      return await openParts(address, { control, node, migrated }, options);
+      return await openParts(address, { control, others, node, migrated }, options);
     } catch (error) {
       await node.leave();
       throw error;
@@ -136,9 +140,17 @@ async function whileStarting<Result>(control: PostgresConnection, work: () => Pr
   }
 }
 
+interface OpenedParts {
+  control: PostgresConnection;
+  /** The connections beside it. */
+  others: { drop(): void }[];
+  node: JoinedNode;
+  migrated: readonly string[];
+}
+
 async function openParts(
   address: PostgresAddress,
-  { control, node, migrated }: { control: PostgresConnection; node: JoinedNode; migrated: readonly string[] },
+  { control, others, node, migrated }: OpenedParts,
   { workOrder }: DatabaseOptions,
 ): Promise<Database> {
   const reading = (setUp: readonly string[]): PostgresConnection =>
@@ -148,8 +160,10 @@ async function openParts(
   const prepared = reading([...HOT, ...READ_ONLY]);
   const maintenance = reading([...HOT, ...READ_ONLY]);
   const writers = [writing(), writing(), writing()] as const;
-  const reader = createPool(address, READERS, READ_ONLY);
+  const pooled = new Set<pg.Client>();
+  const reader = createPool(address, READERS, READ_ONLY, pooled);
   const connections = [prepared, maintenance, ...writers];
+  others.push(...connections, { drop: () => pooled.forEach(dropSocket) });
   const [intake, engine, desk] = writers;
   const deps = { clock: systemClock, random: Math.random, node };
   const patience = { clock: systemClock, ms: REQUEST_PATIENCE_MS };
@@ -269,8 +283,13 @@ function withCleanValues(client: pg.Client): pg.Client {
   return Object.assign(client, { query: clean as pg.Client['query'] });
 }
 
-/** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. */
-export function createPool(address: PostgresAddress, size: number, setUp: readonly string[]): Knex {
+/** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. `open` has its connections. */
+export function createPool(
+  address: PostgresAddress,
+  size: number,
+  setUp: readonly string[],
+  open = new Set<pg.Client>(),
+): Knex {
   /** After a connection was lost another server may be the one that takes writes. */
   let isStale = true;
   return knexPackage({
@@ -287,7 +306,11 @@ export function createPool(address: PostgresAddress, size: number, setUp: readon
       min: 0,
       max: size,
       afterCreate(raw: pg.Client, done: (error: Error | null, raw: pg.Client) => void) {
-        raw.on('end', () => (isStale = true));
+        open.add(raw);
+        raw.on('end', () => {
+          isStale = true;
+          open.delete(raw);
+        });
         const whole = setUp.length === 0 ? Promise.resolve() : raw.query(setUp.join('; '));
         void whole.then(
           () => done(null, withCleanValues(raw)),

@@ -87,6 +87,7 @@ function serverWith(fates: readonly Fate[]) {
     run: async (sql, values = []) => void send(textFor('postgres', sql), values),
     tagOf: async (sql) => ({ tag: send(sql, []), notices }),
     ready: () => Promise.resolve(),
+    drop: () => undefined,
     close: () => Promise.resolve(),
   };
   return { connection, written, isReplicated: (n: number) => written.slice(0, replicated).includes(n) };

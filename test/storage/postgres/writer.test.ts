@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { StorageClosed } from '../../../src/storage/commit.ts';
+import { systemClock } from '../../../src/base/clock.ts';
+import { isStorageTrouble, StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
@@ -25,6 +26,14 @@ describe('storage/postgres/writer', () => {
   });
 
   const add = (n: number): Promise<void> => db.commit.insert({ settings: [{ name: `s${String(n)}`, value: '1' }] });
+  const isWritten = (n: number): Promise<boolean> =>
+    add(n).then(
+      () => true,
+      (error: unknown) => {
+        assert.ok(isStorageTrouble(error), String(error));
+        return false;
+      },
+    );
   const names = async (): Promise<string[]> =>
     (await db.prepared.all<{ name: string }>("SELECT name FROM settings WHERE name LIKE 's%' ORDER BY name")).map(
       (row) => row.name,
@@ -108,6 +117,25 @@ describe('storage/postgres/writer', () => {
       await add(1);
     });
 
+    it('goes on at the next server when the machine of the first is gone without a word: all waited until TCP gave up', async () => {
+      await db.close();
+      db = await openDatabase({ url: `${urlOf(proxy.folder, name)},${cluster.folder}` });
+      await add(1);
+      await db.reader('settings').count();
+      proxy.cut();
+      const began = systemClock.monotonic();
+      const reads = Promise.all([names(), db.maintenance.all('SELECT 1')]);
+      // A query of the pool is not repeated by itself, and a request gives up after 15 seconds.
+      const query = assert.rejects(Promise.resolve(db.reader('settings').count()), isStorageTrouble);
+      let last = 2;
+      while (!(await isWritten(last))) assert.ok(++last && systemClock.monotonic() - began < 60_000);
+      await Promise.all([reads, query]);
+      assert.equal((await names()).at(-1), `s${String(last)}`);
+      assert.deepEqual(await db.reader('settings').where({ name: 's1' }).count(), [{ count: 1 }]);
+      assert.equal(db.nodes?.holdsLease, true);
+      assert.ok(systemClock.monotonic() - began < 60_000);
+    });
+
     it('writes again what was lost before its COMMIT', async () => {
       proxy.loseAnswerTo('INSERT INTO settings');
       await add(1);
@@ -123,6 +151,8 @@ interface Proxy {
   loseAnswerTo(text: string): void;
   /** Cuts the connection instead of giving the next answer with this tag. */
   loseAnswer(tag: string): void;
+  /** Passes nothing on any more and keeps the connections open; new ones get no answer either. */
+  cut(): void;
   /** How many connections were cut. */
   lost(): number;
   close(): Promise<void>;
@@ -134,6 +164,7 @@ async function startProxy(target: string): Promise<Proxy> {
   let wanted: string | null = null;
   let wantedAnswer: string | null = null;
   let lost = 0;
+  let isSilent = false;
   const server = net.createServer((client) => {
     const upstream = net.connect(target);
     let isCut = false;
@@ -147,6 +178,7 @@ async function startProxy(target: string): Promise<Proxy> {
       });
     }
     client.on('data', (data) => {
+      if (isSilent) return;
       if (wanted !== null && data.includes(wanted)) {
         wanted = null;
         isCut = true;
@@ -155,6 +187,7 @@ async function startProxy(target: string): Promise<Proxy> {
       upstream.write(data);
     });
     upstream.on('data', (data) => {
+      if (isSilent) return;
       if (wantedAnswer !== null && data.includes(wantedAnswer)) {
         wantedAnswer = null;
         isCut = true;
@@ -174,6 +207,9 @@ async function startProxy(target: string): Promise<Proxy> {
     },
     loseAnswer(tag) {
       wantedAnswer = tag;
+    },
+    cut() {
+      isSilent = true;
     },
     lost: () => lost,
     async close() {
