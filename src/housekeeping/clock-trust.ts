@@ -1,6 +1,7 @@
 /**
  * Decides whether the clock is trusted for deletions. A clock that was set years ahead by mistake would expire everything within a
- * minute. So after a jump nothing is deleted for its age for a day, in which an operator can set the clock right.
+ * minute. So after a jump nothing is deleted for its age for a day, in which an operator can set the clock right. The end of that day is
+ * kept in the database: after a restart the events that were written meanwhile would make the clock look right.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -15,6 +16,8 @@ export const DOUBT_MS = DAY_MS;
 const JUMP_MS = DAY_MS;
 /** A jump between the last event of an earlier run and the start: servers are switched off over holidays. */
 const REST_MS = 7 * DAY_MS;
+/** The setting with the end of a day of doubt, by the clock that was doubted. */
+const UNTIL = 'clock.doubted_until';
 
 interface ClockTrust {
   isTrusted(): boolean;
@@ -29,7 +32,7 @@ export async function createClockTrust({
   clock,
   log,
 }: {
-  db: Pick<Database, 'prepared'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   log: Pick<Log, 'warn'>;
 }): Promise<ClockTrust> {
@@ -39,19 +42,32 @@ export async function createClockTrust({
   let believed = ahead();
   let doubtUntil = 0;
 
-  function doubt(ms: number): void {
+  async function doubt(ms: number): Promise<void> {
     doubtUntil = clock.monotonic() + DOUBT_MS;
-    const fields = {
-      event: 'retention_waits',
-      ms: Math.round(ms),
-      until: new Date(clock.now() + DOUBT_MS).toISOString(),
-    };
+    const until = clock.now() + DOUBT_MS;
+    const fields = { event: 'retention_waits', ms: Math.round(ms), until: new Date(until).toISOString() };
     log.warn(fields, 'the clock has jumped forward: nothing is deleted for its age for a day');
+    await db.commit.transact(async (tx) => {
+      await tx.run('DELETE FROM settings WHERE name = ?', [UNTIL]);
+      await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [UNTIL, String(until)]);
+    });
   }
 
   async function lookBack(): Promise<void> {
+    const [kept] = await db.prepared.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [UNTIL]);
+    const left = Number(kept?.value ?? 0) - clock.now();
+    // More is left where the clock was set right meanwhile.
+    if (left > 0 && left <= DOUBT_MS + JUMP_MS) {
+      const ms = Math.min(left, DOUBT_MS);
+      doubtUntil = clock.monotonic() + ms;
+      const fields = { event: 'retention_waits', until: new Date(clock.now() + ms).toISOString() };
+      log.warn(
+        fields,
+        'the clock was doubted before the restart: nothing is deleted for its age for the rest of the day',
+      );
+    }
     const rest = clock.now() - ((await latestEventTime(db.prepared)) ?? Infinity);
-    if (rest > REST_MS) doubt(rest);
+    if (rest > REST_MS) await doubt(rest);
   }
 
   await lookBack().catch((err: unknown) => {
@@ -65,7 +81,10 @@ export async function createClockTrust({
   return {
     isTrusted() {
       const jumped = ahead() - believed;
-      if (jumped > JUMP_MS) doubt(jumped);
+      if (jumped > JUMP_MS)
+        doubt(jumped).catch((err: unknown) => {
+          log.warn({ event: 'retention_waits', err }, 'the doubt of the clock could not be kept: a restart ends it');
+        });
       // The clock was set right.
       else if (jumped < -JUMP_MS) doubtUntil = 0;
       believed = ahead();

@@ -19,7 +19,7 @@ describe('housekeeping/clock-trust', () => {
   });
   afterEach(() => temp.close());
 
-  const trust = (db: Pick<TempDatabase['db'], 'prepared'> = temp.db) =>
+  const trust = (db: Pick<TempDatabase['db'], 'prepared' | 'commit'> = temp.db) =>
     createClockTrust({ db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
   const event = async (at: number): Promise<void> => {
     const id = newId('evt', at);
@@ -83,9 +83,39 @@ describe('housekeeping/clock-trust', () => {
     assert.equal(isTrusted(), true);
   });
 
+  it('doubts it for the rest of the day after a restart: what the run before wrote by the wrong clock made it look right', async () => {
+    await event(NOW);
+    clock.jump(730 * DAY);
+    assert.equal((await trust()).isTrusted(), false);
+    clock.advance(HOUR);
+    await event(clock.now());
+    const again = await trust();
+    assert.equal(again.isTrusted(), false);
+    // The clock is set right, and is believed also by the next run.
+    clock.jump(-730 * DAY);
+    assert.equal(again.isTrusted(), true);
+    assert.equal((await trust()).isTrusted(), true);
+    clock.jump(730 * DAY);
+    assert.equal((await trust()).isTrusted(), false);
+    clock.advance(DOUBT_MS - HOUR - 1);
+    assert.equal((await trust()).isTrusted(), false);
+    clock.advance(1);
+    assert.equal((await trust()).isTrusted(), true);
+  });
+
+  it('doubts one that jumped while the program ran for the rest of the day after a restart', async () => {
+    const { isTrusted } = await trust();
+    clock.jump(730 * DAY);
+    assert.equal(isTrusted(), false);
+    await temp.db.commit.transact(() => Promise.resolve());
+    await event(clock.now());
+    assert.equal((await trust()).isTrusted(), false);
+  });
+
   it('doubts one of which it cannot be told', async () => {
     const err = new Error('the disk is away');
-    const db = { prepared: { ...temp.db.prepared, all: () => Promise.reject(err) } };
+    const { prepared, commit } = temp.db;
+    const db = { prepared: { ...prepared, all: () => Promise.reject(err) }, commit };
     const { isTrusted } = await trust(db);
     assert.equal(isTrusted(), false);
     assert.deepEqual(warned, [{ event: 'retention_waits', err }]);
