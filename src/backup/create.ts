@@ -16,6 +16,7 @@ import { readSmall, renameSynced, sizeOf, sumOf, sync, writeNew } from './files.
 import { sealKeys } from './key-part.ts';
 import {
   backupName,
+  byAge,
   DATABASE,
   isBackupName,
   KEYS,
@@ -157,7 +158,7 @@ async function fillBackup(
     bytes: manifest.files.reduce((sum, { bytes }) => sum + bytes, 0),
     manifest,
     unbalanced: reading.facts.books.faults,
-    removed: await removeOld(options.dir, options.kind, options.keep),
+    removed: await removeOld(options, name),
   };
 }
 
@@ -226,9 +227,12 @@ async function removePartial(dir: string): Promise<void> {
     if (name.startsWith(PARTIAL)) await rm(path.join(dir, name), { recursive: true, force: true });
 }
 
-/** Removes all but the newest `keep` backups of this kind; returns the names of the removed ones. */
-async function removeOld(dir: string, kind: BackupKind, keep: number): Promise<string[]> {
-  const names = (await readdir(dir)).filter((name) => isBackupName(kind, name)).sort();
+/** Removes all but the newest `keep` backups of this kind, the last of which was just made; returns the names of the removed ones. */
+async function removeOld({ dir, kind, keep }: BackupOptions, made: string): Promise<string[]> {
+  const names = byAge(
+    (await readdir(dir)).filter((name) => isBackupName(kind, name)),
+    made,
+  );
   const old = names.slice(0, Math.max(0, names.length - keep));
   for (const name of old) await rm(path.join(dir, name), { recursive: true, force: true });
   return old;

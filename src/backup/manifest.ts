@@ -76,6 +76,15 @@ export function isBackupName(kind: BackupKind, name: string): boolean {
   return name.startsWith(`${kind}-`) && TIME.test(name.slice(kind.length + 1));
 }
 
+/**
+ * Puts the names of backups of one kind in the order of their age, oldest first. One whose time comes after `last` was made while the clock was
+ * ahead: it is older than all others, or else it would count as the newest for years.
+ */
+export function byAge(names: readonly string[], last: string): string[] {
+  const sorted = [...names].sort();
+  return [...sorted.filter((name) => name > last), ...sorted.filter((name) => name <= last)];
+}
+
 const TIME = /^\d{8}T\d{6}Z$/;
 
 /** Returns the time in the name of a backup of either kind, such as `20260131T031700Z`, or null. */

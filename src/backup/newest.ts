@@ -1,8 +1,9 @@
 /** Describes the backup folder: the number of backups, and age and size of the newest. Only its manifest is read. */
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
+import { HOUR_MS } from '../base/time.ts';
 import { isAbsent, readSmall } from './files.ts';
-import { isBackupName, KEYS, MANIFEST, MOST_MANIFEST_BYTES, parseManifest } from './manifest.ts';
+import { backupName, byAge, isBackupName, KEYS, MANIFEST, MOST_MANIFEST_BYTES, parseManifest } from './manifest.ts';
 
 export type BackupState =
   | {
@@ -26,10 +27,14 @@ export interface Backup {
   version: string;
 }
 
-/** Returns the state of a folder. A missing folder has no backups; other files and damaged backups are skipped. Never rejects. */
-export async function backupState(dir: string): Promise<BackupState> {
+/** Clocks of two machines that share a folder may differ by this. */
+const SKEW_MS = HOUR_MS;
+
+/** Returns the state of a folder at this time. A missing folder has no backups; other files and damaged backups are skipped. Never rejects. */
+export async function backupState(dir: string, now: number): Promise<BackupState> {
   try {
-    const names = (await namesIn(dir)).filter((name) => isBackupName('posthorn', name)).sort();
+    const found = (await namesIn(dir)).filter((name) => isBackupName('posthorn', name));
+    const names = byAge(found, backupName('posthorn', now + SKEW_MS));
     return { kind: 'read', dir, count: names.length, newest: await newestOf(dir, names) };
   } catch (error) {
     return { kind: 'unreadable', dir, text: error instanceof Error ? error.message : String(error) };

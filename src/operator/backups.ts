@@ -8,8 +8,8 @@ export const backupOperations = {
   'backup.state': onStore({
     act: null,
     args: z.strictObject({}),
-    async run({ config }) {
-      const state = await backupState(config.backup.dir);
+    async run({ config, clock }) {
+      const state = await backupState(config.backup.dir, clock.now());
       const head = { object: 'backup_state' as const, dir: state.dir };
       if (state.kind === 'unreadable') return { ...head, count: 0, newest: null, error: state.text };
       const { count, newest } = state;

@@ -190,7 +190,7 @@ export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 
 
 /** Without a backup the age is counted from 1970, so that the alert covers this case too. */
 export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
-  const state = await backupState(backupDir);
+  const state = await backupState(backupDir, clock.now());
   const newest = state.kind === 'read' ? state.newest : null;
   return [
     gauge(

@@ -115,6 +115,24 @@ describe('backup', () => {
       );
     });
 
+    it('keeps what it has just made where older ones were made while the clock was ahead', async () => {
+      const dir = path.join(folder, 'ahead');
+      const ahead = { ...deps, clock: new FakeClock(clock.now() + 5 * 365 * 86_400_000) };
+      for (let n = 0; n < 2; n++) {
+        ahead.clock.advance(1000);
+        await createBackup(ahead, wish({ dir, keep: 2, passphrase: null }));
+      }
+      const made: Extract<Made, { kind: 'made' }>[] = [];
+      for (let n = 0; n < 2; n++) {
+        clock.advance(1000);
+        made.push(await make({ dir, keep: 2, passphrase: null }));
+      }
+      assert.deepEqual(
+        readdirSync(dir).sort(),
+        ['posthorn.lock', ...made.map((one) => path.basename(one.folder))].sort(),
+      );
+    });
+
     it('tells how far it is', async () => {
       const steps: string[] = [];
       const ticking = new FakeClock();

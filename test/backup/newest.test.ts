@@ -18,6 +18,8 @@ const manifest = (created_at: string, files: object[]): object => ({
 });
 const file = (name: string, bytes: number): object => ({ name, bytes, sha256: 'a'.repeat(64) });
 
+const NOW = Date.parse('2026-01-31T12:00:00Z');
+
 describe('backup/newest', () => {
   let dir: string;
   beforeEach(() => {
@@ -40,7 +42,7 @@ describe('backup/newest', () => {
     put('before-migration-20260201T031700Z', JSON.stringify(manifest('2026-02-01T03:17:00.000Z', [])));
     put('.partial-posthorn-20260202T031700Z', '{}');
     put('notes', 'mine');
-    assert.deepEqual(await backupState(dir), {
+    assert.deepEqual(await backupState(dir, NOW), {
       kind: 'read',
       dir,
       count: 2,
@@ -54,6 +56,14 @@ describe('backup/newest', () => {
     });
   });
 
+  it('is not one that was made while the clock was ahead, which would be the newest for years', async () => {
+    for (const year of ['2026', '2031'])
+      put(`posthorn-${year}0130T031700Z`, JSON.stringify(manifest(`${year}-01-30T03:17:00.000Z`, [])));
+    const state = await backupState(dir, NOW);
+    assert.ok(state.kind === 'read' && state.count === 2);
+    assert.equal(state.newest?.name, 'posthorn-20260130T031700Z');
+  });
+
   for (const [reason, text] of [
     ['no JSON', '{'],
     ['of another form', '{"format": 9}'],
@@ -62,7 +72,7 @@ describe('backup/newest', () => {
     it(`passes over one whose manifest is ${reason}`, async () => {
       put('posthorn-20260131T031700Z', text);
       put('posthorn-20260130T031700Z', JSON.stringify(manifest('2026-01-30T03:17:00.000Z', [file('posthorn.db', 10)])));
-      const state = await backupState(dir);
+      const state = await backupState(dir, NOW);
       assert.ok(state.kind === 'read');
       assert.equal(state.newest?.name, 'posthorn-20260130T031700Z');
       assert.equal(state.newest.hasKeys, false);
@@ -70,11 +80,11 @@ describe('backup/newest', () => {
   }
 
   it('has none where the folder is empty or not there, and says why it cannot be read', async () => {
-    assert.deepEqual(await backupState(dir), { kind: 'read', dir, count: 0, newest: null });
+    assert.deepEqual(await backupState(dir, NOW), { kind: 'read', dir, count: 0, newest: null });
     const absent = path.join(dir, 'absent');
-    assert.deepEqual(await backupState(absent), { kind: 'read', dir: absent, count: 0, newest: null });
+    assert.deepEqual(await backupState(absent, NOW), { kind: 'read', dir: absent, count: 0, newest: null });
     mkdirSync(path.join(dir, 'posthorn-20260131T031700Z', 'manifest.json'), { recursive: true });
-    const state = await backupState(dir);
+    const state = await backupState(dir, NOW);
     assert.ok(state.kind === 'unreadable');
     assert.match(state.text, /EISDIR/);
   });

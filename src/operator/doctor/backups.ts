@@ -12,7 +12,7 @@ const CURE =
 const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
 export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
-  const state = await machine.backups();
+  const state = await machine.backups(clock.now());
   const { dir } = state;
   if (state.kind === 'unreadable')
     return warning(

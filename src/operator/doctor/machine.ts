@@ -38,7 +38,7 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
     keyIds: (): readonly string[] | null => keyIdsIn(dataDir),
     certificate: (): CertificateFacts =>
       certificateOf(certificateFiles({ tls, dataDir }), path.join(dataDir, OWN_CERT_FILE)),
-    backups: () => backupState(backup.dir),
+    backups: (now: number) => backupState(backup.dir, now),
     /** Returns why this process cannot write backups, or null. */
     whyNoBackups: () => whyNotWritable(backup.dir),
   };

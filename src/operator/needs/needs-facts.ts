@@ -60,7 +60,7 @@ export const machineQuestion: Question<
   async answer({ config, clock, settings, listeners }) {
     const machine = createMachine(config);
     const [state, diskFound, backupsFound] = await Promise.all([
-      machine.backups(),
+      machine.backups(clock.now()),
       disk({ config, machine }),
       backups({ machine, clock }),
     ]);
