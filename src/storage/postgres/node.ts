@@ -46,8 +46,8 @@ const removeNode = (connection: PostgresConnection, epoch: number): Promise<void
   connection.run('DELETE FROM nodes WHERE epoch = ?', [epoch]);
 
 /**
- * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one on another machine is
- * watched until it gives a sign of life or is dead.
+ * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one is watched until it
+ * gives a sign of life or is dead, unless its process can be seen to be gone.
  */
 export async function clearAway(
   connection: PostgresConnection,
@@ -62,8 +62,12 @@ export async function clearAway(
       const firstBeat = firstBeats.get(other.epoch) ?? other.beat;
       firstBeats.set(other.epoch, firstBeat);
       const hasBeaten = firstBeat !== other.beat;
-      const isLong = other.quiet_ms >= DEAD_AFTER_MS && clock.monotonic() - began >= BEAT_MS * 2;
-      const lives = livesHere(other) ?? (hasBeaten ? true : isLong ? false : null);
+      const isQuiet = other.quiet_ms >= DEAD_AFTER_MS;
+      const isLong = isQuiet && clock.monotonic() - began >= BEAT_MS * 2;
+      const here = livesHere(other);
+      // A process that is there and silent may be another program that got its number.
+      const seen = here === false || (here === true && !isQuiet) ? here : null;
+      const lives = seen ?? (hasBeaten ? true : isLong ? false : null);
       const why = inTheWay(other);
       if (lives === false) await removeNode(connection, other.epoch);
       else if (lives === true && why !== null) throw new DatabaseRefusal('in_use', why);

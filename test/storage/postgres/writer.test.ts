@@ -7,6 +7,7 @@ import path from 'node:path';
 import { systemClock } from '../../../src/base/clock.ts';
 import { isStorageTrouble, StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
+import { thisMachine } from '../../../src/storage/postgres/node-life.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres/writer', () => {
@@ -47,6 +48,26 @@ describe('storage/postgres/writer', () => {
     await db.close();
     db = await openDatabase({ url, node });
     assert.deepEqual(db.migrated, []);
+  });
+
+  it('starts where the row of a dead server names a process number that another program has now', async () => {
+    const url = urlOf(cluster.folder, name);
+    const node = { name: 'one', version: '1', facts: '{}' };
+    db = await openDatabase({ url, node });
+    await db.commit.transact(async (tx) => {
+      await tx.run(
+        `INSERT INTO nodes (epoch, name, machine, pid, process) VALUES (0, 'two', ?, CAST(? AS BIGINT), 'of a server that crashed')`,
+        [thisMachine(), String(process.ppid)],
+      );
+      await tx.run("INSERT INTO node_beats (epoch, at) VALUES (0, clock_timestamp() - interval '1 hour')");
+    });
+    // The other server would remove the row after 12 seconds of silence.
+    await db.close();
+    db = await openDatabase({ url, node: { ...node, name: 'two' } });
+    assert.deepEqual(
+      db.nodes?.list().map((one) => one.name),
+      ['two'],
+    );
   });
 
   it('writes nothing any more when another server has taken the database over', async () => {
