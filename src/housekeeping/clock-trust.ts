@@ -19,7 +19,7 @@ const REST_MS = 7 * DAY_MS;
 /** The setting with the end of a day of doubt, by the clock that was doubted. */
 const UNTIL = 'clock.doubted_until';
 
-interface ClockTrust {
+export interface ClockTrust {
   isTrusted(): boolean;
 }
 

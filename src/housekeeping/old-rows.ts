@@ -14,6 +14,7 @@ import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.
 import type { MessageRow } from '../storage/tables.ts';
 import { removeEnded } from '../suppressions/suppression-store.ts';
 import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';
+import type { ClockTrust } from './clock-trust.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
@@ -42,10 +43,14 @@ export function expiredIdempotency(deps: { store: Pick<IdempotencyStore, 'purge'
   };
 }
 
-/** Removes ended sessions and set-up links of the dashboard; sign-ins are kept as long as the audit log. */
+/**
+ * Removes ended sessions and set-up links of the dashboard; sign-ins are kept as long as the audit log. While the clock is not trusted it only
+ * keeps their number within its budget.
+ */
 export function oldSessions(deps: {
   db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
+  trust: ClockTrust;
   keptMs: number;
   usedUp: UsedUp;
 }): Rule {
@@ -53,7 +58,7 @@ export function oldSessions(deps: {
     name: 'old sessions',
     everyMs: HOUR_MS,
     stepRows: STEP,
-    step: () => purgeSessions(deps, deps.clock.now() - deps.keptMs, STEP),
+    step: () => purgeSessions(deps, deps.trust.isTrusted() ? deps.clock.now() - deps.keptMs : 0, STEP),
   };
 }
 
