@@ -75,7 +75,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
-  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
+  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
   const read = connect(file, READERS, readOnly);
   const hot = connect(file, 1, readOnly);
   const connection = await takeConnection(writer);
@@ -168,6 +168,11 @@ export const durable = [
   'PRAGMA cache_size = -16384',
   'PRAGMA temp_store = MEMORY',
 ];
+/**
+ * The pages of a group stay in memory until its COMMIT, so that a full disk is met there, where nothing of the group has been written: it ends
+ * a transaction, and statements that are already on their way would be committed alone.
+ */
+const WHOLE = 'PRAGMA cache_spill = OFF';
 export const readOnly = [
   'PRAGMA query_only = ON',
   'PRAGMA cache_size = -4096',

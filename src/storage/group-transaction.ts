@@ -11,7 +11,7 @@ export interface GroupTransaction {
   readonly connection: Connection;
   /** The reads of a group belong to its transaction, as others write at the same time; with one writer they start before it. */
   readonly readsInside?: boolean;
-  /** Finds a connection, where the engine may lose it. */
+  /** Is called before each run of a group: finds a connection, where the engine may lose it. */
   ready?(): Promise<void>;
   begin(): Promise<void>;
   /** Resolves when the transaction is durable. */
@@ -22,10 +22,36 @@ export interface GroupTransaction {
   afterError?(error: unknown, tries: number): Promise<AfterError>;
 }
 
-/** The transactions of SQLite's one writer. */
-export const sqliteTransaction = (connection: Connection): GroupTransaction => ({
-  connection,
-  begin: () => connection.run('BEGIN IMMEDIATE'),
-  commit: () => connection.run('COMMIT'),
-  rollback: () => connection.run('ROLLBACK').catch(() => undefined),
-});
+/** After these errors SQLite has ended the transaction by itself. */
+const ENDED = /^SQLITE_(?:FULL|IOERR|NOMEM|INTERRUPT)/;
+
+/**
+ * The transactions of SQLite's one writer. Where SQLite has ended one by itself, a statement that came after would be committed alone, and once
+ * more when the units of the group run one by one. So the statements after such an error fail with it.
+ */
+export function sqliteTransaction(connection: Connection): GroupTransaction {
+  let failure: Error | null = null;
+  async function guarded<Result>(perform: () => Promise<Result>): Promise<Result> {
+    if (failure !== null) throw failure;
+    try {
+      return await perform();
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && ENDED.test(String(error.code))) failure = error;
+      throw error;
+    }
+  }
+  return {
+    connection: {
+      ...connection,
+      all: (sql, values) => guarded(() => connection.all(sql, values)),
+      run: (sql, values) => guarded(() => connection.run(sql, values)),
+    },
+    ready() {
+      failure = null;
+      return Promise.resolve();
+    },
+    begin: () => connection.run('BEGIN IMMEDIATE'),
+    commit: () => connection.run('COMMIT'),
+    rollback: () => connection.run('ROLLBACK').catch(() => undefined),
+  };
+}

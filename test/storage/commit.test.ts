@@ -257,6 +257,35 @@ describe('storage/commit', () => {
       assert.deepEqual(await settingsOf(temp), ['a']);
     });
 
+    it('writes each unit once where SQLite ends the transaction itself: what came after was committed alone, and then again', async function () {
+      const { commit, prepared, engine } = temp.db;
+      if (engine !== 'sqlite') return this.skip();
+      await commit.insert({ settings: [{ name: 'n', value: '0' }] });
+      // A full disk in the middle of a group.
+      const [size] = await commit.transact((tx) => tx.all<{ page_count: number }>('PRAGMA page_count'));
+      await commit.transact((tx) => tx.all(`PRAGMA max_page_count = ${String((size?.page_count ?? 0) + 20)}`));
+      const counting: Work<string, string> = {
+        name: 'counting',
+        async run(tx, inputs) {
+          // The other work of the group has failed meanwhile.
+          for (let n = 0; n < 5; n++) await tx.all('SELECT COUNT(*) FROM settings');
+          for (let n = 0; n < 20; n++) await tx.run("UPDATE settings SET value = value + 1 WHERE name = 'n'");
+          return inputs;
+        },
+      };
+      const before = commit.stats.groups;
+      const empty = { html: null, raw: null, base_id: null, auto_text: 0, attachment_count: 0 };
+      const content = { id: 'c', account_id: 'a', text: 'x'.repeat(1_000_000), created_at: NOW, ...empty };
+      const large = commit.insert({ contents: [content] });
+      const counted = commit.submit(counting, 'counted');
+      await assert.rejects(large, { code: 'SQLITE_FULL' });
+      assert.equal(await counted, 'counted');
+      assert.equal(commit.stats.groups - before, 1);
+      assert.deepEqual(await prepared.all("SELECT value FROM settings WHERE name = 'n'"), [{ value: '20' }]);
+      // Pages that do not fit the cache are not written before the COMMIT, where the disk is found to be full.
+      assert.deepEqual(await commit.transact((tx) => tx.all('PRAGMA cache_spill')), [{ cache_spill: 0 }]);
+    });
+
     it('has each row once when many callers write at once', async () => {
       const writes = Array.from({ length: 2000 }, (_, at) => {
         const message = messageRow();
