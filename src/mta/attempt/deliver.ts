@@ -12,7 +12,7 @@ import type { Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
 import { placeOfHost, type OutcomeAt } from './host-policy.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type EndedTransfer } from './outcome.ts';
-import { connectToSite, openConnection, type HostConnection, type SourceContext } from './reach.ts';
+import { connectToSite, openConnection, withDeadline, type HostConnection, type SourceContext } from './reach.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
@@ -20,17 +20,19 @@ export type Tried =
   | { kind: 'untried'; waits: readonly LeaseWait[] };
 
 /**
- * Hands the mail over the connection. On a mail's first attempt a refusal for reasons of policy over one address family is tried
+ * Hands the mail over the connection. Its limit of time, which holds for all hosts together, ends before the lease of the claim, so
+ * that no other worker begins the same mail meanwhile. On a mail's first attempt a refusal for reasons of policy over one address family is tried
  * once over the other: many refuse IPv6 senders by rules of their own.
  */
 export async function deliver(
-  context: SourceContext,
+  unlimited: SourceContext,
   site: Site,
   mail: Ready,
   found: HostConnection,
   frameAt: (endedAt: number) => AttemptFrame,
   isFirstAttempt = false,
 ): Promise<Tried> {
+  const context = withDeadline(unlimited);
   const { clock } = context;
   for (let connection = found; ;) {
     const first = await sendOver(context, site, mail, connection);
@@ -127,6 +129,7 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
       smtpUtf8,
       eightBit,
       requireTls,
+      ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     });
   } finally {
     lease.giveBack();

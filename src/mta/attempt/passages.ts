@@ -14,6 +14,7 @@ import type { Job } from '../due-queue.ts';
 import {
   connectToSite,
   takeIdleConnection,
+  withDeadline,
   type HostConnection,
   type Reached,
   type SourceContext,
@@ -85,7 +86,7 @@ export class Passages {
     const startedAt = this.deps.clock.now();
     if (destination.kind !== 'site' || wanted === null) return { kind: 'inner', startedAt, destination };
     const { source = null } = job;
-    const reached = await connectToSite(this.contextOf(source), destination, wanted);
+    const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
     switch (reached.kind) {
       case 'reached':
         return { kind: 'connected', startedAt, destination, connection: reached.connection };

@@ -28,6 +28,8 @@ export interface SourceContext {
   maySend?: (() => boolean) | undefined;
   memory: TlsMemory;
   timeouts: PhaseTimeouts;
+  /** When the attempt ends, on the monotonic clock, whatever host it is at. */
+  deadline?: number;
   /** Our name in EHLO. */
   hostname: string;
   /** The source that mail leaves from; null for the address that the system chooses. */
@@ -61,6 +63,12 @@ export interface HostConnection {
   lease: Lease;
 }
 
+/** Returns the context of an attempt that begins now: one limit of time holds for all hosts together. */
+export const withDeadline = (context: SourceContext): SourceContext => ({
+  ...context,
+  deadline: context.clock.monotonic() + context.timeouts.attempt,
+});
+
 /** Finds a connection for the mail, from the host with the index `from` on. */
 export async function connectToSite(context: SourceContext, site: Site, wanted: Wanted, from = 0): Promise<Reached> {
   /** The outcome that the last host which was dialled gives. */
@@ -73,6 +81,7 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
   if (hosts.length === 0) last = noReachableAddress(context.source);
   for (const [at, host] of hosts.entries()) {
     if (at < from || (host.preference ?? 0) > worst) continue;
+    if (context.clock.monotonic() >= (context.deadline ?? Infinity)) break;
     const need = needOf(site, host, wanted.tlsRequest);
     if (need.kind === 'refused') {
       context.tlsSeen?.({ site, host, need: null, opened: null });
@@ -208,6 +217,7 @@ function targetOf(
     ehlo: context.hostname,
     need,
     timeouts: context.timeouts,
+    ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     otherHostsRemain,
     // A route with `tls: none` has agreed that its password goes in the clear.
     ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),

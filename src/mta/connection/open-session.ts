@@ -42,6 +42,8 @@ export interface SessionTarget {
   /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
   auth?: { user: string; password: string; inPlaintext?: boolean };
   timeouts: PhaseTimeouts;
+  /** The end of the attempt that it belongs to, on the monotonic clock; `timeouts.attempt` from now where that is sooner. */
+  deadline?: number;
   /** True where other hosts can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
   /** Aborts the opening. */
@@ -96,7 +98,7 @@ class Opening {
     this.deps = deps;
     this.target = target;
     this.lapStart = deps.clock.monotonic();
-    this.deadline = this.lapStart + target.timeouts.attempt;
+    this.deadline = Math.min(this.lapStart + target.timeouts.attempt, target.deadline ?? Infinity);
   }
 
   async run(): Promise<OpenResult> {

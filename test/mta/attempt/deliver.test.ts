@@ -106,6 +106,24 @@ describe('mta/attempt/deliver', () => {
     assert.equal(first.sessions[1]?.mails.length, 1);
   });
 
+  it('ends after the limit of the whole attempt, however many hosts are left', async () => {
+    deps.timeouts = { ...timeouts, mail: 40_000, ehlo: 40_000, attempt: 60_000 };
+    const first = await serve({ script: { mail: 'hang' } });
+    const second = await serve({ script: { ehlo: 'hang' } });
+    const third = await serve();
+    const hosts = [first, second, third].map(({ port }, at) => hostAt(port, `mx${String(at + 1)}.dest.test`));
+    const began = clock.monotonic();
+    const sending = send(siteOf(...hosts));
+    await first.reached('mail');
+    clock.advance(40_000);
+    await second.reached('ehlo');
+    clock.advance(20_000);
+    const outcome = outcomeOf(await sending);
+    assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx1.dest.test']);
+    assert.equal(clock.monotonic() - began, 60_000);
+    assert.deepEqual(third.sessions, [], 'no host is dialled when the time is over');
+  });
+
   it('hands a mail to the first host', async () => {
     const server = await serve();
     const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
