@@ -167,16 +167,21 @@ export class Wire {
       for (const [at, line] of reply.lines.entries())
         this.trace.line('<', `${String(reply.code)}${at < reply.lines.length - 1 ? '-' : ' '}${line}`);
     const { waiting } = this;
-    if (waiting === null) {
-      this.unread.push(reply);
-      if (this.unread.length > MOST_UNREAD) this.fail('the server floods us with replies');
-      this.upset();
-    } else {
+    if (waiting !== null) {
       this.waiting = null;
       this.waitingSince = null;
       this.timer?.cancel();
       waiting(reply);
-    }
+    } else if (this.broken === null) this.keep(reply);
+  }
+
+  /** Keeps a reply that is not awaited yet. */
+  private keep(reply: SmtpReply): void {
+    this.unread.push(reply);
+    if (this.unread.length > MOST_UNREAD) {
+      this.fail('the server floods us with replies');
+      this.socket.destroy();
+    } else this.upset();
   }
 
   private readonly drained = (): void => {
