@@ -42,6 +42,7 @@ const MAX_ALIASES = 8;
 /** Large enough for nearly every answer, small enough never to be fragmented (DNS flag day 2020). */
 const EDNS_PAYLOAD_BYTES = 1232;
 
+const RESPONSE = 0x8000;
 const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, refused: 5 };
 
 export type Reply<T> =
@@ -111,6 +112,8 @@ export function isAskable(name: string): boolean {
 export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>): Reply<RecordOf[T]> {
   if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.id) return { kind: 'foreign' };
   const packet = decodeBounded(bytes);
+  // Some servers cut an answer anywhere, also within a record (RFC 2181 section 9): nothing of it is used.
+  if (packet === null && isCut(bytes)) return { kind: 'truncated' };
   if (packet === null) return { kind: 'failure', why: 'malformed', text: 'the reply cannot be read' };
   if (!answers(packet, query)) return { kind: 'foreign' };
   const repeated = packet.questions?.[0]?.name;
@@ -124,6 +127,12 @@ export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>):
   if (rcode !== RCODE.noError && rcode !== RCODE.nameError)
     return { kind: 'failure', why: 'servfail', text: `the server failed (rcode ${String(rcode)})` };
   return readAnswers(packet, query.name, query.type, rcode === RCODE.nameError);
+}
+
+/** Tells whether the header says that this is a response which was cut. */
+function isCut(bytes: Buffer): boolean {
+  const wanted = RESPONSE | TRUNCATED_RESPONSE;
+  return (bytes.readUInt16BE(2) & wanted) === wanted;
 }
 
 function decodeBounded(bytes: Buffer): DecodedPacket | null {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { encode } from 'dns-packet';
+import { TRUNCATED_RESPONSE, encode } from 'dns-packet';
 import fc from 'fast-check';
 import { readReply, writeQuery } from '../../src/net/dns-message.ts';
 
@@ -13,6 +13,20 @@ describe('base/dns-message', () => {
         assert.ok(kinds.has(readReply(Buffer.from(bytes), query).kind));
       }),
     );
+  });
+
+  it('asks again over TCP where an answer was cut in the middle of a record', () => {
+    const answer = encode({
+      type: 'response',
+      id: query.id,
+      flags: TRUNCATED_RESPONSE,
+      questions: [{ type: 'MX', name: query.name }],
+      answers: [{ type: 'MX', name: query.name, ttl: 5, data: { preference: 1, exchange: 'mx.dest.test' } }],
+    });
+    for (let length = 12; length <= answer.length; length++) {
+      const reply = readReply(answer.subarray(0, length), query);
+      assert.equal(reply.kind, 'truncated', `cut after ${String(length)} octets`);
+    }
   });
 
   it('never throws on a damaged answer', () => {
