@@ -46,6 +46,8 @@ interface Entry {
   added: Counts;
   /** The row is in the database, and with it the stage of the day. */
   isStored: boolean;
+  /** The last day with mail; an entry that is only looked at goes on from day to day without. */
+  usedOn: string;
 }
 
 /** Counts to add to a row. */
@@ -151,7 +153,7 @@ export class WarmUp {
     const known = this.entries.get(key);
     if (!this.sources.has(row.source) || (known !== undefined && known.row.day > row.day)) return;
     if (known?.row.day === row.day) store(known, row);
-    else this.entries.set(key, { row, added: noCounts(), isStored: true });
+    else this.entries.set(key, { row, added: noCounts(), isStored: true, usedOn: row.day });
   }
 
   private entryOf(source: string, site: string): Entry {
@@ -160,8 +162,14 @@ export class WarmUp {
     const known = this.entries.get(key);
     // A clock that went back keeps the day it has: counting twice would send twice as much.
     if (known !== undefined && known.row.day >= day) return known;
-    const stage = known === undefined ? this.firstStage(source) : stageAfter(known.row);
-    const entry: Entry = { row: { source, site, day, stage, ...noCounts() }, added: noCounts(), isStored: false };
+    const isForgotten = known === undefined || known.usedOn < dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
+    const stage = isForgotten ? this.firstStage(source) : stageAfter(known.row);
+    const entry: Entry = {
+      row: { source, site, day, stage, ...noCounts() },
+      added: noCounts(),
+      isStored: false,
+      usedOn: isForgotten ? day : known.usedOn,
+    };
     this.entries.set(key, entry);
     return entry;
   }
@@ -174,6 +182,7 @@ export class WarmUp {
   private count(entry: Entry, what: keyof Counts, by = 1): void {
     entry.row[what] += by;
     entry.added[what] += by;
+    entry.usedOn = entry.row.day;
     this.changed.add(entry);
     this.writing ??= this.write().finally(() => {
       this.writing = null;
@@ -216,6 +225,7 @@ function store(entry: Entry, sum: WarmUpRow): void {
   for (const name of COUNTS) row[name] += entry.added[name];
   entry.row = row;
   entry.isStored = true;
+  entry.usedOn = row.day;
 }
 
 /** Adds counts to rows, and returns the rows as they are then. Other nodes may add to the same rows. */

@@ -139,6 +139,23 @@ describe('mta/sources/warm-up', () => {
     await warmUp.close();
   });
 
+  it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
+    const warmUp = await open();
+    for (let n = 0; n < 50; n++) warmUp.take('out1', 'google');
+    clock.advance(DAY);
+    assert.equal(warmUp.today('out1', 'google').cap, 100);
+    for (let day = 0; day < 28; day++) {
+      clock.advance(DAY);
+      assert.deepEqual(
+        warmUp.list('out1').map(({ stage }) => stage),
+        [1],
+      );
+    }
+    clock.advance(3 * DAY);
+    assert.deepEqual(warmUp.today('out1', 'google'), { sent: 0, stage: 0, cap: 50 });
+    await warmUp.close();
+  });
+
   it('begins again at a site that got no mail for a month, and deletes its rows', async () => {
     const warmUp = await open();
     takeAll(warmUp, 'google');
