@@ -313,6 +313,11 @@ export class Mta {
       epoch: this.options.epoch,
       leaseMs: this.options.timeouts.attempt + LEASE_MARGIN_MS,
       prepare: async (job) => placing.reserveQuota(job) ?? (await prepare.begin(job.id)),
+      async keptBack(job, { heldNow }) {
+        const kept = placing.reserveQuota(job);
+        const hold = kept === null ? await heldNow?.() : null;
+        return hold == null ? kept : { kind: 'held', hold };
+      },
       requeue(job) {
         placing.releaseQuota(job);
         placing.place(job);

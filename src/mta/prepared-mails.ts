@@ -9,16 +9,20 @@
  * A mail that is offered belongs to no worker. Composing and signing cost more than all else that is done for a mail, so a
  * worker that takes it over goes on with what was made. `make` must not reject.
  */
+import type { Clock } from '../base/clock.ts';
 
 export class PreparedMail<Job, Mail> {
   readonly job: Job;
   /** Resolves when the mail is composed, or when it is known that it may not be sent now. */
   readonly made: Promise<Mail>;
   isMade = false;
+  /** On the monotonic clock, in ms. */
+  readonly begunAt: number;
 
-  constructor(job: Job, made: Promise<Mail>) {
+  constructor(job: Job, made: Promise<Mail>, begunAt: number) {
     this.job = job;
     this.made = made;
+    this.begunAt = begunAt;
     void made.then(() => {
       this.isMade = true;
     });
@@ -26,17 +30,19 @@ export class PreparedMail<Job, Mail> {
 }
 
 export class PreparedMails<Job extends object, Mail> {
+  private readonly clock: Pick<Clock, 'monotonic'>;
   private readonly make: (job: Job) => Promise<Mail>;
   private readonly offered = new WeakMap<Job, PreparedMail<Job, Mail>>();
 
-  constructor(make: (job: Job) => Promise<Mail>) {
+  constructor(clock: Pick<Clock, 'monotonic'>, make: (job: Job) => Promise<Mail>) {
+    this.clock = clock;
     this.make = make;
   }
 
   /** Makes the mail of a job for the worker that calls; a mail that is offered is taken over. */
   begin(job: Job): PreparedMail<Job, Mail> {
     const offered = this.offered.get(job);
-    if (offered === undefined) return new PreparedMail(job, this.make(job));
+    if (offered === undefined) return new PreparedMail(job, this.make(job), this.clock.monotonic());
     this.offered.delete(job);
     return offered;
   }

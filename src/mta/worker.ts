@@ -27,6 +27,8 @@ export interface WorkerDeps {
   /** Tells whether the job may be tried in this lane now; where it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Preparing | Held | OtherSource>;
+  /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null where it may be tried. */
+  keptBack(job: Job, ready: Preparing): Promise<Held | OtherSource | null>;
   passages: Pick<Passages, 'findIdle' | 'find' | 'release'>;
   attempts: Pick<Attempts, 'attempt'>;
   /** Finds the job another lane. */
@@ -63,10 +65,12 @@ interface Finished {
 
 /** How long to wait before a failed write is tried again, in ms. */
 const RETRY_WRITE_MS = 1_000;
+/** A mail that was begun longer ago, since its turn or its connection took long, is looked at again before its claim. */
+const FRESH_MS = 1_000;
 
 /** Returns the function that works through a lane as one of its workers. */
 export function createWorker(deps: WorkerDeps): (lane: Lane<Job>) => Promise<void> {
-  const mails = new PreparedMails<Job, MadeReady>((job) => prepareOrUnsigned(deps, job));
+  const mails = new PreparedMails<Job, MadeReady>(deps.clock, (job) => prepareOrUnsigned(deps, job));
   return (lane) => new Worker(deps, lane, mails).run();
 }
 
@@ -90,9 +94,7 @@ class Worker {
       const { job } = next;
       const ready = await next.made;
       if (ready.kind !== 'preparing') {
-        await this.writeFinished();
-        if (ready.kind === 'other_source') deps.requeue(job);
-        else await this.write({ job, occurrences: [holdNow(job, ready.hold)] });
+        await this.keepBack(job, ready);
         next = this.beginNext();
         continue;
       }
@@ -107,6 +109,13 @@ class Worker {
         next = this.beginNext();
         continue;
       }
+      const kept = deps.clock.monotonic() - next.begunAt < FRESH_MS ? null : await this.keptBack(job, ready);
+      if (kept !== null) {
+        deps.passages.release(found);
+        await this.keepBack(job, kept);
+        next = this.beginNext();
+        continue;
+      }
       const ahead = this.beginAhead();
       const claim = await this.writeAndClaim(job);
       if (claim === null) deps.passages.release(found);
@@ -114,6 +123,21 @@ class Worker {
       next = (ahead === null ? null : this.ownOrNone(ahead)) ?? this.beginNext();
       if (next?.isMade !== true) await this.writeFinished();
     }
+  }
+
+  /** Returns what keeps the mail back by now. If that cannot be read the claim will hardly be written. */
+  private async keptBack(job: Job, ready: Preparing): Promise<Held | OtherSource | null> {
+    return this.deps.keptBack(job, ready).catch((error: unknown) => {
+      this.deps.failed(error);
+      return null;
+    });
+  }
+
+  /** Marks the mail with its hold, or finds it another source. */
+  private async keepBack(job: Job, why: Held | OtherSource): Promise<void> {
+    await this.writeFinished();
+    if (why.kind === 'other_source') this.deps.requeue(job);
+    else await this.write({ job, occurrences: [holdNow(job, why.hold)] });
   }
 
   /** Begins the lane's next job that may go. */

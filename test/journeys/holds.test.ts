@@ -4,6 +4,7 @@ import type { ArgsOf } from '../../src/operator/operations.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { Problem } from '../../src/base/problem.ts';
 
 const HOUR = 3_600_000;
@@ -106,6 +107,26 @@ describe('journey: holds', () => {
     await app.held(old.id);
     const young = await app.send();
     await delivered(young.id);
+    await app.balanced();
+  });
+
+  it('holds a mail that was made ready while a slow host had the one in front of it', async () => {
+    server.options.script = { message: () => ({ raw: '' }) };
+    const accept = (): void => server.sessions[0]?.say('250 2.0.0 taken\r\n');
+    await app.operator.call('queue.limit', { lane: 'mx.dest.test', connections: 1 });
+    const first = await app.send();
+    await server.reached('message', 1);
+    const [second, third] = [await app.send(), await app.send()];
+    await settleEventLoop();
+    accept();
+    await server.reached('message', 2);
+    await hold({ domain: 'dest.test' });
+    app.clock.advance(2_000);
+    accept();
+    for (const { id } of [first, second]) await delivered(id);
+    const row = await app.held(third.id);
+    assert.deepEqual([row.status, row.attempt_count], ['queued', 0]);
+    assert.equal(server.sessions[0]?.mails.length, 2);
     await app.balanced();
   });
 

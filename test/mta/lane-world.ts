@@ -223,6 +223,7 @@ export class LaneWorld {
         await new Promise((resolve) => setImmediate(resolve));
         return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
       },
+      keptBack: () => Promise.resolve(null),
       requeue: (job) => {
         this.placing.place(job);
       },

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { PreparedMails } from '../../src/mta/prepared-mails.ts';
 
 describe('mta/prepared-mails', () => {
@@ -10,7 +11,7 @@ describe('mta/prepared-mails', () => {
   beforeEach(() => {
     made = [];
     finish = [];
-    mails = new PreparedMails(({ id }) => {
+    mails = new PreparedMails(new FakeClock(), ({ id }) => {
       made.push(id);
       return new Promise((resolve) => finish.push(resolve));
     });

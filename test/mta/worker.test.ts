@@ -3,7 +3,7 @@ import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
-import type { Prepared } from '../../src/mta/prepare/prepare.ts';
+import type { Held, Prepared } from '../../src/mta/prepare/prepare.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
@@ -58,6 +58,7 @@ class Bench {
   /** A connection that takes no time, one that takes a while, or none. */
   passageNow: (id: string) => Passage | null = () => inner;
   passage: (id: string) => Promise<Passage | NoPassage> = () => Promise.resolve(inner);
+  keptBack: (id: string) => Promise<Held | null> = () => Promise.resolve(null);
   mayGo: (id: string) => boolean = () => true;
   putAside: (id: string, found: NoPassage) => boolean = () => false;
   /** Passages that were not used. */
@@ -91,6 +92,7 @@ class Bench {
         const prepared = await this.prepare(job.id);
         return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
       },
+      keptBack: (job) => this.keptBack(job.id),
       requeue: (job) => this.moved.push(job.id),
       mayGo: (_, job) => this.mayGo(job.id),
       putAside: (_, job, found) => this.putAside(job.id, found),
@@ -254,6 +256,32 @@ describe('mta/worker', () => {
     answer?.();
     await settleEventLoop();
     assert.equal(bench.statusOf('b'), 'delivered');
+  });
+
+  it('asks again what keeps a mail back whose connection took long, and gives the connection back', async () => {
+    let connect: (() => void) | undefined;
+    const asked: string[] = [];
+    const hold = { by: 'hld_1', why: 'they asked', since: NOW, until: null };
+    bench.keptBack = (id) => {
+      asked.push(id);
+      return id === 'c' ? Promise.reject(new Error('no disk')) : Promise.resolve({ kind: 'held', hold });
+    };
+    bench.passageNow = () => null;
+    bench.passage = () => new Promise((resolve) => (connect = () => resolve(inner)));
+    bench.offer('a', 'b', 'c');
+    await settleEventLoop();
+    connect?.();
+    await settleEventLoop();
+    assert.deepEqual([bench.statusOf('a'), asked], ['delivered', []], 'a moment ago it was free to go');
+    bench.clock.advance(1000);
+    connect?.();
+    await settleEventLoop();
+    assert.deepEqual([bench.states.get('b')?.heldBy, bench.left, bench.attempts], ['hld_1', 1, ['a#1']]);
+    bench.clock.advance(1000);
+    connect?.();
+    await settleEventLoop();
+    assert.deepEqual([asked, bench.statusOf('c')], [['b', 'c'], 'delivered']);
+    assert.match(String(bench.failures[0]), /no disk/);
   });
 
   it('lets a free worker take over a mail that it composed for its next turn', async () => {

@@ -87,6 +87,8 @@ export interface Preparing {
   wanted: Pick<Ready, 'messageId' | 'tlsRequest'> | null;
   /** Rejects where storage fails. */
   mail: Promise<Prepared>;
+  /** Tells what holds the mail by now; absent where nothing was asked before. */
+  heldNow?: () => Promise<Hold | null>;
 }
 
 /** A mail that no later try could build either, unlike one for which storage or keys failed. */
@@ -153,8 +155,9 @@ export function createPrepare(deps: PrepareDeps) {
     async begin(deliveryId: string): Promise<Preparing | Held> {
       const row = await deliveries.load(deliveryId);
       if (row === undefined) return { kind: 'preparing', wanted: null, mail: Promise.resolve({ kind: 'gone' }) };
-      const hold = await heldBy(deps, row);
-      return hold === null ? prepareRow(row) : { kind: 'held', hold };
+      const heldNow = async (): Promise<Hold | null> => heldBy(deps, row);
+      const hold = await heldNow();
+      return hold === null ? { ...(await prepareRow(row)), heldNow } : { kind: 'held', hold };
     },
     /** Returns the bytes for display, whatever holds the mail back. */
     async look(deliveryId: string): Promise<Prepared> {
