@@ -23,6 +23,8 @@ const HEAD_START_MS = 1_000;
 /** The limit of the answer from the connection on, in ms. */
 const ANSWER_MS = 20_000;
 const LARGEST_BYTES = 65_536;
+/** Informational answers (100, 103) before the one that counts: servers send one or two. */
+const MOST_INFORMATION = 10;
 
 export interface StsFetchOptions {
   allowPrivate: boolean;
@@ -78,6 +80,10 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
     request.on('error', (error) =>
       end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message)),
     );
+    let informed = 0;
+    request.on('information', () => {
+      if (++informed > MOST_INFORMATION) end(failed('no answer: only informational ones'));
+    });
     request.on('response', (response) => {
       if (response.statusCode !== 200) {
         end(failed(`the answer was ${String(response.statusCode)}`));

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { createServer, type TLSSocket } from 'node:tls';
+import { createStsFetch } from '../../../src/mta/dns/sts-fetch.ts';
+import type { DnsAnswer } from '../../../src/net/resolver.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { stsServer } from '../../support/harness/certificate.ts';
+
+const found: DnsAnswer<string> = {
+  kind: 'found',
+  records: ['127.0.0.1'],
+  name: 'mta-sts.dest.test',
+  ttl: 60,
+  secure: false,
+};
+
+describe('mta/dns/sts-fetch', () => {
+  /** Fetches the policy from a web server that answers in this way, on a clock that stands still. */
+  async function fetchFrom(answer: (socket: TLSSocket) => void) {
+    const sockets = new Set<TLSSocket>();
+    const server = createServer(stsServer, (socket) => {
+      sockets.add(socket);
+      socket.on('error', () => undefined);
+      socket.once('data', () => answer(socket));
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const resolver = {
+      a: () => Promise.resolve(found),
+      aaaa: () => Promise.resolve({ kind: 'no_data' } as const),
+    };
+    const { port } = server.address() as AddressInfo;
+    const fetch = createStsFetch({ clock: new FakeClock(), resolver }, { allowPrivate: true, port, ca: stsServer.cert });
+    const fetched = await fetch('dest.test');
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+    return fetched;
+  }
+
+  const information = 'HTTP/1.1 103 Early Hints\r\n\r\n';
+  const policy = 'version: STSv1\r\nmode: enforce\r\nmx: mx.dest.test\r\nmax_age: 86400\r\n';
+  const answer = `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: ${String(policy.length)}\r\n\r\n${policy}`;
+
+  it('reads a policy behind a few informational answers', async () => {
+    const fetched = await fetchFrom((socket) => socket.write(information.repeat(10) + answer));
+    assert.deepEqual(fetched, { kind: 'text', text: policy });
+  });
+
+  it('gives up a server that sends informational answers without end', async () => {
+    const fetched = await fetchFrom((socket) => socket.write(information.repeat(11)));
+    assert.deepEqual(fetched, { kind: 'failed', why: 'no answer: only informational ones' });
+  });
+});
