@@ -11,7 +11,6 @@
  * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
-import { LRUCache } from 'lru-cache';
 import { MINUTE_MS } from '../../base/time.ts';
 
 export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
@@ -65,8 +64,9 @@ const MOST_PARTS = 1000;
 
 export class Rests {
   private readonly isShared: () => boolean;
-  private readonly streaks = new LRUCache<string, Streak>({ max: MOST_PARTS });
-  private readonly rests = new LRUCache<string, Rest>({ max: MOST_PARTS });
+  /** Plain maps, the part met longest ago first: there are thousands of lanes, and nearly all of them have nothing here. */
+  private readonly streaks = new Map<string, Streak>();
+  private readonly rests = new Map<string, Rest>();
   private acceptedAt = -Infinity;
 
   /** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
@@ -80,7 +80,7 @@ export class Rests {
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
-      const existing = this.rests.peek(key);
+      const existing = this.rests.get(key);
       // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
       if (existing !== undefined) {
         const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
@@ -132,7 +132,7 @@ export class Rests {
   }
 
   list(): readonly Rest[] {
-    return [...this.rests.values()].reverse();
+    return [...this.rests.values()];
   }
 
   /** Moves all times by `ms`, by which the clock was set. */
@@ -153,16 +153,16 @@ export class Rests {
   }
 
   private count(key: string, domain: string): Streak {
-    const streak = this.streaks.peek(key) ?? { count: 0, domains: new Set() };
+    const streak = this.streaks.get(key) ?? { count: 0, domains: new Set() };
     streak.count++;
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
-    this.streaks.set(key, streak);
+    remember(this.streaks, key, streak);
     return streak;
   }
 
   private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
     const key = keyOf(kind, scope);
-    const before = this.rests.peek(key);
+    const before = this.rests.get(key);
     const step = before === undefined ? 0 : before.step + 1;
     const pauses = PAUSES[kind];
     const pause = pauses[Math.min(step, pauses.length - 1)] ?? MINUTE_MS;
@@ -177,15 +177,26 @@ export class Rests {
       loggedStep: before?.loggedStep ?? -1,
       isProbing: false,
     };
-    this.rests.set(key, next);
+    remember(this.rests, key, next);
     return next;
   }
 
   private touching(part: Part): Rest[] {
     if (this.rests.size === 0) return [];
     return kinds.flatMap((kind) =>
-      this.scopesOf(kind, part).flatMap((scope) => this.rests.peek(keyOf(kind, scope)) ?? []),
+      this.scopesOf(kind, part).flatMap((scope) => this.rests.get(keyOf(kind, scope)) ?? []),
     );
+  }
+}
+
+/** Puts the entry to the end, and forgets the first one where there are too many. */
+function remember<Entry>(entries: Map<string, Entry>, key: string, entry: Entry): void {
+  entries.delete(key);
+  entries.set(key, entry);
+  if (entries.size <= MOST_PARTS) return;
+  for (const first of entries.keys()) {
+    entries.delete(first);
+    return;
   }
 }
 

@@ -137,6 +137,13 @@ describe('mta/lanes/rests', () => {
     assert.ok(rests.list().every(({ cause }) => cause.length <= 500));
   });
 
+  it('costs nearly no memory in a lane without rests, of which there are thousands', () => {
+    const before = process.memoryUsage().arrayBuffers;
+    const lanes = Array.from({ length: 1000 }, () => new Rests(() => false));
+    assert.ok(process.memoryUsage().arrayBuffers - before < 1_000_000);
+    assert.equal(lanes.length, 1000);
+  });
+
   it('nothing rests longer than an hour without a try, whatever happens', () => {
     const event = fc.record({
       what: fc.constantFrom('load', 'sender', 'accepted', 'begin', 'ended', 'tryNow'),
