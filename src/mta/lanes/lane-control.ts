@@ -47,6 +47,8 @@ export interface LaneControlOptions {
 const MOST_LANE_STATES = 10_000;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
+/** How long the end of a rest is ago, in ms, after which no mail tries that would have waited for it. */
+const REST_FORGOTTEN_MS = 60 * 60_000;
 
 export class LaneControl {
   private readonly deps: LaneControlDeps;
@@ -70,7 +72,7 @@ export class LaneControl {
   register(lane: string, site: Site, source: string | null): void {
     const state = this.stateOf(lane);
     if (state.site === site) return;
-    if (!isShared(state)) for (const host of hostKeysOf(state)) this.byHost.get(host)?.delete(lane);
+    if (!isShared(state)) this.leaveHosts(lane, state);
     state.site = site;
     state.source = source;
     if (isShared(state)) return;
@@ -273,18 +275,28 @@ export class LaneControl {
     const { states } = this;
     if (states.size <= MOST_LANE_STATES) return;
     const byUse = [...states].sort(([, a], [, b]) => a.lastProgressAt - b.lastProgressAt);
+    const restsSince = this.deps.clock.now() - REST_FORGOTTEN_MS;
     for (const [lane, state] of byUse.slice(0, states.size - MOST_LANE_STATES)) {
       // A lane that rests or has work is not forgotten, however long ago it made progress.
       const { waiting, slots } = this.deps.viewOf(lane);
-      if (waiting + slots > 0 || state.rests.list().length > 0) continue;
+      if (waiting + slots > 0 || state.rests.list().some(({ until }) => until > restsSince)) continue;
       state.timer?.cancel();
-      for (const host of hostKeysOf(state)) this.byHost.get(host)?.delete(lane);
+      this.leaveHosts(lane, state);
       states.delete(lane);
     }
   }
 
   stop(): void {
     for (const state of this.states.values()) state.timer?.cancel();
+  }
+
+  /** Notes that the lane leads to its hosts no more. */
+  private leaveHosts(lane: string, state: LaneState): void {
+    for (const host of hostKeysOf(state)) {
+      const users = this.byHost.get(host);
+      users?.delete(lane);
+      if (users?.size === 0) this.byHost.delete(host);
+    }
   }
 
   /** Returns how many mails a minute the operator lets this node send. */

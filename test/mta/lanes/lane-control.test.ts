@@ -431,5 +431,11 @@ describe('mta/lanes/lane-control', () => {
     control.forgetOld();
     assert.ok(control.names().length <= 10_001);
     assert.ok(control.names().includes(LANE));
+
+    // Its mail is gone, or would have tried since.
+    clock.advance(120 * MINUTE);
+    for (let at = 0; at < 100; at++) control.learn(`m${at}`, part, accepted());
+    control.forgetOld();
+    assert.deepEqual([control.names().length, control.names().includes(LANE)], [10_000, false]);
   });
 });
