@@ -31,7 +31,10 @@ describe('mta/dns/sts-fetch', () => {
       aaaa: () => Promise.resolve({ kind: 'no_data' } as const),
     };
     const { port } = server.address() as AddressInfo;
-    const fetch = createStsFetch({ clock: new FakeClock(), resolver }, { allowPrivate: true, port, ca: stsServer.cert });
+    const fetch = createStsFetch(
+      { clock: new FakeClock(), resolver },
+      { allowPrivate: true, port, ca: stsServer.cert },
+    );
     const fetched = await fetch('dest.test');
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
