@@ -118,7 +118,7 @@ export async function pageOfEndpoints(
   return readPage<WebhookRow>(db.reader<WebhookRow>('webhooks').where({ account_id: accountId }), page);
 }
 
-/** Changes what is given. Enabling one that was disabled forgets its failures. Throws `not_found` and `already_exists`. */
+/** Changes what is given. Enabling one that was disabled, or another URL, forgets its failures. Throws `not_found` and `already_exists`. */
 export async function updateEndpoint(
   deps: EndpointDeps,
   ref: EndpointRef,
@@ -132,6 +132,7 @@ export async function updateEndpoint(
     if (changes.url !== undefined) await refuseTwin(tx, before.account_id, changes.url, ref.id);
     const row = await changeRow(tx, before, {
       ...columns,
+      ...(columns.url === undefined || columns.url === before.url ? {} : noFailures),
       ...statusAfter(before, changes.enabled),
       updated_at: clock.now(),
     });
@@ -142,11 +143,13 @@ export async function updateEndpoint(
   return changed;
 }
 
+const noFailures = { failures: 0, failing_since: null, warned_at: null };
+
 function statusAfter(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
   if (enabled === undefined || (enabled && before.status === 'active')) return {};
   // One that we have disabled stays so, with its reason, until it is enabled.
   if (!enabled) return before.status === 'active' ? { status: 'paused' } : {};
-  return { status: 'active', disabled_reason: null, failures: 0, failing_since: null, warned_at: null };
+  return { status: 'active', disabled_reason: null, ...noFailures };
 }
 
 /** Removes an endpoint with its waiting calls; its delivery log is deleted when it is old. Throws `not_found`. */

@@ -310,6 +310,21 @@ describe('webhooks/dispatcher', () => {
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 30);
   });
 
+  it('does not count the failures of an endpoint against the URL that takes its place', async () => {
+    script = () => 500;
+    const id = await register();
+    await happen(30);
+    await until(async () => (await lines()) >= 10);
+    await rests();
+    const failing = 'webhooks WHERE failures > 0 AND failing_since IS NOT NULL';
+    assert.equal(await count(failing), 1);
+    await updateEndpoint(store(), { accountId: ACCOUNT, id }, { description: 'as before' }, () => ({}));
+    assert.equal(await count(failing), 1);
+    await updateEndpoint(store(), { accountId: ACCOUNT, id }, { url: 'https://new.test/' }, () => ({}));
+    assert.equal(await count('webhooks WHERE failures = 0 AND failing_since IS NULL AND warned_at IS NULL'), 1);
+    await rests();
+  });
+
   it('takes no attempt from an endpoint that it lacks the descriptors to call', async () => {
     const id = await register();
     lacking = 'no connection can be opened here: EMFILE';
