@@ -259,7 +259,7 @@ describe('storage/commit', () => {
 
     it('writes each unit once where SQLite ends the transaction itself: what came after was committed alone, and then again', async function () {
       const { commit, prepared, engine } = temp.db;
-      if (engine !== 'sqlite') return this.skip();
+      if (engine !== 'sqlite') return this.skip('fills the file of SQLite');
       await commit.insert({ settings: [{ name: 'n', value: '0' }] });
       // A full disk in the middle of a group.
       const [size] = await commit.transact((tx) => tx.all<{ page_count: number }>('PRAGMA page_count'));
