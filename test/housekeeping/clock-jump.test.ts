@@ -24,17 +24,16 @@ describe('housekeeping: a clock that jumps ahead', () => {
     assert.equal(added.status, 201, added.text);
     const row = { id: 'x', email_key: 'a@b.test', ip: '::1', user_agent: null, result: 'in', source: '::1' } as const;
     await app.app.db.commit.insert({ sign_ins: [{ ...row, at: app.clock.now() }] });
-    const left = async (): Promise<unknown[]> => [
+    const left = async (): Promise<number[]> => [
       (await app.app.db.prepared.all('SELECT id FROM suppressions')).length,
       (await app.app.db.prepared.all("SELECT id FROM sign_ins WHERE id = 'x'")).length,
     ];
     app.clock.jump(730 * DAY_MS);
+    while (!app.logged.some(({ event }) => event === 'retention_waits')) await pass(1, 1000);
     await pass(120, 1000);
-    assert.ok(app.logged.some(({ event }) => event === 'retention_waits'));
     assert.deepEqual(await left(), [1, 1]);
     // It was no mistake.
     while (app.clock.monotonic() < DAY_MS + HOUR_MS * 2) await pass(1, 300_000);
-    await pass(20, 300_000);
-    assert.deepEqual(await left(), [0, 0]);
+    while ((await left()).some((count) => count !== 0)) await pass(1, 300_000);
   });
 });
