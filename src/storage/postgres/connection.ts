@@ -132,8 +132,8 @@ export interface PostgresConnection extends Connection {
   tagOf(sql: string): Promise<{ tag: string; notices: readonly string[] }>;
   /** Connects where there is no connection. */
   ready(): Promise<void>;
-  /** Gives the connection up as lost, without waiting for the server. */
-  drop(): void;
+  /** Gives the connection up as lost, without waiting for the server, where it was opened before this time of the monotonic clock. */
+  drop(openedBefore: number): void;
 }
 
 /**
@@ -146,6 +146,7 @@ export function createPostgresConnection(
 ): PostgresConnection {
   const names = new Map<string, string>();
   let client: pg.Client | null = null;
+  let openedAt = 0;
   let connecting: Promise<pg.Client> | null = null;
   let notices: string[] = [];
   let isClosed = false;
@@ -157,6 +158,7 @@ export function createPostgresConnection(
       (fresh) => {
         connecting = null;
         client = fresh;
+        openedAt = systemClock.monotonic();
         fresh.on('notice', ({ code }) => {
           if (code !== undefined) notices.push(code);
         });
@@ -223,8 +225,8 @@ export function createPostgresConnection(
     async ready() {
       if (client === null) await opened();
     },
-    drop() {
-      if (client !== null) dropSocket(client);
+    drop(openedBefore) {
+      if (client !== null && openedAt < openedBefore) dropSocket(client);
     },
     async close() {
       isClosed = true;

@@ -119,11 +119,6 @@ export interface NodeDeps {
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
   takenOver(): void;
-  /**
-   * Called when the database answers on a new connection after it had left a sign of life unanswered: what other connections wait for may never
-   * come, since another server may have taken the place of theirs.
-   */
-  answersAgain(): void;
 }
 
 /** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
@@ -169,7 +164,6 @@ export class JoinedNode implements Node, Nodes {
   private clockOffMs = 0;
   private isLeaving = false;
   private hasEnded = false;
-  private wasSilent = false;
 
   constructor(deps: NodeDeps, epoch: number, { name, facts }: Pick<NodeSelf, 'name' | 'facts'>) {
     this.deps = deps;
@@ -291,8 +285,6 @@ export class JoinedNode implements Node, Nodes {
         [this.epoch],
       );
       silence.cancel();
-      if (this.wasSilent) this.deps.answersAgain();
-      this.wasSilent = false;
       // The time of the statement is not known better than the time that it took.
       const within = (clock.monotonic() - sentAt) / 2;
       if (row === undefined) {
@@ -322,9 +314,7 @@ export class JoinedNode implements Node, Nodes {
     const step = (): void => {
       timer = plan();
       steps++;
-      if (steps % SILENT_STEPS !== 0) return;
-      this.wasSilent = true;
-      connection.drop();
+      if (steps % SILENT_STEPS === 0) connection.drop(Infinity);
     };
     const plan = (): Timer => clock.after(SILENT_MS / SILENT_STEPS, step, { background: true });
     let timer = plan();

@@ -57,14 +57,21 @@ const CONTROL = [
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const { takenOver = () => undefined } = options;
   const address = addressOf(options);
-  let isFirst = true;
-  const others: { drop(): void }[] = [];
+  /** When the connection for signs of life was lost, by the monotonic clock; null before that. */
+  let lostAt: number | null = null;
+  const others: Droppable[] = [];
   const control = createPostgresConnection(
     async () => {
       const client = await connectTo(address, { setUp: [...CONTROL, `LISTEN ${CHANNEL}`] });
       client.on('notification', ({ payload = '' }) => messages.arrived(payload));
-      if (!isFirst) messages.lost();
-      isFirst = false;
+      if (lostAt !== null) {
+        messages.lost();
+        // Another server may have taken the place of the one that they lead to: what they wait for would never come.
+        for (const one of others) one.drop(lostAt);
+      }
+      const lost = (): void => void (lostAt = systemClock.monotonic());
+      client.once('error', lost);
+      client.once('end', lost);
       return client;
     },
     { reconnects: true },
@@ -80,10 +87,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
       const migrated = await prepareSchema(address, control, options);
-      const answersAgain = (): void => {
-        for (const one of others) one.drop();
-      };
-      const deps = { connection: control, clock: systemClock, messages, takenOver, answersAgain };
+      const deps = { connection: control, clock: systemClock, messages, takenOver };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {
@@ -140,10 +144,15 @@ async function whileStarting<Result>(control: PostgresConnection, work: () => Pr
   }
 }
 
+/** Connections that can be given up: those that were opened before a time of the monotonic clock. */
+interface Droppable {
+  drop(openedBefore: number): void;
+}
+
 interface OpenedParts {
   control: PostgresConnection;
   /** The connections beside it. */
-  others: { drop(): void }[];
+  others: Droppable[];
   node: JoinedNode;
   migrated: readonly string[];
 }
@@ -160,10 +169,12 @@ async function openParts(
   const prepared = reading([...HOT, ...READ_ONLY]);
   const maintenance = reading([...HOT, ...READ_ONLY]);
   const writers = [writing(), writing(), writing()] as const;
-  const pooled = new Set<pg.Client>();
+  const pooled = new Map<pg.Client, number>();
   const reader = createPool(address, READERS, READ_ONLY, pooled);
   const connections = [prepared, maintenance, ...writers];
-  others.push(...connections, { drop: () => pooled.forEach(dropSocket) });
+  others.push(...connections, {
+    drop: (openedBefore) => pooled.forEach((openedAt, client) => openedAt < openedBefore && dropSocket(client)),
+  });
   const [intake, engine, desk] = writers;
   const deps = { clock: systemClock, random: Math.random, node };
   const patience = { clock: systemClock, ms: REQUEST_PATIENCE_MS };
@@ -283,12 +294,12 @@ function withCleanValues(client: pg.Client): pg.Client {
   return Object.assign(client, { query: clean as pg.Client['query'] });
 }
 
-/** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. `open` has its connections. */
+/** Makes a pool for queries that are built at run time. Raw ones give rows, as SQLite's do. `open` has its connections and when they were opened. */
 export function createPool(
   address: PostgresAddress,
   size: number,
   setUp: readonly string[],
-  open = new Set<pg.Client>(),
+  open = new Map<pg.Client, number>(),
 ): Knex {
   /** After a connection was lost another server may be the one that takes writes. */
   let isStale = true;
@@ -306,7 +317,7 @@ export function createPool(
       min: 0,
       max: size,
       afterCreate(raw: pg.Client, done: (error: Error | null, raw: pg.Client) => void) {
-        open.add(raw);
+        open.set(raw, systemClock.monotonic());
         raw.on('end', () => {
           isStale = true;
           open.delete(raw);

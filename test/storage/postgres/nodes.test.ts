@@ -92,7 +92,7 @@ describe('storage/postgres: several nodes', () => {
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
     const clock = new FakeClock(Date.now());
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection, clock, messages, takenOver: () => undefined, answersAgain: () => undefined };
+    const deps = { connection, clock, messages, takenOver: () => undefined };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"roles":["delivery"]}' });
     /** Sets the clock `ahead` ms ahead and lets the node give signs of life until its row says so. */
     const saysIt = async (ahead: number, isSo: (off: number) => boolean): Promise<void> => {
@@ -123,7 +123,7 @@ describe('storage/postgres: several nodes', () => {
     const messages = new NodeMessages(connection, clock);
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
-    const node = await joinNodes({ connection, clock, messages, takenOver, answersAgain: () => undefined }, self);
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
     await connection.close();
     clock.advance(20_000);
     const [record] = node.list();
@@ -143,7 +143,7 @@ describe('storage/postgres: several nodes', () => {
       const messages = new NodeMessages(connection, clock);
       const takenOver = (): void => assert.fail('it must not end');
       const node = await joinNodes(
-        { connection, clock, messages, takenOver, answersAgain: () => undefined },
+        { connection, clock, messages, takenOver },
         { name: 'two', version: '1', facts: '{}' },
       );
       const led = { at: Infinity };
@@ -205,7 +205,7 @@ describe('storage/postgres: several nodes', () => {
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
     const messages = new NodeMessages(connection, clock);
-    const node = await joinNodes({ connection, clock, messages, takenOver, answersAgain: () => undefined }, self);
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
     target = urlOf(folder, 'x');
     await assert.rejects(connection.all('SELECT pg_terminate_backend(pg_backend_pid())'));
     for (let beats = 0; beats < 6; beats++) {

@@ -157,6 +157,16 @@ describe('storage/postgres/writer', () => {
       assert.ok(systemClock.monotonic() - began < 60_000);
     });
 
+    it('goes on where another server has the address now, which refuses what is sent and cannot answer what is waited for', async () => {
+      await add(1);
+      proxy.moveAt('COMMIT\0');
+      const began = systemClock.monotonic();
+      // Its answer never comes, and nothing more is sent on its connection.
+      await add(2);
+      assert.deepEqual([await names(), proxy.lost()], [['s1', 's2'], 0]);
+      assert.ok(systemClock.monotonic() - began < 10_000);
+    });
+
     it('writes again what was lost before its COMMIT', async () => {
       proxy.loseAnswerTo('INSERT INTO settings');
       await add(1);
@@ -174,6 +184,11 @@ interface Proxy {
   loseAnswer(tag: string): void;
   /** Passes nothing on any more and keeps the connections open; new ones get no answer either. */
   cut(): void;
+  /**
+   * Behaves from the next answer with this tag on as another server does that got the address of the first: connections of before get no answer
+   * any more, and end when something is sent.
+   */
+  moveAt(tag: string): void;
   /** How many connections were cut. */
   lost(): number;
   close(): Promise<void>;
@@ -186,8 +201,11 @@ async function startProxy(target: string): Promise<Proxy> {
   let wantedAnswer: string | null = null;
   let lost = 0;
   let isSilent = false;
+  let movesAt: string | null = null;
+  let moves = 0;
   const server = net.createServer((client) => {
     const upstream = net.connect(target);
+    const madeAt = moves;
     let isCut = false;
     for (const socket of [client, upstream]) {
       open.add(socket);
@@ -200,6 +218,7 @@ async function startProxy(target: string): Promise<Proxy> {
     }
     client.on('data', (data) => {
       if (isSilent) return;
+      if (moves > madeAt) return void client.destroy();
       if (wanted !== null && data.includes(wanted)) {
         wanted = null;
         isCut = true;
@@ -208,7 +227,11 @@ async function startProxy(target: string): Promise<Proxy> {
       upstream.write(data);
     });
     upstream.on('data', (data) => {
-      if (isSilent) return;
+      if (movesAt !== null && data.includes(movesAt)) {
+        movesAt = null;
+        moves++;
+      }
+      if (isSilent || moves > madeAt) return;
       if (wantedAnswer !== null && data.includes(wantedAnswer)) {
         wantedAnswer = null;
         isCut = true;
@@ -231,6 +254,9 @@ async function startProxy(target: string): Promise<Proxy> {
     },
     cut() {
       isSilent = true;
+    },
+    moveAt(tag) {
+      movesAt = tag;
     },
     lost: () => lost,
     async close() {
