@@ -14,6 +14,7 @@ import { Problem } from '../base/problem.ts';
 import { HOUR_MS } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
 import { statTypes } from '../events/stats.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
 import { addPart } from './export-parts.ts';
@@ -93,12 +94,17 @@ export function exportRule(deps: ExportRuleDeps, mostBytes = MOST_BYTES) {
       try {
         await advance(deps, row, mostBytes);
       } catch (error) {
+        // A database that is away for a moment comes back: the next step goes on where this one began.
+        if (deps.db.engine === 'postgres' && isStorageTrouble(error) && !isCanceled(error)) throw error;
         await fail(deps, row, error);
       }
       return 1;
     },
   };
 }
+
+/** A query that took too long would take as long the next time. */
+const isCanceled = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === '57014';
 
 /** Returns a rule that removes exports after seven days, and files that no row names. */
 export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'clock' | 'config'>) {

@@ -98,6 +98,21 @@ describe('operator/exports', () => {
     assert.deepEqual([lines.length, new Set(lines).size], [ROWS + 1, ROWS + 1]);
   });
 
+  it('goes on when the database is back that was away for a moment', async function () {
+    if (!isOnPostgres) this.skip('SQLite is never away');
+    await create();
+    await step();
+    const { inside } = office.deps;
+    const away = {
+      ...inside,
+      ask: () => Promise.reject(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })),
+    };
+    await assert.rejects(exportRule({ ...office.deps, inside: away, hasRoom: () => true }).step(), /ECONNRESET/);
+    await writeAll();
+    const done = await only();
+    assert.deepEqual([done.state, done.rows, (await linesOf(done)).length], ['done', ROWS, ROWS + 1]);
+  });
+
   it('has failed, and says why, where its file is gone or the disk is full', async function () {
     if (isOnPostgres) this.skip(NO_FILE);
     const lost = await create();
