@@ -156,7 +156,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = await buildHousekeeping(context, accept, tlsTally, notices, operator.inside);
+  const housekeeping = await buildHousekeeping(context, accept, tlsTally, notices, operator.inside, questions.ask);
 
   const running: Running = {
     api,

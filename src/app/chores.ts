@@ -21,6 +21,7 @@ import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import type { Inside } from '../api/inside.ts';
 import { exportRule, oldExports } from '../operator/export-rule.ts';
+import type { AskNode } from '../operator/ask-nodes.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
@@ -32,8 +33,9 @@ export async function buildHousekeeping(
   tlsTally: TlsTally | null,
   notices: AccountNotices,
   inside: Inside,
+  askNode: AskNode,
 ): Promise<ReturnType<typeof createHousekeeping>> {
-  const { config, db, clock, log, resolver } = context;
+  const { config, db, clock, log, resolver, nodes, owners } = context;
   const trust = await createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, mayRun: () => context.nodes.isLeader }, [
     expiredIdempotency({ store: context.idempotency, clock }),
@@ -49,7 +51,7 @@ export async function buildHousekeeping(
       changed: context.forgetDomain,
     }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
-    listingRule({ db, clock, log, resolver, config }),
+    listingRule({ db, clock, log, resolver, config, nodes, owners, askNode }),
     whenTrusted(trust, endedSuppressions({ db, clock })),
     whenTrusted(trust, oldStats({ db, clock })),
     whenTrusted(trust, oldAggregates({ db, clock })),

@@ -2,49 +2,78 @@
  * Asks block lists about our addresses a few times a day, so that a listing is reported before mail is refused, and its beginning
  * and end can be seen later. The database has only the changes.
  */
+import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { Database } from '../storage/database.ts';
+import { statement } from '../storage/sql.ts';
 import type { ListCheckRow, ListingRow } from '../storage/tables.ts';
+import { askEach, type AskDeps, type Question } from './ask-nodes.ts';
 import { askLists, type Listing } from './doctor/blocklists.ts';
 import { createMachine } from './doctor/machine.ts';
+import { outsideAddresses } from './doctor/name.ts';
 import type { Probes } from './doctor/probes.ts';
 
-export interface ListingDeps {
+interface AddressNeeds {
+  config: Config;
+  resolver: Resolver;
+  /** This machine, unless a test passes another. */
+  machine?: Pick<Probes['machine'], 'addresses'>;
+}
+
+/** Asks a node for its public addresses; null where its DNS does not tell them now: behind a NAT they are those of its name. */
+export const addressesQuestion: Question<AddressNeeds, object, readonly string[] | null> = {
+  name: 'addresses',
+  args: z.strictObject({}),
+  async answer({ config, resolver, machine }) {
+    const found = await outsideAddresses({ config, resolver, machine: { ...createMachine(config), ...machine } });
+    if (found.length > 0) return found;
+    return (await resolver.a(config.smtp.hostname, { fresh: true })).kind === 'trouble' ? null : found;
+  },
+};
+
+export interface ListingDeps extends AddressNeeds, AskDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   log: Pick<Log, 'warn' | 'info'>;
-  resolver: Resolver;
-  config: Config;
 }
 
 const EVERY_MS = 6 * 60 * 60_000;
 
-/** Returns a rule of housekeeping that deletes nothing. `machine` is this machine unless a test passes another. */
-export function listingRule(
-  deps: ListingDeps,
-  machine: Pick<Probes['machine'], 'addresses'> = createMachine(deps.config),
-) {
+/** Returns a rule of housekeeping that deletes nothing. */
+export function listingRule(deps: ListingDeps) {
   return {
     name: 'block lists',
     everyMs: EVERY_MS,
     stepRows: Infinity,
     async step(): Promise<number> {
-      const { config, resolver } = deps;
-      const found = await askLists({ config, resolver, machine: { ...createMachine(config), ...machine } });
-      // Behind a NAT our address is that of our name: while DNS does not tell it, the lists were not asked.
-      const isUnknown = found.length === 0 && config.doctor.blocklists.length > 0;
-      if (isUnknown && (await resolver.a(config.smtp.hostname, { fresh: true })).kind === 'trouble') return 0;
-      await keep(deps, found);
+      const { addresses, isWhole } = await addressesOfNodes(deps);
+      await keep(deps, await askLists(deps, addresses), isWhole);
       return 0;
     },
   };
 }
 
-/** Writes listings that begin and end, and the last answer of each list. The listings of an address that is no longer ours end. */
-async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]): Promise<void> {
+/** Returns the addresses of all nodes that deliver; `isWhole` is false where one of them has not told its own. */
+async function addressesOfNodes(deps: ListingDeps): Promise<{ addresses: readonly string[]; isWhole: boolean }> {
+  const { from, unanswered } = await askEach(deps, addressesQuestion, {});
+  const others = new Set(deps.nodes.list().flatMap(({ epoch, isDelivering }) => (isDelivering ? [] : [epoch])));
+  const told = from.flatMap(({ epoch, result }) => (others.has(epoch) ? [] : [result]));
+  return {
+    addresses: [...new Set(told.flatMap((one) => one ?? []))],
+    isWhole: unanswered.length === 0 && !told.includes(null),
+  };
+}
+
+const dropChecks = statement(({ among }) => `DELETE FROM list_checks WHERE ip ${among('text')}`);
+
+/**
+ * Writes listings that begin and end, and the last answer of each list. Where all addresses of ours are known, the listings of one that is no
+ * longer ours end.
+ */
+async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[], isWhole: boolean): Promise<void> {
   const now = clock.now();
   const open = await db.reader<ListingRow>('listings').whereNull('until');
   const isSame = (a: { ip: string; list: string }) => (b: { ip: string; list: string }) =>
@@ -53,10 +82,11 @@ async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]):
   const ended = open.filter((one) => {
     const state = found.find(isSame(one))?.state;
     // No answer does not mean that the address was removed.
-    return state === undefined || state === 'clear';
+    return state === undefined ? isWhole : state === 'clear';
   });
   await db.commit.transact(async (tx) => {
-    await tx.run('DELETE FROM list_checks');
+    if (isWhole) await tx.run('DELETE FROM list_checks');
+    else await tx.run(dropChecks, [JSON.stringify(found.map(({ ip }) => ip))]);
     for (const { ip, list, state } of found)
       await tx.run('INSERT INTO list_checks (ip, list, state, at) VALUES (?, ?, ?, ?)', [ip, list, state, now]);
     for (const { ip, list, text } of begun)

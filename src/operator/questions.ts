@@ -8,6 +8,7 @@ import { holdsQuestion } from './holds.ts';
 import { laneQuestion } from './lane-acts.ts';
 import { laneFactsQuestion } from './lane-facts.ts';
 import { machineQuestion } from './needs/needs-facts.ts';
+import { addressesQuestion } from './listings.ts';
 import type { OperatorDeps } from './operation.ts';
 import { tryNowQuestion } from './queue.ts';
 import { resolveQuestion } from './resolve.ts';
@@ -15,6 +16,7 @@ import { sourcesQuestion, unblockQuestion } from './sources.ts';
 import { linesQuestion, watchQuestion } from './watch.ts';
 
 const questions: readonly Question<OperatorDeps, unknown, unknown>[] = [
+  addressesQuestion,
   domainLaneQuestion,
   engineQuestion,
   holdsQuestion,

@@ -1,5 +1,6 @@
 /** Block lists that take up our address and let it go, and what else stands on the time line of a reputation. */
 import assert from 'node:assert/strict';
+import type { NodeAnswer } from '../../src/operator/ask-nodes.ts';
 import { listingRule } from '../../src/operator/listings.ts';
 import type { ArgsOf, ResultOf } from '../../src/operator/operations.ts';
 import { Office } from './office.ts';
@@ -15,7 +16,7 @@ describe('operator/listings', () => {
     office = await Office.open();
     const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example', 'b.example'] } };
     office.resolver.zones = { [ASKED('a.example')]: [], [ASKED('b.example')]: [] };
-    const rule = listingRule({ ...office.deps, config }, { addresses: () => [IP, 'fe80::1'] });
+    const rule = listingRule({ ...office.deps, config, machine: { addresses: () => [IP, 'fe80::1'] } });
     look = () => rule.step();
   });
   afterEach(() => office.close());
@@ -75,7 +76,7 @@ describe('operator/listings', () => {
 
   it('ends no listing behind a NAT while DNS does not tell our address', async () => {
     const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example'] } };
-    const rule = listingRule({ ...office.deps, config }, { addresses: () => ['10.0.0.5'] });
+    const rule = listingRule({ ...office.deps, config, machine: { addresses: () => ['10.0.0.5'] } });
     const name = `${config.smtp.hostname} A`;
     office.resolver.zones = { ...office.resolver.zones, [name]: [IP] };
     say('a.example', ['127.0.0.2']);
@@ -92,6 +93,34 @@ describe('operator/listings', () => {
     const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: [] } };
     await listingRule({ ...office.deps, config }).step();
     assert.equal((await kinds()).length, 2);
+  });
+
+  it('asks about the addresses of all nodes that deliver, whichever of them leads', async () => {
+    const [one, two, door] = [office.deps.nodes.list()[0], '5.9.10.12', '5.9.10.13'];
+    assert.ok(one);
+    office.resolver.zones = { ...office.resolver.zones, '12.10.9.5.a.example A': ['127.0.0.2'] };
+    const nodes = [one, { ...one, epoch: 2, name: 'two' }, { ...one, epoch: 3, name: 'door', isDelivering: false }];
+    let answers = new Map<number, NodeAnswer>([
+      [2, { kind: 'answered', result: [two] }],
+      [3, { kind: 'answered', result: [door] }],
+    ]);
+    const rule = listingRule({
+      ...office.deps,
+      config: { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example'] } },
+      machine: { addresses: () => [IP] },
+      nodes: { ...office.deps.nodes, list: () => nodes },
+      askNode: ({ epoch }) => Promise.resolve(answers.get(epoch) ?? { kind: 'silent' }),
+    });
+    const asked = async (): Promise<string[]> => (await moments()).checks.map(({ ip }) => ip);
+    await rule.step();
+    assert.deepEqual([await asked(), await kinds()], [[IP, two], [`listed ${two} by a.example (127.0.0.2)`]]);
+    // The node with the address is being restarted, and then it is gone for good.
+    answers = new Map([[3, { kind: 'answered', result: [door] }]]);
+    await rule.step();
+    assert.deepEqual([await asked(), (await kinds()).length], [[IP, two], 1]);
+    nodes.splice(1, 1);
+    await rule.step();
+    assert.deepEqual([await asked(), (await kinds()).length], [[IP], 2]);
   });
 
   it('has what people changed, each account its own, and what concerns the server where that is asked for', async () => {

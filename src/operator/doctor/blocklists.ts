@@ -16,14 +16,17 @@ export interface Listing {
   text: string;
 }
 
-/** Asks the lists of `doctor.blocklists` about each public IPv4 address of ours. */
-export async function askLists(probes: Needs): Promise<Listing[]> {
-  const lists = probes.config.doctor.blocklists;
-  const ips = lists.length === 0 ? [] : (await outsideAddresses(probes)).filter((ip) => isIPv4(ip));
-  const asked = ips.flatMap((ip) => lists.map((list) => ({ ip, list })));
+/** Asks the lists of `doctor.blocklists` about these addresses, as far as they are IPv4. */
+export async function askLists(
+  { config, resolver }: Pick<Needs, 'config' | 'resolver'>,
+  addresses: readonly string[],
+): Promise<Listing[]> {
+  const asked = addresses
+    .filter((ip) => isIPv4(ip))
+    .flatMap((ip) => config.doctor.blocklists.map((list) => ({ ip, list })));
   return await Promise.all(
     asked.map(async ({ ip, list }) => {
-      const answer = await probes.resolver.a(`${ip.split('.').reverse().join('.')}.${list}`, { fresh: true });
+      const answer = await resolver.a(`${ip.split('.').reverse().join('.')}.${list}`, { fresh: true });
       return { ip, list, ...judged(answer) };
     }),
   );
@@ -43,7 +46,7 @@ function judged(answer: Answer): Pick<Listing, 'state' | 'text'> {
 export async function blocklists(probes: Needs): Promise<readonly Verdict[]> {
   const lists = probes.config.doctor.blocklists;
   if (lists.length === 0) return [ok('no list is asked: `doctor.blocklists` is empty')];
-  const listings = await askLists(probes);
+  const listings = await askLists(probes, await outsideAddresses(probes));
   if (listings.length === 0) return [ok('this machine has no public IPv4 address of its own, so no list is asked')];
   const ips = [...new Set(listings.map(({ ip }) => ip))];
   return orWell(listings.flatMap(verdictOn), `${ips.join(', ')} is on none of ${lists.join(', ')}`);
