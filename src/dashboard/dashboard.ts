@@ -24,7 +24,7 @@ import type { MemberRow } from '../storage/tables.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { readForm, SignInFirst, signInFirst } from './form-reading.ts';
+import { readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-reading.ts';
 import { lacksSecondFactor } from '../members/second-factor.ts';
 import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
@@ -234,9 +234,10 @@ function formLayer(dashboard: DashboardContext): Layer {
     if (ctx.method === 'POST' && isKnown) {
       ctx.state.form = await readForm(dashboard, ctx);
       if (page !== null && page.who !== 'anyone') {
-        // A body may take minutes, in which the session may end and the role change.
+        // A body may take minutes, in which the session may end, and the role or the chosen account change.
         await lookUp(dashboard, ctx, { isPoll: true });
         await refuseOthers(dashboard, ctx, page);
+        await refuseOtherAccount(dashboard, ctx);
       }
     }
     await next();

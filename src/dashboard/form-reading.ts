@@ -58,11 +58,15 @@ export async function readForm(dashboard: DashboardContext, ctx: Context): Promi
     const isSignedIn = page?.path === '/login' && session?.row.stage === 'open' && site === 'same-origin';
     throw isSignedIn ? new SignInFirst(placeWithin(fields.get('next'))) : badForm();
   }
-  if (page !== null && dependsOnAccount(page) && fields.has('_account')) {
-    ctx.state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
-    if (fields.get('_account') !== ctx.state.visit.account.id) throw otherAccount();
-  }
   return fields;
+}
+
+/** Throws where the form that was read is of another account than the session looks at. */
+export async function refuseOtherAccount(dashboard: DashboardContext, ctx: Context): Promise<void> {
+  const { page, form } = ctx.state;
+  if (page === null || !dependsOnAccount(page) || !form.has('_account')) return;
+  ctx.state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
+  if (form.get('_account') !== ctx.state.visit.account.id) throw otherAccount();
 }
 
 /** Reads the body into the memory of the account that is looked at; without a session it has the budgets of strangers. */

@@ -117,4 +117,17 @@ describe('dashboard: rights that are taken away', () => {
     assert.equal(await finish(), 303);
     assert.deepEqual(await keys(), []);
   });
+
+  it('makes nothing in the account that was chosen while the body of a form for another one came', async () => {
+    await app.operator.call('accounts.add', { name: 'other' });
+    const accounts = ['default', 'other'];
+    await app.operator.call('team.change', { member: 'bo@example.net', role: 'developer', accounts });
+    await bo.open('/developer/keys/new');
+    const [first, second] = await app.app.db.prepared.all<{ id: string }>('SELECT id FROM accounts ORDER BY name');
+    assert.equal(bo.field('_account'), first?.id);
+    const finish = await slowly('/developer/keys/new', { ...late, _token: bo.token(), _account: first?.id ?? '' });
+    await bo.submit('/account', { account: second?.id ?? '' });
+    assert.equal(await finish(), 400);
+    assert.deepEqual(await keys(), []);
+  });
 });
