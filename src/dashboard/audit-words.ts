@@ -2,6 +2,7 @@
 import type { AuditEntry, AuditEntryDetails } from '../client/types.ts';
 import { linkTo } from './links.ts';
 import type { Visit } from './page.ts';
+import { laneLink } from './queue-rows.ts';
 import { wordsOf } from './words.ts';
 
 /** Returns the one who acted, without the prefixes of the log. */
@@ -22,7 +23,7 @@ export const doorText = ({ method, actor }: Pick<AuditEntry, 'method' | 'actor'>
 
 const places: Readonly<Record<string, (id: string) => string>> = {
   message: (id) => `/messages/${id}`,
-  batch: (id) => linkTo('/messages', new URLSearchParams({ batch: id })),
+  batch: (id) => linkTo('/messages', new URLSearchParams({ q: id })),
   key: (id) => `/developer/keys/${id}`,
   template: (id) => `/templates/${id}`,
   webhook: (id) => `/webhooks/${id}`,
@@ -30,12 +31,12 @@ const places: Readonly<Record<string, (id: string) => string>> = {
   domain: () => '/domains',
   stream: () => '/streams',
   hold: () => '/queue',
-  lane: (id) => `/queue/lanes/${encodeURIComponent(id)}`,
-  member: () => '/profile',
+  lane: laneLink,
+  member: () => '/team',
   account: () => '/accounts',
   settings: () => '/settings',
 };
-const forAdmins: ReadonlySet<string> = new Set(['hold', 'lane', 'account']);
+const forAdmins: ReadonlySet<string> = new Set(['hold', 'lane', 'account', 'member']);
 
 /** Returns the page of the object, or null where there is none, or not for this member. */
 export function objectLink(
