@@ -5,6 +5,7 @@ import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
 import { menu, openTo, type Place } from './places.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
 import type { Shown, Visit } from './page.ts';
@@ -167,6 +168,11 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
 }
 
 function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
-  deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
+  const { page } = ctx.state;
+  // The path of a set-up link is the link itself, which is still good after a failure.
+  const path = page?.who === 'anyone' ? page.path : ctx.path;
+  deps.log.error({ event: 'page_failed', path, err: error }, 'a page of the dashboard failed');
+  if (isStorageTrouble(error))
+    return new Problem('service_unavailable', 'The database cannot take this now.', { retryAfter: 10 });
   return new Problem('internal_error', 'Something went wrong on the server; its log has the details.');
 }
