@@ -229,8 +229,7 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
     },
     (call) => {
       const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
-      if (stream !== undefined && scope !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
+      refuseBoth(stream, scope);
       return answerPage(cursors, PATH, call, async (wanted) => {
         const scoped = scope === undefined ? stream : null;
         const filter = { accountId: wanted.accountId, reason, stream: scoped, createdAfter, createdBefore };
@@ -239,6 +238,11 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       });
     },
   );
+}
+
+function refuseBoth(stream: string | undefined, scope: 'account' | undefined): void {
+  if (stream !== undefined && scope !== undefined)
+    throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
 }
 
 const params = z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') });
@@ -276,7 +280,7 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       path: `${PATH}/{email}`,
       operationId: 'deleteSuppression',
       description:
-        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
+        'Removes the entries of the address, in all scopes, for one stream or for the whole account. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
       scope: ['suppression:delete'],
       act: {
         says: 'removed {email} from suppressions',
@@ -287,19 +291,21 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       params,
       query: z.strictObject({
         stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
+        scope: z.literal('account').optional().describe('`account`: only the entry for the whole account.'),
         force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
       }),
       responses: { 204: { description: 'Removed.' } },
-      problems: ['invalid_state'],
+      problems: ['mutually_exclusive_fields', 'invalid_state'],
     },
     async (call) => {
       const { email } = call.params;
-      const { stream, force } = call.query;
+      const { stream, scope, force } = call.query;
+      refuseBoth(stream, scope);
       const entry = {
         accountId: call.caller.accountId,
         email,
         force: force === 'true',
-        ...(stream === undefined ? {} : { stream }),
+        ...(scope === 'account' ? { stream: null } : stream === undefined ? {} : { stream }),
       };
       const replyToRemoval = (removed: readonly SuppressionRow[]): Reply => {
         if (removed.length === 0) throw notListed();

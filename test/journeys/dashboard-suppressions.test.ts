@@ -61,4 +61,26 @@ describe('journey: many suppressions in the dashboard', () => {
     assert.match(html, /&quot;b@x\.test/);
     assert.deepEqual(await onList(), []);
   });
+
+  it('removes the entry of the row alone: what the recipient asked for stays', async () => {
+    const added = (body: object) => app.request('POST', '/v1/suppressions', { email: 'a@x.test', ...body });
+    const left = async () =>
+      (await app.get<{ data: { scope: string }[] }>('/v1/suppressions')).body.data.map(({ scope }) => scope).sort();
+    await added({ stream: 'broadcast', reason: 'unsubscribe' });
+    await added({});
+    const { html } = await browser.submit('/suppressions/remove', { email: 'a@x.test', scope: 'account' });
+    assert.match(html, /a@x\.test is still on the list, for the stream broadcast\./);
+    assert.deepEqual(await left(), ['stream:broadcast']);
+    await added({});
+    await browser.submit('/suppressions/remove', { email: 'a@x.test', scope: 'stream:broadcast' });
+    assert.deepEqual(await left(), ['account']);
+    await added({ stream: 'broadcast' });
+    const both = await app.request('DELETE', '/v1/suppressions/a@x.test?scope=account&stream=broadcast');
+    assert.equal(both.status, 400);
+    assert.equal((await app.request('DELETE', '/v1/suppressions/a@x.test?scope=account')).status, 204);
+    assert.deepEqual(await left(), ['stream:broadcast']);
+    await added({});
+    assert.equal((await app.request('DELETE', '/v1/suppressions/a@x.test')).status, 204);
+    assert.deepEqual(await left(), []);
+  });
 });

@@ -6,7 +6,8 @@ import { suppressionReasons } from '../../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, nullAt, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { wordsOf } from '../words.ts';
 
 const WHERE = '/suppressions';
 const MOST_DAYS = 3650;
@@ -102,10 +103,17 @@ async function remove(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const email = form.get('email') ?? '';
   const scope = form.get('scope') ?? '';
-  const stream = scope.startsWith('stream:') ? scope.slice(7) : null;
-  const query = { stream, force: form.get('force') === null ? null : 'true' };
+  const of = scope.startsWith('stream:') ? { stream: scope.slice(7) } : { scope };
+  const query = { ...of, force: form.get('force') === null ? null : 'true' };
   await visit.ask('deleteSuppression', { params: { email }, query });
-  return move(WHERE, `${email} is mailed again.`);
+  const other = await nullAt('not_found', () => visit.ask('getSuppression', { params: { email } }));
+  const still = (of: string): string => `The entry is removed. ${email} is still on the list, for ${of}.`;
+  return move(
+    WHERE,
+    other === null
+      ? `${email} is mailed again.`
+      : still(other.scope === 'account' ? 'all mail' : `the ${wordsOf(other.scope)}`),
+  );
 }
 
 /** Sends all entries, however many: they are read while they are sent. */
