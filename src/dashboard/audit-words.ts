@@ -89,6 +89,16 @@ const textIn = (record: AuditEntry['before'], name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
+/** Returns the field for the scope of the one entry that was removed; null where there were several, which one form cannot make. */
+function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
+  const entries = before?.['entries'];
+  const [only, ...more]: unknown[] = Array.isArray(entries) ? entries : [];
+  if (more.length > 0 || typeof only !== 'object' || only === null || !('scope' in only)) return null;
+  const { scope } = only;
+  if (scope === 'account') return {};
+  return typeof scope === 'string' && scope.startsWith('stream:') ? { stream: scope.slice('stream:'.length) } : null;
+}
+
 /** Returns the form that does the inverse of an act, or null where there is no inverse operation. */
 export function undoOf(
   { operation, status, object_id: object, path, before, after }: Omit<AuditEntry, 'object'>,
@@ -101,8 +111,10 @@ export function undoOf(
     fields: Object.entries(fields).map(([name, value]) => ({ name, value })),
   });
   const isAddress = object.includes('@');
-  if (operation === 'deleteSuppression' && isAddress && may('suppression'))
-    return form('Suppress it again', '/suppressions', { email: object });
+  if (operation === 'deleteSuppression' && isAddress && may('suppression')) {
+    const scope = scopeOfOnly(before);
+    return scope === null ? null : form('Suppress it again', '/suppressions', { email: object, ...scope });
+  }
   if (operation === 'createSuppression' && isAddress && may('suppression:delete') && textIn(after, 'email') !== '')
     return form('Remove it again', '/suppressions/remove', { email: object, scope: textIn(after, 'scope') });
   const [, stream] = /^\/v1\/streams\/(str_\w+)$/.exec(path ?? '') ?? [];

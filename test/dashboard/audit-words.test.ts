@@ -72,8 +72,14 @@ describe('dashboard/audit-words: undoOf', () => {
     });
 
   it('has the inverse of a suppression for who may do it', () => {
-    const removed = entry({ operation: 'deleteSuppression', object_id: 'x@example.net' });
-    assert.equal(undoOf(removed, having('suppression'))?.action, '/suppressions');
+    const of = (...scopes: string[]) => ({ before: { entries: scopes.map((scope) => ({ scope })) }, after: null });
+    const email = { name: 'email', value: 'x@example.net' };
+    const removed = { operation: 'deleteSuppression', object_id: 'x@example.net' };
+    const undo = (...scopes: string[]) => undoOf(entry({ ...removed, ...of(...scopes) }), having('suppression'));
+    assert.equal(undo('account')?.action, '/suppressions');
+    assert.deepEqual(undo('account')?.fields, [email]);
+    assert.deepEqual(undo('stream:news')?.fields, [email, { name: 'stream', value: 'news' }]);
+    assert.equal(undo('account', 'stream:news'), null, 'one form makes one entry');
   });
 });
 

@@ -74,6 +74,11 @@ describe('journey: many suppressions in the dashboard', () => {
     await added({});
     await browser.submit('/suppressions/remove', { email: 'a@x.test', scope: 'stream:broadcast' });
     assert.deepEqual(await left(), ['account']);
+    const { html: actions } = await browser.open('/developer/actions');
+    assert.match(
+      actions,
+      /name="email" value="a@x\.test"><input type="hidden" name="stream" value="broadcast"><button[^>]*>Suppress it again/,
+    );
     await added({ stream: 'broadcast' });
     const both = await app.request('DELETE', '/v1/suppressions/a@x.test?scope=account&stream=broadcast');
     assert.equal(both.status, 400);
