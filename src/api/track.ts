@@ -11,9 +11,9 @@ import type { Hits } from '../tracking/hit.ts';
 import { readToken, type TrackingKey, type TrackingToken } from '../tracking/token.ts';
 import { trackPaths } from '../tracking/track.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
-import { isUnsubscribed, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
+import { isUnsubscribed, isWithheld, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
 import { type Call, openRoute, type Reply, type ResponseDeclaration, type Route } from './route.ts';
-import { askPage, resumedPage, stoppedPage, unknownLinkPage, type PageSubject } from './unsubscribe-page.ts';
+import { askPage, resumedPage, stoppedPage, unknownLinkPage, withheldPage, type PageSubject } from './unsubscribe-page.ts';
 
 export interface TrackDeps extends UnsubscribeDeps {
   keys: readonly TrackingKey[];
@@ -132,7 +132,7 @@ async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Pr
   const subject = await subjectOf(deps, unsubscription);
   if (form === 'action=undo') {
     await resubscribe(deps, unsubscription);
-    return resumedPage(subject);
+    return (await isWithheld(deps, unsubscription)) ? withheldPage(subject) : resumedPage(subject);
   }
   await unsubscribe(deps, unsubscription, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
   return stoppedPage(subject);

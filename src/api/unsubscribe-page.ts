@@ -47,6 +47,14 @@ export const resumedPage = (subject: PageSubject): Reply =>
     `<p>${mail(subject)}: it will be sent again.</p>${button('unsubscribe', 'Stop this mail')}`,
   );
 
+/** The page where the address is on the suppression list for another reason, such as a complaint. */
+export const withheldPage = (subject: PageSubject): Reply =>
+  page(
+    200,
+    'Your unsubscription is undone',
+    `<p>${mail(subject)}: it is still not sent, for another reason. Ask the sender.</p>`,
+  );
+
 /** The page for a link that was cut off or changed on its way. */
 export const unknownLinkPage = (): Reply =>
   page(404, 'This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>');

@@ -32,6 +32,15 @@ export function resubscribe({ db }: UnsubscribeDeps, { accountId, email, stream 
   return removeUnsubscription({ db }, { accountId, email, stream });
 }
 
+/** Returns whether mail of this stream is still withheld from the address, for whatever reason. */
+export async function isWithheld(
+  deps: Pick<UnsubscribeDeps, 'db' | 'clock'>,
+  { accountId, email, stream }: Unsubscription,
+): Promise<boolean> {
+  const rows = await suppressionsOf(deps, { accountId, email });
+  return rows.some(({ scope }) => scope === 'account' || scope === `stream:${stream}`);
+}
+
 export async function isUnsubscribed(
   deps: Pick<UnsubscribeDeps, 'db' | 'clock'>,
   { accountId, email, stream }: Unsubscription,
