@@ -13,7 +13,14 @@ import { trackPaths } from '../tracking/track.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
 import { isUnsubscribed, isWithheld, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
 import { type Call, openRoute, type Reply, type ResponseDeclaration, type Route } from './route.ts';
-import { askPage, resumedPage, stoppedPage, unknownLinkPage, withheldPage, type PageSubject } from './unsubscribe-page.ts';
+import {
+  askPage,
+  resumedPage,
+  stoppedPage,
+  unknownLinkPage,
+  withheldPage,
+  type PageSubject,
+} from './unsubscribe-page.ts';
 
 export interface TrackDeps extends UnsubscribeDeps {
   keys: readonly TrackingKey[];

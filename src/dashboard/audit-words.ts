@@ -92,8 +92,9 @@ const textIn = (record: AuditEntry['before'], name: string): string => {
 /** Returns the field for the scope of the one entry that was removed; null where there were several, which one form cannot make. */
 function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
   const entries = before?.['entries'];
-  const [only, ...more]: unknown[] = Array.isArray(entries) ? entries : [];
-  if (more.length > 0 || typeof only !== 'object' || only === null || !('scope' in only)) return null;
+  if (!Array.isArray(entries) || entries.length !== 1) return null;
+  const only: unknown = entries[0];
+  if (typeof only !== 'object' || only === null || !('scope' in only)) return null;
   const { scope } = only;
   if (scope === 'account') return {};
   return typeof scope === 'string' && scope.startsWith('stream:') ? { stream: scope.slice('stream:'.length) } : null;
