@@ -91,9 +91,15 @@ export function createQuotas({
     await count.reading;
   }
 
-  function countOf(accountId: string, day: string): Promise<Count> {
+  async function countOf(accountId: string, day: string): Promise<Count> {
     const loaded = counts.get(accountId);
-    if (loaded !== undefined) return loaded;
+    if (loaded !== undefined) {
+      const count = await loaded;
+      if (count.day <= day) return count;
+      // The clock was set back: the count began a later day at 0, and the books know how much of this one is used.
+      if (counts.peek(accountId) === loaded) counts.delete(accountId);
+      return countOf(accountId, day);
+    }
     const loading = firstCount(accountId, day);
     counts.set(accountId, loading);
     loading.catch(() => {

@@ -1,8 +1,8 @@
 /** The quota of an account whose mail several nodes accept. Quotas of one node are tested through the API (test/journeys/pressure.test.ts). */
 import assert from 'node:assert/strict';
-import { createQuotas, type QuotaLimits } from '../../src/accounts/quota.ts';
+import { createQuotas, type QuotaLimits, type SettleQuota } from '../../src/accounts/quota.ts';
 import type { Problem } from '../../src/base/problem.ts';
-import { dayOf } from '../../src/base/time.ts';
+import { DAY_MS, dayOf } from '../../src/base/time.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -77,6 +77,25 @@ describe('accounts/quota of several nodes', () => {
     assert.equal(await accept(b, 9), false);
     assert.ok(await accept(b, 8));
   });
+
+  for (const span of ['mailsPerDay', 'mailsPerMonth'] as const)
+    it(`counts what was accepted before the clock was ahead for a while (${span})`, async () => {
+      const one = node({ hasOthers: false });
+      const quota: QuotaLimits = { mailsPerDay: null, mailsPerMonth: null, [span]: 1000 };
+      const take = (mails: number): Promise<SettleQuota> => one.take(ACCOUNT, quota, mails);
+      const settle = await take(1000);
+      await write(1000);
+      settle(true);
+      clock.advance(40 * DAY_MS);
+      await take(1).then((giveBack) => giveBack(false));
+      clock.advance(-40 * DAY_MS);
+      const both = await Promise.allSettled([take(1), take(1)]);
+      assert.deepEqual(
+        both.map(({ status }) => status),
+        ['rejected', 'rejected'],
+      );
+      assert.equal(reads, 2);
+    });
 
   it('never forgets the own mails that are on their way, and corrects what it has counted twice', async () => {
     const a = node();
