@@ -14,6 +14,7 @@ import {
   oldAggregates,
   oldSessions,
   oldStats,
+  oldWarmUps,
   retiredKeys,
   webhookLogRules,
 } from '../housekeeping/old-rows.ts';
@@ -55,6 +56,7 @@ export async function buildHousekeeping(
     whenTrusted(trust, endedSuppressions({ db, clock })),
     whenTrusted(trust, oldStats({ db, clock })),
     whenTrusted(trust, oldAggregates({ db, clock })),
+    whenTrusted(trust, oldWarmUps({ db, clock })),
     invitationBodies({ db }),
     oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
     ...tlsReports(context, accept, tlsTally),

@@ -2,7 +2,7 @@
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
-import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
+import { DAY_MS, dayOf, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import { removeOldStats } from '../events/stats-store.ts';
@@ -22,6 +22,7 @@ import { timed } from './timed.ts';
 const STEP = 100;
 const AGGREGATES_KEPT_MS = 400 * DAY_MS;
 const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
+const WARM_UPS_KEPT_MS = 60 * DAY_MS;
 
 /** Removes suppressions whose end has passed; readers already ignore them. */
 export function endedSuppressions(deps: Parameters<typeof removeEnded>[0]): Rule {
@@ -118,6 +119,21 @@ export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clo
         );
         gone.push(known.length);
         return Math.max(...gone);
+      }),
+  };
+}
+
+/** Removes the counts of warm-ups after twice the time for which a site is remembered (mta/sources/warm-up.ts). */
+export function oldWarmUps({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old warm-ups',
+    everyMs: DAY_MS,
+    // One step removes all: a day has as many rows as sources that are warmed up have sites.
+    stepRows: Infinity,
+    step: () =>
+      db.commit.transact(async (tx) => {
+        const before = dayOf(clock.now() - WARM_UPS_KEPT_MS);
+        return (await tx.all('DELETE FROM warm_up WHERE day < ? RETURNING day', [before])).length;
       }),
   };
 }

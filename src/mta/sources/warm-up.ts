@@ -79,11 +79,12 @@ export class WarmUp {
 
   /** Reads what earlier runs and other nodes have counted. */
   async load(): Promise<void> {
-    const from = dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
-    for (const row of await this.deps.db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [
-      from,
-    ]))
-      this.takeOver(row);
+    const now = this.deps.clock.now();
+    const rows = await this.deps.db.prepared.all<WarmUpRow>(
+      'SELECT * FROM warm_up WHERE day >= ? AND day <= ? ORDER BY day',
+      [dayOf(now - KEPT_DAYS * DAY_MS), dayOf(now + DAY_MS)],
+    );
+    for (const row of rows) this.takeOver(row);
   }
 
   /** Reads again what all nodes have counted today. */
@@ -160,15 +161,17 @@ export class WarmUp {
     const key = `${source} ${site}`;
     const day = dayOf(this.deps.clock.now());
     const known = this.entries.get(key);
-    // A clock that went back keeps the day it has: counting twice would send twice as much.
-    if (known !== undefined && known.row.day >= day) return known;
+    // A clock that went back a little keeps the day it has: counting twice would send twice as much. One that was days ahead would use
+    // up the cap of its day until that day comes; the first write of the right day finds its counts and its stage.
+    const wasAhead = known !== undefined && known.row.day > dayOf(this.deps.clock.now() + DAY_MS);
+    if (known !== undefined && known.row.day >= day && !wasAhead) return known;
     const isForgotten = known === undefined || known.usedOn < dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
-    const stage = isForgotten ? this.firstStage(source) : stageAfter(known.row);
+    const stage = isForgotten ? this.firstStage(source) : wasAhead ? known.row.stage : stageAfter(known.row);
     const entry: Entry = {
       row: { source, site, day, stage, ...noCounts() },
       added: noCounts(),
       isStored: false,
-      usedOn: isForgotten ? day : known.usedOn,
+      usedOn: isForgotten || wasAhead ? day : known.usedOn,
     };
     this.entries.set(key, entry);
     return entry;
@@ -246,8 +249,8 @@ const addCounts: Work<readonly Addition[], readonly WarmUpRow[]> = {
 async function beginDays(tx: Connection, fresh: readonly Addition[]): Promise<void> {
   const rows = fresh.map(({ row }) => row);
   const latest = rows.reduce((last, { day }) => (day > last ? day : last), '');
-  await tx.run('DELETE FROM warm_up WHERE day < ?', [dayOf(Date.parse(latest) - KEPT_DAYS * DAY_MS)]);
-  const before = await tx.all<WarmUpRow>(daysBefore, [JSON.stringify(rows.map(keyOf))]);
+  const oldest = dayOf(Date.parse(latest) - KEPT_DAYS * DAY_MS);
+  const before = await tx.all<WarmUpRow>(daysBefore, [JSON.stringify(rows.map(keyOf)), oldest]);
   const last = new Map(before.map((row) => [`${row.source} ${row.site}`, row]));
   const staged = rows.map((row) => {
     const known = last.get(`${row.source} ${row.site}`);
@@ -266,5 +269,5 @@ const sumsOf = statement(
 
 const daysBefore = statement(
   ({ unfold }) => `SELECT w.* FROM ${unfold('k', KEY)} JOIN warm_up w ON w.source = k.source AND w.site = k.site
-    AND w.day = (SELECT MAX(o.day) FROM warm_up o WHERE o.source = k.source AND o.site = k.site AND o.day < k.day)`,
+    AND w.day = (SELECT MAX(o.day) FROM warm_up o WHERE o.source = k.source AND o.site = k.site AND o.day < k.day AND o.day >= ?)`,
 );

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { dayOf } from '../../../src/base/time.ts';
+import { oldWarmUps } from '../../../src/housekeeping/old-rows.ts';
 import { capOf, DAILY_CAPS, stageAfter, WarmUp } from '../../../src/mta/sources/warm-up.ts';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -139,6 +141,27 @@ describe('mta/sources/warm-up', () => {
     await warmUp.close();
   });
 
+  for (const days of [3, 40])
+    it(`goes on where it was when a clock that was ${String(days)} days ahead is set right`, async () => {
+      const warmUp = await open();
+      takeAll(warmUp, 'google');
+      await warmUp.close();
+      clock.advance(DAY);
+      for (let n = 0; n < 60; n++) warmUp.take('out1', 'google');
+      await warmUp.close();
+      clock.advance(days * DAY);
+      takeAll(warmUp, 'google');
+      await warmUp.close();
+      clock.advance(-days * DAY);
+      assert.ok(warmUp.take('out1', 'google'));
+      await warmUp.close();
+      for (const one of [warmUp, await open()])
+        assert.deepEqual(one.today('out1', 'google'), { sent: 61, cap: 100, stage: 1 });
+      clock.advance(DAY);
+      assert.equal(takeAll(warmUp, 'google'), 200);
+      await warmUp.close();
+    });
+
   it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
     const warmUp = await open();
     for (let n = 0; n < 50; n++) warmUp.take('out1', 'google');
@@ -156,19 +179,22 @@ describe('mta/sources/warm-up', () => {
     await warmUp.close();
   });
 
-  it('begins again at a site that got no mail for a month, and deletes its rows', async () => {
+  it('begins again at a site that got no mail for a month, and housekeeping deletes its rows', async () => {
     const warmUp = await open();
     takeAll(warmUp, 'google');
     await warmUp.close();
     clock.advance(40 * DAY);
     const later = await open();
     assert.equal(later.today('out1', 'google').cap, 50);
-    later.take('out1', 'yahoo');
+    later.take('out1', 'google');
     await later.close();
-    assert.deepEqual(
-      (await temp.db.prepared.all<{ site: string }>('SELECT site FROM warm_up')).map(({ site }) => site),
-      ['yahoo'],
-    );
+    assert.deepEqual(later.today('out1', 'google'), { sent: 1, cap: 50, stage: 0 });
+    const rule = oldWarmUps({ db: temp.db, clock });
+    assert.equal(await rule.step(), 0);
+    clock.advance(21 * DAY);
+    assert.equal(await rule.step(), 1);
+    const days = await temp.db.prepared.all<{ day: string }>('SELECT day FROM warm_up');
+    assert.deepEqual(days, [{ day: dayOf(NOW + 40 * DAY) }]);
   });
 
   it('keeps the cap with another node that sends from the same source', async () => {
