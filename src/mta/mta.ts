@@ -385,7 +385,7 @@ export class Mta {
         control: this.control,
         scan: () => this.dueQueue.scan(),
         freeHeldMail: () => this.freeHeldMail(),
-        someWaits: () => sites.holds || sites.someUnresolved || this.control.someWait(),
+        someWaits: () => sites.holds || sites.someUnresolved || this.control.someWait() || this.aside.some(),
         lanes: () => this.lanesOfJobs.views(),
         factsOf: this.laneFacts,
         shift: (ms) => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/harness/app.ts';
 
@@ -206,6 +207,27 @@ describe('journey: retries', () => {
     assert.equal(message.recipients[0]?.attempt_count, 2);
     const [bounced] = (await app.follow().of(id, 'bounced')).slice(-1);
     assert.equal((bounced?.data['bounced'] as Record<string, unknown>)['reason'], 'expired');
+  });
+
+  it('gives up at expires_at where the hosts of an organisation at an operator cannot be reached', async () => {
+    // Nobody listens at 127.0.0.9.
+    Object.assign(app.resolver.zones, {
+      'dest.test MX': ['10 dest-test.mail.protection.outlook.com'],
+      'dest-test.mail.protection.outlook.com A': ['127.0.0.9'],
+    });
+    // Shortly before this time the hosts are dialled once more, and then not for minutes.
+    const expires = { expires_at: new Date(start + 5 * MINUTE + 10_000).toISOString() };
+    const ids: string[] = [];
+    for (let n = 0; n < 8; n++) ids.push((await app.send(expires)).id);
+    const statuses = (): Promise<string[]> => Promise.all(ids.map(async (id) => (await app.message(id)).status));
+    for (let half = 0; half < 40 && (await statuses()).some((status) => status !== 'bounced'); half++) {
+      await setTimeout(200);
+      if (app.clock.now() < start + 7 * MINUTE) app.clock.advance(MINUTE / 2);
+    }
+    assert.deepEqual(
+      await statuses(),
+      ids.map(() => 'bounced'),
+    );
   });
 
   it('believes that a domain does not exist only after three look-ups over 20 minutes', async () => {

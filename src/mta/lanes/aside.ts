@@ -81,6 +81,8 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       const waiting = byHost.get(host);
       return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
     },
+    /** Tells whether any job is aside. */
+    some: (): boolean => entries.size > 0,
     /** Counts the jobs of the lane that are aside. */
     count(lane: string): number {
       let sum = 0;
