@@ -92,11 +92,16 @@ async function writeGroup(
   notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
   const toWrite = newRowsToWrite();
+  /** The opens and clicks of messages that were counted in this group: other recipients of the same message go on from there. */
+  const seen = new Map<string, Pick<DeliveryState, 'opens' | 'clicks'>>();
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, change }): Recorded => {
       const one = updates.get(deliveryId);
       if (one === undefined) return { applied: false, state: null };
-      const decision = decide(one.state, withSuppression(change, one.row), now);
+      const messageId = one.row.message_id;
+      const state = 'hit' in change ? { ...one.state, ...seen.get(messageId) } : one.state;
+      const decision = decide(state, withSuppression(change, one.row), now);
+      if ('hit' in change) seen.set(messageId, { opens: decision.state.opens, clicks: decision.state.clicks });
       applyDecision(one, decision, change, now, toWrite);
       const hasNotice = notices !== undefined && addFailure(one.row, decision, toWrite);
       const notice = hasNotice ? { notice: noticeHint(one.row.notice_to ?? '', now) } : {};

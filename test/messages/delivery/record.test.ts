@@ -226,6 +226,18 @@ describe('messages/record', () => {
     assert.equal(reason, 'complaint');
   });
 
+  it('counts one first open where two recipients open it in the same commit', async () => {
+    const ids = await accept({}, {});
+    for (const id of ids) await record(id, claimed, outcome(accepted()));
+    await recorder.record(ids.map((deliveryId) => ({ deliveryId, change: opened() })));
+    const firsts = (await all<EventRow>('events', 'sequence')).filter(({ type }) => type === 'opened');
+    assert.deepEqual(
+      firsts.map(({ detail_json }) => (JSON.parse(detail_json) as { first: boolean }).first),
+      [true, false],
+    );
+    assert.equal((await message()).opens, 2);
+  });
+
   it('keeps the first time it was opened', async () => {
     const [id] = await accept();
     await record(id!, claimed, outcome(accepted()), opened());
