@@ -130,9 +130,12 @@ export class OpenSessions<User> {
     return null;
   }
 
-  /** Ends the oldest session of the site that has most without a proof. False where every session has one. */
+  /**
+   * Ends the oldest session of the site that has most without a proof, but none whose mail is being stored. False where there is no other to
+   * end.
+   */
   private makeRoom(): boolean {
-    const [oldest] = this.unproven.largest();
+    const oldest = this.unproven.largest().find((id) => this.byId.get(id)?.isStoring === false);
     const session = oldest === undefined ? undefined : this.byId.get(oldest);
     if (oldest === undefined || session === undefined) return false;
     this.deps.overLimit('connections');

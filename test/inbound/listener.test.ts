@@ -333,6 +333,19 @@ describe('inbound/listener', () => {
     end([bounce, ...few, ...most]);
   });
 
+  it('a session whose mail is being stored does not give way: its client would send the mail again', async () => {
+    let finish: (reply: string) => void = () => undefined;
+    await begin({ connections: 2 }, { data: () => new Promise((resolve) => (finish = resolve)) });
+    const storing = await inData('127.20.0.1');
+    storing.write('.\r\n');
+    const idle = await greeted('127.20.0.2');
+    const next = await greeted('127.21.0.1');
+    await idle.closed;
+    finish('2.0.0 taken');
+    await storing.said(/^250 2\.0\.0 taken/m);
+    end([storing, next]);
+  });
+
   it('a session with a proof does not give way, and one proof is good for one session', async () => {
     const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
     await begin({ connections: 3 }, { proofOf });
