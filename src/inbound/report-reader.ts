@@ -11,7 +11,7 @@ import type { ReportAnswer, ReportJob } from './report-worker.ts';
 
 /** `unreadable`: the mail took too long or too much, so its meaning is unknown. The caller keeps it for the operator. */
 export type ReadResult = ({ kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] }) & {
-  /** Time that the thread worked on it. */
+  /** Time that the thread worked on it; of one that it did not survive, the longest that this may have been. */
   ms: number;
 };
 
@@ -52,13 +52,15 @@ export function createReportReader(
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
         if (error instanceof ThreadRefusal)
-          return { kind: 'unreadable', why: error.why, ms: error.why === 'slow' ? LONGEST_JOB_MS : 0 };
+          return { kind: 'unreadable', why: error.why, ms: wasAtWork(error) ? LONGEST_JOB_MS : 0 };
         throw error;
       }
     },
     close: (): Promise<void> => threads.close(),
   };
 }
+
+const wasAtWork = ({ why }: ThreadRefusal): boolean => why === 'slow' || why === 'died';
 
 /** Returns a token that one of our keys made. Tokens of unsubscribe addresses have another form, which tracking/unsubscribe-link.ts checks. */
 function checkedToken({ kind, token }: Finding, keys: readonly ReturnPathKey[] | null): string | null {

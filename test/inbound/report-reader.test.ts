@@ -59,6 +59,16 @@ describe('reading reports in threads', () => {
     assert.equal(around.length, mail.length + 16);
   });
 
+  it('counts the time of a mail that ends its thread', async () => {
+    // Nothing of a mail is known to end it, so this is given what no thread takes.
+    const envelope = [Symbol('no text') as unknown as string];
+    assert.deepEqual(await open(null).read(fixture('vacation'), envelope), {
+      kind: 'unreadable',
+      why: 'died',
+      ms: 5000,
+    });
+  });
+
   it('says that it is closed', async () => {
     const reader = open(null);
     await reader.close();
