@@ -73,7 +73,8 @@ export const aggregateSummary = (aggregate: Aggregate): object => ({
 export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): AggregateRows {
   const idOf = (at: number): string => `${reportId}.${String(at).padStart(5, '0')}`;
   if (aggregate.kind === 'tls') {
-    const lines = tlsLines(aggregate.report).filter(({ domain }) => domains.has(domain));
+    const policies = aggregate.report.policies.filter(({ domain }) => domains.has(domain));
+    const lines = tlsLines({ ...aggregate.report, policies });
     lines.sort((a, b) => b.sessions - a.sessions);
     return {
       table: 'tls_report_rows',

@@ -108,33 +108,51 @@ const writeDetail = ({ result, sourceIp, mx, ip, reason, sessions }: TlsFailureD
 
 const MOST_POLICIES = 200;
 const MOST_DETAILS = 500;
+/** Of all policies together: all of them are handed to the main loop. */
+const MOST_DETAILS_IN_ALL = 5000;
+/** Of JSON, the largest reports have some ten thousand. In memory an object of nine characters takes three hundred octets. */
+const MOST_VALUES = 100_000;
 
 /**
  * Reads a report of another sender, or returns null for other content. Wrong or missing members become empty, unknown policies and results
  * `unknown`; what is beyond the limits is left out.
  */
 export function readTlsReport(text: string): TlsReport | null {
+  if (hasTooMuch(text)) return null;
   const report = objectIn(parsed(text));
   if (report === null || !Array.isArray(report['policies'])) return null;
   const range = objectIn(report['date-range']) ?? {};
   const [from, until] = [timeOf(range['start-datetime']), timeOf(range['end-datetime'])];
   if (from === null || until === null || until < from) return null;
+  const left = { details: MOST_DETAILS_IN_ALL };
   return {
     organization: textOf(report['organization-name'], 100),
     from,
     until,
     contact: textOf(report['contact-info'], 200),
     id: textOf(report['report-id'], 100),
-    policies: report['policies'].slice(0, MOST_POLICIES).flatMap((one) => readPolicy(objectIn(one))),
+    policies: report['policies'].slice(0, MOST_POLICIES).flatMap((one) => readPolicy(objectIn(one), left)),
   };
 }
 
-function readPolicy(entry: Record<string, unknown> | null): TlsReportPolicy[] {
+/** Returns true for JSON with more values than a report has: each one follows a comma or a bracket. It is found before the values take memory. */
+function hasTooMuch(json: string): boolean {
+  let left = MOST_VALUES;
+  for (let at = 0; at < json.length && left >= 0; at++) {
+    const code = json.charCodeAt(at);
+    if (code === 0x2c || code === 0x5b || code === 0x7b) left--;
+  }
+  return left < 0;
+}
+
+function readPolicy(entry: Record<string, unknown> | null, left: { details: number }): TlsReportPolicy[] {
   const policy = objectIn(entry?.['policy']);
   const domain = hostNameOr(textOf(policy?.['policy-domain'], 253)) ?? '';
   if (entry === null || policy === null || domain === '') return [];
   const summary = objectIn(entry['summary']) ?? {};
-  const details = Array.isArray(entry['failure-details']) ? entry['failure-details'].slice(0, MOST_DETAILS) : [];
+  const most = Math.min(MOST_DETAILS, left.details);
+  const details = Array.isArray(entry['failure-details']) ? entry['failure-details'].slice(0, most) : [];
+  left.details -= details.length;
   return [
     {
       type: oneOf(tlsPolicies, textOf(policy['policy-type'], 40)) ?? 'unknown',

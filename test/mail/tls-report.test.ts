@@ -129,6 +129,18 @@ describe('mail/tls-report', () => {
     assert.deepEqual([read?.mxHosts, read?.domain, read?.successes], [['*.dest.test'], 'dest.test', 0]);
   });
 
+  it('leaves out what no report has: millions of values before they take memory, and details beyond five thousand', () => {
+    const range = { 'start-datetime': '2026-01-31T00:00:00Z', 'end-datetime': '2026-01-31T23:59:59Z' };
+    const withDetails = (policies: number, details: number): string => {
+      const policy = { policy: { 'policy-domain': 'dest.test' }, 'failure-details': Array(details).fill({}) };
+      return JSON.stringify({ 'date-range': range, policies: Array(policies).fill(policy) });
+    };
+    const details = readTlsReport(withDetails(200, 100))?.policies.map((one) => one.details.length);
+    assert.deepEqual(details, [...Array<number>(50).fill(100), ...Array<number>(150).fill(0)]);
+    assert.equal(readTlsReport(withDetails(200, 500)), null);
+    assert.equal(readTlsReport(withDetails(1, 0).replace(']}', `,{"20":1}`.repeat(100_000) + ']}')), null);
+  });
+
   it('never throws', () => {
     const range = { 'start-datetime': '2026-01-31', 'end-datetime': '2026-02-01' };
     fc.assert(
