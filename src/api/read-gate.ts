@@ -12,10 +12,12 @@ export interface ReadGate {
 
 /** The database has three readers; some reads wait for other things between two questions to it. */
 const MOST = 8;
+/** One account leaves places to others: a read that waits for a mail to be taken apart may take seconds. */
+const MOST_OF_ACCOUNT = 6;
 
-/** `most` reads run at once; the others of an account follow in the order of their coming. */
-export function createReadGate(most: number = MOST): ReadGate {
-  const gate = createGate({ most, waiting: Infinity });
+/** `most` reads run at once, `mostOfAccount` of one account; its others follow in the order of their coming. */
+export function createReadGate(most: number = MOST, mostOfAccount: number = MOST_OF_ACCOUNT): ReadGate {
+  const gate = createGate({ most, mostOfShare: mostOfAccount, waiting: Infinity });
   return {
     async run(accountId, isGone, read) {
       const leave = await gate.enter(accountId);

@@ -74,6 +74,23 @@ describe('api/read-gate', () => {
     assert.equal(begun.indexOf('two'), 3);
   });
 
+  it('an account whose reads take very long leaves places to others', async () => {
+    const gate = createReadGate();
+    const stays = (): boolean => false;
+    const ends: (() => void)[] = [];
+    const slow = Array.from({ length: 20 }, () =>
+      gate.run('one', stays, () => new Promise<void>((resolve) => ends.push(resolve))),
+    );
+    await settled();
+    const first = await Promise.race([gate.run('two', stays, () => Promise.resolve('two')), settled()]);
+    assert.equal(first, 'two');
+    for (let ended = 0; ended < slow.length; ended++) {
+      await settled();
+      ends[ended]?.();
+    }
+    await Promise.all(slow);
+  });
+
   it('gives the place of a read that failed to the next', async () => {
     const gate = createReadGate(1);
     const stays = (): boolean => false;
