@@ -245,7 +245,8 @@ export class Receiver {
   private async forward(row: NewReport, finding: Finding): Promise<number> {
     const { clock, db, forward, ownAccount, notifiers } = this.deps;
     const now = clock.now();
-    const mail = forwardOf(forward, { ...row, raw: this.attachedOf(row, now) }, now);
+    const attached = this.attachedOf(row, now);
+    const mail = forwardOf(forward, { ...row, raw: attached }, now);
     if (mail !== null) await ownAccount.ensure();
     const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
       const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
@@ -262,11 +263,12 @@ export class Receiver {
     });
     this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
     if (sent !== null) notifiers.deliveries.notify(hintsOf(sent));
+    else if (attached === row.raw) this.forwarded.giveBack('', attached.length, now, clock.now());
     await this.deps.trim();
     return beginningOf(row);
   }
 
-  /** Keeps the mail whole while the day's budget lasts; then only its beginning. */
+  /** Keeps the mail whole while the day's budget lasts; then only its beginning. What does not go on is given back. */
   private attachedOf({ raw }: NewReport, now: number): Buffer {
     const isWhole = this.forwarded.has('', raw.length, now);
     if (isWhole) this.forwarded.spend('', raw.length, now);
