@@ -35,7 +35,10 @@ const lines = (list: readonly Export[]): string[] =>
 function filterOption(text: string, before: Record<string, string> | undefined): Record<string, string> {
   const at = text.indexOf('=');
   if (at < 1) throw new InvalidArgumentError('Expected name=value, such as status=bounced.');
-  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+  const name = text.slice(0, at);
+  if (before !== undefined && Object.hasOwn(before, name))
+    throw new InvalidArgumentError(`${name} is given twice. Where it takes several values, separate them by commas.`);
+  return { ...before, [name]: text.slice(at + 1) };
 }
 
 export function addExports(program: CommandUnknownOpts, context: Context): void {
