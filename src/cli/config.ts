@@ -17,9 +17,9 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(({ json }) => {
       if (json === true) {
-        const checked = check(context);
+        const { exitCode, ...checked } = check(context);
         context.print(json, checked, () => []);
-        if (!checked.valid) context.end(exitCodes.config);
+        context.end(exitCode);
         return;
       }
       const { file, config } = context.loadAloud();
@@ -41,6 +41,7 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
 
 /** Returns mistakes as data, for programs. `file` is null if there is none, or it could not be read. */
 function check(context: Context): {
+  exitCode: number;
   valid: boolean;
   file: string | null;
   mistakes: readonly string[];
@@ -49,10 +50,11 @@ function check(context: Context): {
   try {
     const { file, config, warnings } = context.load();
     checkNamedFiles(config);
-    return { valid: true, file, mistakes: [], warnings };
+    return { exitCode: exitCodes.ok, valid: true, file, mistakes: [], warnings };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return { valid: false, file: null, mistakes: error.mistakes, warnings: [] };
+    const exitCode = error.isForbidden ? exitCodes.noPermission : exitCodes.config;
+    return { exitCode, valid: false, file: null, mistakes: error.mistakes, warnings: [] };
   }
 }
 

@@ -7,6 +7,7 @@ import { isDiskFull, machineFault } from '../../src/cli/machine-fault.ts';
 import { printError } from '../../src/cli/print-error.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { asNobody } from '../support/harness/as-nobody.ts';
+import { ran } from './ran.ts';
 
 const error = (code: string, file?: string): Error =>
   Object.assign(new Error(code), { code, ...(file === undefined ? {} : { path: file }) });
@@ -90,6 +91,21 @@ describe('settings that this user may not read', () => {
       assert.equal(code, 77);
       assert.match(printed[0] ?? '', /posthorn\.yaml: this user may not read the settings \(EACCES\)$/);
       assert.match(printed[1] ?? '', /sudo posthorn/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('end `config check --json` with 77 too', async function () {
+    if (process.getuid?.() !== 0) this.skip('only root may become another user');
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-etc-'));
+    try {
+      chmodSync(folder, 0o755);
+      const file = path.join(folder, 'posthorn.yaml');
+      writeFileSync(file, 'dataDir: /var/lib/posthorn\n', { mode: 0o600 });
+      const { code, out } = await asNobody(() => ran(['config', 'check', '--json', '--config', file]));
+      assert.equal(code, 77);
+      assert.match(out, /"valid": false[\s\S]*this user may not read the settings \(EACCES\)/);
     } finally {
       rmSync(folder, { recursive: true });
     }
