@@ -257,12 +257,29 @@ describe('what the documents list', () => {
   });
 });
 
-/** The commands that the help of a command lists. */
-async function commandsIn(command: readonly string[]): Promise<string[]> {
+describe('commands within sentences', () => {
+  for (const document of documents)
+    it(`of ${document} have the options that are named`, async () => {
+      const named = [...read(document).matchAll(/`(?:npx |sudo )?posthorn ([a-z][^`]*?--[^`]*)`/g)];
+      for (const [, text = ''] of named) {
+        const [before = ''] = text.split(/ --| [A-Z$<"']/, 1);
+        const help = await helpOf(before.split(' '));
+        for (const [, option = ''] of text.matchAll(/ (--[a-z-]+)/g))
+          assert.ok(`${help} --help `.includes(`${option} `), `posthorn ${text}: there is no ${option}`);
+      }
+    });
+});
+
+async function helpOf(command: readonly string[]): Promise<string> {
   const lines: string[] = [];
   const output = { out: (text: string) => void lines.push(text), note: () => undefined };
   await run([...command, '--help'], {}, output);
-  const [, list = ''] = lines.join('\n').split('Commands:\n');
+  return lines.join('\n');
+}
+
+/** The commands that the help of a command lists. */
+async function commandsIn(command: readonly string[]): Promise<string[]> {
+  const [, list = ''] = (await helpOf(command)).split('Commands:\n');
   return [...list.matchAll(/^ {2}([\w-]+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
 }
 
