@@ -1,6 +1,7 @@
 #!/bin/sh
-# Lets the sandbox of both units write where the settings put the data and the backups, and that of the backup reach the database: a drop-in
-# for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after you have changed one.
+# Lets the sandbox of both units write where the settings put the data, the database and the backups, and that of the backup reach a database
+# by network: a drop-in for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after
+# you have changed one.
 #
 #   /opt/posthorn/systemd/paths.sh [--root FOLDER]
 set -eu
@@ -30,18 +31,26 @@ units=$root/etc/systemd/system
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The settings as the service reads them: its file, and its credentials.
-(cd / && CREDENTIALS_DIRECTORY="$root/etc/posthorn/credentials" node "$program" --config "$root/etc/posthorn/posthorn.yaml" config show --json) \
+# The settings as the service reads them: its file, its credentials, and paths from the folder that it starts in.
+home=/var/lib/posthorn
+[ -d "$root$home" ] || fail "there is no folder $root$home: run install.sh first"
+(cd "$root$home" && CREDENTIALS_DIRECTORY="$root/etc/posthorn/credentials" node "$program" --config "$root/etc/posthorn/posthorn.yaml" config show --json) \
   >"$scratch/settings" 2>"$scratch/mistakes" || fail "the settings have mistakes, so the folders of the units stay as they are: $(cat "$scratch/mistakes")"
 
 # Writes the folders that the units do not allow by themselves into `folders`, and the drop-ins of both units.
-node - "$scratch" <<'SCRIPT'
+node - "$scratch" "$home" "$(cd "$root/" && pwd -P)" <<'SCRIPT'
 const fs = require('node:fs');
-const [, , scratch] = process.argv;
-const { dataDir, backup, storage } = JSON.parse(fs.readFileSync(`${scratch}/settings`, 'utf8'));
+const path = require('node:path');
+const [, , scratch, home, root] = process.argv;
+const { dataDir: data, backup, storage } = JSON.parse(fs.readFileSync(`${scratch}/settings`, 'utf8'));
+// A relative path was found below the folder where the system is mounted.
+const inSystem = (folder) => (root !== '/' && folder.startsWith(`${root}/`) ? folder.slice(root.length) : folder);
+const dataDir = inSystem(data);
+const sqlite = /^sqlite:(.+)$/s.exec(storage.url)?.[1];
+const ofDatabase = sqlite === undefined ? [] : [path.dirname(path.resolve(home, inSystem(sqlite)))];
 const usual = ['/var/lib/posthorn', '/var/backups/posthorn'];
 const isUsual = (folder) => usual.some((one) => folder === one || folder.startsWith(`${one}/`));
-const folders = [...new Set([dataDir, backup.dir])].filter((folder) => !isUsual(folder));
+const folders = [...new Set([dataDir, ...ofDatabase, inSystem(backup.dir)])].filter((folder) => !isUsual(folder));
 const wrong = folders.find((folder) => /["\\\n]/.test(folder));
 if (wrong !== undefined) {
   console.error(`posthorn: a unit cannot name the folder ${JSON.stringify(wrong)}`);
@@ -63,7 +72,7 @@ const unit = (name, text) => fs.writeFileSync(`${scratch}/${name}`, text === '' 
 unit('posthorn.service', service === '' ? '' : `[Service]\n${service}`);
 unit(
   'posthorn-backup.service',
-  service + network === '' ? '' : `[Unit]\n${condition}${mounts}\n[Service]\n${service}${network}`,
+  condition + service + network === '' ? '' : `[Unit]\n${condition}${mounts}\n[Service]\n${service}${network}`,
 );
 SCRIPT
 

@@ -1,0 +1,67 @@
+/** What systemd/paths.sh makes of settings, on a folder that looks like a system, with this program in place of a build. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+
+const project = path.resolve(import.meta.dirname, '../..');
+
+describe('systemd/paths.sh', () => {
+  let root = '';
+  before(function () {
+    if (process.getuid?.() !== 0) this.skip('the script has to run as root');
+    root = realpathSync(mkdtempSync(path.join(os.tmpdir(), 'ph-paths-')));
+    for (const folder of ['etc/posthorn', 'var/lib/posthorn', 'srv', 'opt/posthorn/src/bin'])
+      mkdirSync(path.join(root, folder), { recursive: true });
+    cpSync(path.join(project, 'systemd'), path.join(root, 'opt/posthorn/systemd'), { recursive: true });
+    writeFileSync(path.join(root, 'etc/passwd'), 'posthorn:x:900:900::/var/lib/posthorn:/usr/sbin/nologin\n');
+    const given = [path.join(project, 'node_modules/tsx/dist/loader.mjs'), path.join(project, 'src/main.ts')];
+    writeFileSync(
+      path.join(root, 'opt/posthorn/src/bin/posthorn.cjs'),
+      `const [loader, main] = ${JSON.stringify(given)};
+       const args = ['--import', 'file://' + loader, main, ...process.argv.slice(2)];
+       const { status } = require('node:child_process').spawnSync(process.execPath, args, { stdio: 'inherit' });
+       process.exit(status);`,
+    );
+  });
+  after(() => {
+    if (root !== '') rmSync(root, { recursive: true });
+  });
+
+  /** Returns the drop-in of a unit that these settings give, empty where there is none. */
+  function dropIn(settings: string, unit: string): string {
+    writeFileSync(path.join(root, 'etc/posthorn/posthorn.yaml'), settings);
+    const { status, stderr } = spawnSync(path.join(root, 'opt/posthorn/systemd/paths.sh'), ['--root', root], {
+      encoding: 'utf8',
+      env: { PATH: process.env['PATH'], POSTHORN_SMTP__HOSTNAME: 'mail.example.com' },
+    });
+    assert.equal(status, 0, stderr);
+    const file = path.join(root, `etc/systemd/system/${unit}.d/10-folders.conf`);
+    return existsSync(file) ? readFileSync(file, 'utf8') : '';
+  }
+
+  it('lets the service write where a SQLite database is that has a folder of its own', () => {
+    const settings =
+      'dataDir: /var/lib/posthorn\nstorage: { url: "sqlite:/srv/db/posthorn.db" }\nbackup: { dir: /var/backups/posthorn }\n';
+    assert.match(dropIn(settings, 'posthorn.service'), /^ReadWritePaths="-\/srv\/db"$/m);
+    assert.match(dropIn(settings, 'posthorn-backup.service'), /^ReadWritePaths="-\/srv\/db"$/m);
+    assert.ok(existsSync(path.join(root, 'srv/db')));
+  });
+
+  it('lets the backup run where the data are in a folder of the usual one', () => {
+    assert.match(
+      dropIn('dataDir: /var/lib/posthorn/data\n', 'posthorn-backup.service'),
+      /^ConditionPathExists=\nConditionPathExists=\/var\/lib\/posthorn\/data\/secret\.key$/m,
+    );
+  });
+
+  it('reads relative paths from the folder that the service starts in', () => {
+    const settings = 'backup: { dir: backups }\n';
+    assert.equal(dropIn(settings, 'posthorn.service'), '');
+    assert.match(
+      dropIn(settings, 'posthorn-backup.service'),
+      /^ConditionPathExists=\nConditionPathExists=\/var\/lib\/posthorn\/data\/secret\.key$/m,
+    );
+  });
+});
