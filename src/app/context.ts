@@ -16,7 +16,7 @@ import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
-import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
+import { databaseFile, mailFolder, openDatabase, type Database } from '../storage/database.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
 import { beginEpoch } from '../storage/database.ts';
 import { loneNode, type NodeSelf } from '../storage/nodes.ts';
@@ -177,7 +177,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     },
     notices,
   });
-  const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
+  const disk = createDiskGuard({ clock, log }, { dir: mailFolder(config), minFreeBytes: config.storage.minFreeBytes });
   await disk.look();
 
   const usedUp = createBudgetWarnings(clock, log, meters);

@@ -3,6 +3,7 @@ import { secondsLeft, type RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
+import { mailFolder } from '../storage/database.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
 import { isDraining } from '../operator/nodes.ts';
@@ -14,7 +15,7 @@ export async function buildInbound(
   accountWindows: RateWindows,
   certificate: Certificate,
 ): Promise<Inbound> {
-  const size = await diskBytes(context.config.dataDir);
+  const size = await diskBytes(mailFolder(context.config));
   return createInbound(listenerDeps(context, accept, accountWindows), listenerSettings(context, size, certificate));
 }
 

@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { readBounceTotals } from '../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
-import { databaseFile, type Database } from '../storage/database.ts';
+import { databaseFile, mailFolder, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -177,14 +177,21 @@ export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
 }
 
 export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 'url' | 'dataDir'>): Promise<Family[]> {
-  const [sizes, { bavail, bsize }] = await Promise.all([databaseSizes(db, databaseFile(url)), statfs(dataDir)]);
+  const [sizes, { bavail, bsize }] = await Promise.all([
+    databaseSizes(db, databaseFile(url)),
+    statfs(mailFolder({ storage: { url }, dataDir })),
+  ]);
   return [
     gauge(
       'posthorn_database_bytes',
       'Size of the database, and of its write-ahead log where it is a file.',
       sizes.map(([file, value]) => ({ labels: { file }, value })),
     ),
-    gauge('posthorn_disk_free_bytes', 'Room on the disk of the data folder.', bavail * bsize),
+    gauge(
+      'posthorn_disk_free_bytes',
+      'Room on the disk of the database, where it is a file, else of the data folder.',
+      bavail * bsize,
+    ),
   ];
 }
 

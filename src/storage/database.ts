@@ -190,6 +190,12 @@ export function sqliteFile(url: string): string {
 /** Returns the path in a `sqlite:` URL; null for a database of another kind, which has no file here. */
 export const databaseFile = (url: string): string | null => (isPostgresUrl(url) ? null : sqliteFile(url));
 
+/** Returns the folder whose disk the mail is on: that of a SQLite file; with PostgreSQL the data folder is the only one here. */
+export function mailFolder({ storage, dataDir }: { storage: { readonly url: string }; dataDir: string }): string {
+  const file = databaseFile(storage.url);
+  return file === null ? dataDir : path.dirname(path.resolve(file));
+}
+
 const noop = (): void => undefined;
 const silent = { warn: noop, error: noop, deprecate: noop, debug: noop };
 

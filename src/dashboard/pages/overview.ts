@@ -7,6 +7,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
+import { mailFolder } from '../../storage/database.ts';
 
 const MOST_SHOWN = 8;
 
@@ -43,7 +44,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     visit.operate('needs', { account: visit.account.id }),
-    isAdmin ? diskOf(config.dataDir) : null,
+    isAdmin ? diskOf(mailFolder(config)) : null,
   ]);
   const needed = needs.data;
   return view('overview', 'Overview', {

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { isIP } from 'node:net';
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { writeSize } from '../../config/kind.ts';
-import { databaseFile } from '../../storage/database.ts';
+import { databaseFile, mailFolder } from '../../storage/database.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
@@ -97,8 +97,9 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
   const { url } = config.storage;
   // Nothing can be written at all if the setting is smaller.
   const minFreeBytes = Math.max(config.storage.minFreeBytes, LEAST_FREE);
-  const free = await machine.freeBytes(config.dataDir);
-  const cure = `Free some, or give ${config.dataDir} a larger disk; \`retention\` says how long mail is kept.`;
+  const folder = mailFolder(config);
+  const free = await machine.freeBytes(folder);
+  const cure = `Free some, or give ${folder} a larger disk; \`retention\` says how long mail is kept.`;
   const faults: Verdict[] = [];
   if (free < LEAST_FREE)
     faults.push(
@@ -122,7 +123,7 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
         'Some program has kept the database open for reading for a long time: close it (lsof names it).',
       ),
     );
-  return orWell(faults, `${megabytes(free)} free for ${config.dataDir}`);
+  return orWell(faults, `${megabytes(free)} free for ${folder}`);
 }
 
 const megabytes = (bytes: number): string => `${String(Math.floor(bytes / 2 ** 20))} MiB`;

@@ -675,6 +675,19 @@ const faults: Fault[] = [
     /larger disk/,
   ],
   [
+    'the disk of a database outside of the data folder is full',
+    (p) => {
+      p.settings['storage'] = { url: `sqlite:${p.folder}/own/posthorn.db` };
+      const freeBytes = (dir: string): Promise<number> =>
+        Promise.resolve((dir.endsWith('/own') ? 400 : 40_000) * 2 ** 20);
+      p.machine = { ...p.machine, freeBytes };
+    },
+    'disk',
+    'failed',
+    /400 MiB free, below/,
+    /give \S+\/own a larger disk/,
+  ],
+  [
     'the disk is nearly full',
     (p) => {
       p.machine = { ...p.machine, freeBytes: () => Promise.resolve(700 * 2 ** 20) };
