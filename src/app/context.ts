@@ -106,7 +106,7 @@ async function openStorage(
 }
 
 /** Returns what this server says of itself to the others. */
-const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
+export const nodeSelf = (config: Config, keyring: Keyring): NodeSelf => ({
   name: config.node.name,
   version,
   facts: JSON.stringify({

@@ -6,11 +6,11 @@ import { changesBetween, type Changes } from '../config/changes.ts';
 import type { Config } from '../config/schema.ts';
 import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { AppContext } from './context.ts';
+import { nodeSelf, type AppContext } from './context.ts';
 
 /** Throws ConfigError for a bad certificate or bad bounce rules, and then changes nothing. */
 export function reload(
-  { live, log }: AppContext,
+  { live, log, nodes, keyring }: AppContext,
   { mta, certificateWatch }: { mta: Mta; certificateWatch: CertificateWatch },
   next: Config,
 ): Changes {
@@ -29,6 +29,7 @@ export function reload(
     delivery: { ...live.config.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
     tls: next.tls,
   };
+  nodes.describe(nodeSelf(live.config, keyring).facts);
   certificateWatch.look();
   log.info(
     { event: 'reloaded', ...changes },

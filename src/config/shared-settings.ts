@@ -25,7 +25,7 @@ const shared = ({ delivery, http, smtp, ...config }: Config): Readonly<Record<st
   webhooks: config.webhooks,
 });
 
-/** Returns a digest of each shared setting at the start. The key keeps readers of the database from guessing passwords of smarthosts. */
+/** Returns a digest of each shared setting. The key keeps readers of the database from guessing passwords of smarthosts. */
 export const digestsOf = (config: Config, key: Buffer): Record<string, string> =>
   Object.fromEntries(
     Object.entries(shared(config)).map(([name, value]) => [

@@ -85,6 +85,8 @@ export interface Nodes {
   onChange(listener: () => void): void;
   /** Returns those of these epochs whose nodes have ended: they write nothing any more. */
   ended(epochs: readonly number[]): Promise<number[]>;
+  /** Replaces the facts of this node; the others see them from its next sign of life on. */
+  describe(facts: string): void;
   /** Asks a node to take nothing new, or to go on. */
   setDraining(epoch: number, isDraining: boolean): Promise<void>;
   /** Ends a node: its writes fail from now on. */
@@ -107,6 +109,7 @@ export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nod
     listen: () => undefined,
     onChange: () => undefined,
     ended: (epochs) => Promise.resolve(epochs.filter((one) => one < epoch)),
+    describe: () => undefined,
     setDraining: () => Promise.resolve(),
     remove: () => Promise.resolve(),
   };

@@ -56,6 +56,25 @@ describe('journey: two nodes', () => {
   const countOf = async (table: string): Promise<number> =>
     (await one.app.db.prepared.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.n ?? 0;
 
+  it('have different settings from the reload of one until that of the other', async () => {
+    await start();
+    const found = async (): Promise<string> => {
+      one.clock.advance(2000);
+      const { data } = await one.operator.call('doctor', { checks: ['nodes'] });
+      return data.map(({ why }) => why).join();
+    };
+    const reload = ({ app, config }: TestApp): unknown =>
+      app.reload({
+        ...config,
+        plans: { ...config.plans, own: { requestsPerMinute: 5, mailsPerDay: null, mailsPerMonth: null } },
+      });
+    assert.doesNotMatch(await found(), /different settings/);
+    reload(one);
+    await until(async () => (await found()).includes('different settings: plans'));
+    reload(two);
+    await until(async () => !(await found()).includes('different settings'));
+  });
+
   it('give one message and two equal answers for one idempotency key, singly and in bulk', async () => {
     await start();
     const bulk = { ...mail, to: undefined, recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }] };

@@ -64,7 +64,7 @@ export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSetti
   if (differing.length > 0)
     faults.push(
       warning(
-        `the nodes were started with different settings: ${differing.join(', ')}`,
+        `the nodes have different settings: ${differing.join(', ')}`,
         'Make them the same in the settings of all nodes, and restart those that have others.',
       ),
     );

@@ -159,7 +159,9 @@ export class JoinedNode implements Node, Nodes {
   /** When the last good sign of life was sent, by the monotonic clock. */
   private signedAt: number;
   private lastEvent: number | null = null;
-  private readonly facts: string;
+  private facts: string;
+  /** The facts that its row has, but for the clock. */
+  private written: string;
   /** How far the clock of this node is ahead of that of the database, as its facts say, in ms. */
   private clockOffMs = 0;
   private isLeaving = false;
@@ -170,6 +172,7 @@ export class JoinedNode implements Node, Nodes {
     this.epoch = epoch;
     this.name = name;
     this.facts = facts;
+    this.written = facts;
     deps.messages.epoch = epoch;
     this.signedAt = deps.clock.monotonic();
     this.leads = new Promise((resolve) => {
@@ -228,6 +231,10 @@ export class JoinedNode implements Node, Nodes {
     const rows = await this.deps.connection.all<{ epoch: number }>('SELECT epoch FROM nodes');
     const living = new Set(rows.map(({ epoch }) => epoch));
     return epochs.filter((epoch) => !living.has(epoch));
+  }
+
+  describe(facts: string): void {
+    this.facts = facts;
   }
 
   async setDraining(epoch: number, isDraining: boolean): Promise<void> {
@@ -293,7 +300,7 @@ export class JoinedNode implements Node, Nodes {
       }
       this.signedAt = sentAt;
       this.noteEvent(row.event);
-      await this.noteClock(sentAtWall + within - row.now_ms, within);
+      await this.noteFacts(sentAtWall + within - row.now_ms, within);
       await this.look();
     } catch (error) {
       // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
@@ -327,14 +334,17 @@ export class JoinedNode implements Node, Nodes {
     this.lastEvent = event;
   }
 
-  /** Tells the other nodes where the clock of this one differs from that of the database. Costs nothing while that does not change. */
-  private async noteClock(off: number, within: number): Promise<void> {
+  /** Tells the other nodes what is new of this one, and where its clock differs from that of the database. Costs nothing while nothing changes. */
+  private async noteFacts(off: number, within: number): Promise<void> {
     const seen = Math.abs(off) - within <= MOST_CLOCK_OFF_MS ? 0 : Math.round(off);
     const isSame = seen === 0 || this.clockOffMs === 0 ? seen === this.clockOffMs : isNear(seen, this.clockOffMs);
-    if (isSame) return;
-    const facts = JSON.stringify({ ...(JSON.parse(this.facts) as object), clockOffMs: seen });
-    await this.deps.connection.run('UPDATE nodes SET facts = ? WHERE epoch = ?', [facts, this.epoch]);
-    this.clockOffMs = seen;
+    const { facts } = this;
+    if (isSame && facts === this.written) return;
+    const clockOffMs = isSame ? this.clockOffMs : seen;
+    const text = JSON.stringify({ ...(JSON.parse(facts) as object), clockOffMs });
+    await this.deps.connection.run('UPDATE nodes SET facts = ? WHERE epoch = ?', [text, this.epoch]);
+    this.clockOffMs = clockOffMs;
+    this.written = facts;
   }
 
   /** Reads the nodes, and removes the dead. */

@@ -116,6 +116,24 @@ describe('storage/postgres: several nodes', () => {
     await connection.close();
   });
 
+  it('tells the other nodes what it says of itself after a reload', async () => {
+    const address = addressOf({ url });
+    const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    const clock = new FakeClock(Date.now());
+    const messages = new NodeMessages(connection, clock);
+    const deps = { connection, clock, messages, takenOver: () => undefined, answersAgain: () => undefined };
+    const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"settings":{"plans":"a"}}' });
+    node.describe('{"settings":{"plans":"b"}}');
+    for (let told = ''; !told.includes('"plans":"b"');) {
+      clock.advance(2000);
+      for (let n = 0; n < 6; n++) await connection.all('SELECT 1');
+      const [row] = await connection.all<{ facts: string }>('SELECT facts FROM nodes WHERE epoch = ?', [node.epoch]);
+      told = row?.facts ?? '';
+    }
+    await node.leave();
+    await connection.close();
+  });
+
   it('lists older and older signs of life while the database is away', async () => {
     const address = addressOf({ url });
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
