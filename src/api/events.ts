@@ -31,7 +31,7 @@ import { samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { StreamSlots } from './stream-slots.ts';
-import { testFilter } from './test-mode.ts';
+import { reachOf, testFilter } from './test-mode.ts';
 
 export interface EventsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -165,6 +165,7 @@ function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFil
     ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
     ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
     ...(test === undefined ? {} : { test }),
+    ...(reachOf(caller).onlyTest ? { ofTestMail: true } : {}),
   };
 }
 

@@ -62,7 +62,7 @@ export async function deliveryRecords(
   const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
   const events = await eventsNumbered(db.prepared, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
-  const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
+  const simulated = new Set(events.flatMap(({ sequence, message_test }) => (message_test === 1 ? [sequence] : [])));
   // A test key may not see calls about live mail, nor the answers to them.
   const isShown = ({ sequence }: WebhookDeliveryRow): boolean =>
     !reachOf(caller).onlyTest || sequence === null || simulated.has(sequence);

@@ -21,6 +21,8 @@ export interface EventFilter {
   occurredAfter?: number;
   occurredBefore?: number;
   test?: boolean;
+  /** Only events of messages that are simulated as a whole: live mail may have a recipient at the simulator. */
+  ofTestMail?: boolean;
 }
 
 export interface EventPage {
@@ -78,12 +80,14 @@ export async function eventsBefore(
 /** An event with its account. */
 export interface LoggedEvent extends EventSource {
   account_id: string;
+  /** 1 if the whole message is simulated, and not this recipient alone. */
+  message_test: number;
 }
 
 const LOGGED = `
   SELECT e.sequence, e.id, e.account_id, e.type, e.at, e.test, e.message_id, e.status, e.machine, e.detail_json,
     m.batch_id, m.rfc_message_id, m.from_address, m.subject, m.template_id, m.stream, m.tags_json, m.metadata_json,
-    d.address AS recipient, d.type AS recipient_type
+    m.test AS message_test, d.address AS recipient, d.type AS recipient_type
   FROM events e JOIN messages m ON m.id = e.message_id JOIN deliveries d ON d.id = e.delivery_id`;
 
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
@@ -176,8 +180,8 @@ async function pageOf(
     small === null
       ? readRuns(read, filter, range(from, to), order, limit)
       : readSmall(read, filter, small, range(from, to), order, limit);
-  const { messageId, recipient, batchId, tag } = filter;
-  const isTested = [messageId, recipient, batchId, tag].some((one) => one !== undefined);
+  const { messageId, recipient, batchId, tag, ofTestMail = false } = filter;
+  const isTested = ofTestMail || [messageId, recipient, batchId, tag].some((one) => one !== undefined);
   if (small !== null || !isTested) return readWhole({ readFitting }, edge, part.limit);
   const endOfSlice = (from: number | null, count: number): Promise<number | null> =>
     endOfRuns(read, filter, range(from, null), order, count);
@@ -329,7 +333,7 @@ const fitting = (query: Knex.QueryBuilder, filter: EventFilter, range: Range): K
 
 /** Adds the conditions of the filter other than the type. */
 function fitted(query: Knex.QueryBuilder, filter: EventFilter): Knex.QueryBuilder {
-  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
+  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test, ofTestMail } = filter;
   const has = (sql: string, ...values: string[]): Knex.QueryBuilder =>
     query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values);
   if (messageId !== undefined) query.where('e.message_id', messageId);
@@ -340,6 +344,7 @@ function fitted(query: Knex.QueryBuilder, filter: EventFilter): Knex.QueryBuilde
   if (occurredAfter !== undefined) query.where('e.at', '>=', occurredAfter);
   if (occurredBefore !== undefined) query.where('e.at', '<', occurredBefore);
   if (test !== undefined) query.where('e.test', test ? 1 : 0);
+  if (ofTestMail === true) has('FROM messages x WHERE x.id = e.message_id AND x.test = 1');
   return query;
 }
 

@@ -235,7 +235,7 @@ function firstAfter(events: readonly LoggedEvent[], position: number): number {
 
 /** Tests an event in memory as the query of event-log.ts does. */
 export function suits(event: LoggedEvent, filter: EventFilter): boolean {
-  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
+  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test, ofTestMail } = filter;
   return (
     event.account_id === accountId &&
     (typesOf(filter) as readonly string[]).includes(event.type) &&
@@ -245,6 +245,7 @@ export function suits(event: LoggedEvent, filter: EventFilter): boolean {
     (tag === undefined || (JSON.parse(event.tags_json) as string[]).includes(tag)) &&
     (occurredAfter === undefined || event.at >= occurredAfter) &&
     (occurredBefore === undefined || event.at < occurredBefore) &&
-    (test === undefined || (event.test === 1) === test)
+    (test === undefined || (event.test === 1) === test) &&
+    (ofTestMail !== true || event.message_test === 1)
   );
 }

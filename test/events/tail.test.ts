@@ -104,6 +104,20 @@ describe('events/tail', () => {
     assert.ok(done.indexOf(OTHER) <= 2, done.join());
   });
 
+  it('for a test key, memory and log leave out live mail that also goes to the simulator', async () => {
+    const filter = { accountId: ACCOUNT, test: true, ofTestMail: true };
+    const [follower] = await inStep(1);
+    assert.ok(follower);
+    await add(0, ['sent'], { test: 1 });
+    await follower.next(60_000);
+    const before = queries;
+    assert.deepEqual((await follower.hear({ ...filter, ofTestMail: false }, 0, 10)).events.length, 1);
+    assert.deepEqual((await follower.hear(filter, 0, 10)).events, []);
+    assert.equal(queries, before, 'from memory');
+    assert.deepEqual((await follower.look(filter, 0, 10)).events, []);
+    follower.leave();
+  });
+
   it('two hundred followers read the log once', async () => {
     await add(0, ['sent']);
     const followers = await inStep(200);

@@ -102,6 +102,19 @@ describe('test keys', () => {
     }
   });
 
+  it('a test key sees no events of live mail that also goes to the simulator', async () => {
+    const to = 'delivered+events@simulator.posthorn.test';
+    const live = await app.send({ to, cc: 'ana@dest.test', subject: 'Live' });
+    const path = `/v1/events?message_id=${live.id}`;
+    await app.settled();
+    const seen = (await app.get<Listed>(`${path}&test=true&type=delivered`, { key: owner })).body;
+    assert.equal(seen.data.length, 1);
+    for (const more of ['', '&type=delivered']) {
+      const { data } = (await app.get<Listed>(path + more, { key: sandbox })).body;
+      assert.deepEqual(data, [], more);
+    }
+  });
+
   it('a test key erases nothing of live mail that also goes to the simulator', async () => {
     const to = 'delivered+both@simulator.posthorn.test';
     const live = await app.send({ to, cc: 'ana@dest.test', subject: 'Live', send_at: '2026-02-02T00:00:00Z' });
