@@ -4,6 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import { z } from 'zod';
+import { createGate, type Gate } from '../scheduling/gate.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { isId } from '../base/id.ts';
@@ -48,6 +49,8 @@ const COMMENT_MS = 15_000;
 /** For memory to be as new as who comes; then the log is asked. */
 const FIRST_MS = 2000;
 const PAGE = 500;
+/** Pages of the log that are read at once, besides those of followers: the other reads need the database too. */
+const READS = 2;
 
 const EventsQuery = z.strictObject({
   ...pageParameters(1000),
@@ -81,6 +84,7 @@ type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 export function eventRoutes(deps: EventsDeps): Route[] {
   const tail = new EventTail(deps);
   const slots = new StreamSlots();
+  const gate = createGate({ most: READS, waiting: Infinity });
   return [
     route(
       {
@@ -108,7 +112,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         problems: ['too_many_streams'],
         lasts: true,
       },
-      (call) => read(deps, { tail, slots }, call),
+      (call) => read(deps, { tail, slots, gate }, call),
     ),
   ];
 }
@@ -118,6 +122,7 @@ interface Reading {
   deps: EventsDeps;
   tail: EventTail;
   slots: StreamSlots;
+  gate: Gate;
   call: EventsCall;
   filter: EventFilter;
   engagement: boolean;
@@ -125,7 +130,11 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, call: EventsCall): Promise<Reply> {
+async function read(
+  deps: EventsDeps,
+  shared: Pick<Reading, 'tail' | 'slots' | 'gate'>,
+  call: EventsCall,
+): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
@@ -187,9 +196,7 @@ async function page(reading: Reading): Promise<Reply> {
   const { query } = call;
   const limit = query.limit ?? DEFAULT_LIMIT;
   const found =
-    query.before === undefined
-      ? await pageAfter(reading, limit)
-      : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
+    query.before === undefined ? await pageAfter(reading, limit) : await pageBefore(reading, query.before, limit);
   const next = deps.cursors.write(list, String(found.position));
   const body = {
     object: 'list',
@@ -201,12 +208,27 @@ async function page(reading: Reading): Promise<Reply> {
   return { status: 200, body, headers: linkToNext(PATH, call.search, next) };
 }
 
+async function pageBefore(reading: Reading, cursor: string, limit: number): Promise<EventPage> {
+  const before = await positionOf(reading, cursor, 'before');
+  return inTurn(reading, () => eventsBefore(reading.deps.db.reader, reading.filter, before, limit));
+}
+
+/** Reads a page of the log when it is the account's turn. */
+async function inTurn({ gate, filter }: Reading, page: () => Promise<EventPage>): Promise<EventPage> {
+  const leave = await gate.enter(filter.accountId);
+  try {
+    return await page();
+  } finally {
+    leave?.();
+  }
+}
+
 /** Waits for an event where there is none yet and the caller wants to. */
 async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   const { deps, call, filter } = reading;
   const after = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
   const wait = call.query.wait ?? 0;
-  if (wait === 0) return eventsAfter(deps.db.reader, filter, after, limit);
+  if (wait === 0) return inTurn(reading, () => eventsAfter(deps.db.reader, filter, after, limit));
   const deadline = deps.clock.monotonic() + wait * 1000;
   const follower = attend(reading);
   try {
@@ -239,7 +261,7 @@ async function lines(reading: Reading): Promise<Reply> {
   async function* generate(): AsyncGenerator<string> {
     let position = start;
     for (;;) {
-      const found = await eventsAfter(deps.db.reader, filter, position, PAGE);
+      const found = await inTurn(reading, () => eventsAfter(deps.db.reader, filter, position, PAGE));
       const due = found.events.filter(({ sequence }) => sequence <= end);
       if (due.length > 0) yield due.map((event) => `${JSON.stringify(eventRecord(event, reading))}\n`).join('');
       if (!found.hasMore || due.length < found.events.length) return;
