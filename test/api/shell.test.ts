@@ -509,6 +509,7 @@ describe('API shell: streams', () => {
       },
       (call) => {
         for (let n = 0; n < 4; n++) call.whenOver(() => undefined);
+        call.whenKeyEnds(() => undefined);
         return { status: 200, stream: Readable.from(['a', 'b']), type: 'text/plain' };
       },
     );

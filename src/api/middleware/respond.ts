@@ -53,6 +53,9 @@ async function send(deps: Deps, ctx: Context, answer: Answer): Promise<void> {
   else await endDrained(deps, exchange, req, res, sent);
 }
 
+/** Most listeners of one answer before Node takes them for a leak. */
+const LISTENERS = 20;
+
 /** A 204 has no Content-Length, and a 304 would have that of the full answer (RFC 9110 section 8.6). */
 const hasLength = (status: number): boolean => status !== 204 && status !== 304;
 
@@ -90,6 +93,8 @@ function stream(log: ApiLog, exchange: Exchange, body: Readable, req: IncomingMe
     res.end();
     return;
   }
+  // The parts of a stream alone listen some seven times for its end, and Node warns of more than ten.
+  res.setMaxListeners(LISTENERS);
   // A client that disconnects is not logged; the handler notices it by the end of its stream.
   pipeline(body, res, (error) => {
     if (error && !req.destroyed) log.warn({ request_id: exchange.requestId, err: error }, 'an answer broke off');
