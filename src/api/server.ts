@@ -151,7 +151,9 @@ function createApp(
   app.use(admit({ stop, methodsOf }));
   app.use(body({ ...deps, limits, bodyMemory, reader }));
   app.use(scope);
-  app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
+  app.use(
+    idempotency({ ...deps, bodyMemory, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }),
+  );
   app.use(run({ ...deps, stop, bodyMemory, verifyAnswers: settings.verifyAnswers ?? false }));
   return app;
 }

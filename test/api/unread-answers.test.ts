@@ -15,11 +15,12 @@ const common = {
   description: 'Large.',
   tag: 'any',
   scope: ['send'],
-  responses: { 200: { description: 'Any.', types: ['text/plain'] } },
+  responses: { 200: { description: 'Any.', types: ['application/octet-stream'] } },
 } as const;
 const answer = () => ({ status: 200, bytes: large, type: 'application/octet-stream' });
 
 const routes = [
+  route({ ...common, method: 'POST', path: '/v1/computed', operationId: 'renderTemplate', touches: 'nothing' }, answer),
   route({ ...common, method: 'GET', path: '/v1/large', operationId: 'getMessageRaw' }, answer),
   route(
     {
@@ -46,13 +47,13 @@ describe('answers that are not read', () => {
   });
 
   /** Asks, and reads no more than the beginning of the answer; returns its status. */
-  async function ask(method: string, isSecure = false): Promise<string> {
+  async function ask(method: string, isSecure = false, more = ''): Promise<string> {
     const socket = isSecure
       ? tls.connect({ port: h.port, host: '127.0.0.1', ca, checkServerIdentity: () => undefined })
       : net.connect(h.port, '127.0.0.1');
     sockets.push(socket);
     socket.on('error', () => undefined);
-    socket.write(`${method} /v1/large HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`);
+    socket.write(`${method} /v1/large HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n${more}\r\n`);
     const [beginning] = (await once(socket, 'data')) as [Buffer];
     socket.pause();
     return beginning.subarray(9, 12).toString();
@@ -73,6 +74,20 @@ describe('answers that are not read', () => {
     for (const socket of sockets.splice(0)) socket.destroy();
     while ((await connections()) > 0) await turn();
     assert.equal(await ask('GET'), '200', 'what is read or given up is free again');
+  });
+
+  it('share it also when they are given again under an Idempotency-Key', async () => {
+    await start(60_000);
+    const answers: string[] = [];
+    for (let n = 0; n < 3; n++) answers.push(await ask('POST', false, 'Idempotency-Key: one\r\n'));
+    assert.deepEqual(answers, ['200', '200', '503']);
+  });
+
+  it('are not kept under an Idempotency-Key where they were only computed', async () => {
+    await start(60_000);
+    const key = { 'idempotency-key': 'one' };
+    assert.equal((await h.send('POST', '/v1/computed', { headers: key })).status, 200);
+    assert.equal(h.rows.size, 0);
   });
 
   for (const isSecure of [false, true])

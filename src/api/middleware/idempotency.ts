@@ -1,13 +1,22 @@
 /** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
+import { Readable } from 'node:stream';
 import { hashJson } from '../json.ts';
 import { isKeyTaken } from '../../storage/idempotency-store.ts';
 import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
 import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
+import type { BodyMemory } from '../body-memory.ts';
 import { answerTo } from './problem.ts';
+import { hold } from './run.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & { inFlight: InFlight };
+type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & {
+  inFlight: InFlight;
+  bodyMemory: BodyMemory;
+};
+
+/** Largest answer that is kept of an operation that only computes, in bytes: anyone could fill the disk with them, and it can be computed again. */
+const MOST_COMPUTED = 256 * 1024;
 
 export function idempotency(deps: Deps): Middleware {
   return async (ctx, next) => {
@@ -21,6 +30,7 @@ export function idempotency(deps: Deps): Middleware {
     const turn = await deps.inFlight.turn(use.recordKey);
     if (turn.kind === 'replay') {
       await replay(deps, exchange, use, turn.row);
+      if (exchange.answer !== null) hold(deps.bodyMemory, ctx, exchange.answer);
       return;
     }
     let row: IdempotencyRow | null = null;
@@ -89,6 +99,7 @@ async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promis
   const { answer, at, route } = exchange;
   if (answer === null) return null;
   if (use.written?.status === answer.status) return use.written;
+  if (route?.act === undefined && !(answer.body instanceof Readable) && answer.body.length > MOST_COMPUTED) return null;
   const row = rowFor(use, answer, at, route?.secretResponse === true && answer.status < 300);
   if (row === null) return null;
   try {

@@ -47,7 +47,7 @@ const SMALL = 64 * 1024;
  * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` where there is no room. Without a
  * key there are only the description and the client, which are in memory once.
  */
-function hold(memory: BodyMemory, ctx: Context, { body }: Answer): void {
+export function hold(memory: BodyMemory, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
   const share = memory.begin(owner);
