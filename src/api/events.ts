@@ -192,7 +192,7 @@ async function positionOf({ deps, call, list }: Reading, cursor: string, field: 
 }
 
 async function page(reading: Reading): Promise<Reply> {
-  const { deps, call, list, filter } = reading;
+  const { deps, call, list } = reading;
   const { query } = call;
   const limit = query.limit ?? DEFAULT_LIMIT;
   const found =

@@ -222,6 +222,8 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
     settings.tls === undefined
       ? http.createServer(options, listener)
       : https.createServer({ ...options, ...settings.tls, minVersion: 'TLSv1.2', handshakeTimeout: headMs }, listener);
+  // Node drops the header fields after the 1,000th without a word: the key, or what a proxy says of the client. Their size is limited above.
+  server.maxHeadersCount = 0;
   server.on('checkExpectation', listener);
   return server;
 }

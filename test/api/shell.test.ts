@@ -204,6 +204,14 @@ describe('API shell', () => {
     assert.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
   });
 
+  it('reads every header field of a head that is not too large', async () => {
+    const many = 'a:\r\n'.repeat(2100);
+    const answer = await h.raw(
+      `POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${many}Authorization: Bearer ${KEY}\r\n\r\n`,
+    );
+    assert.match(answer, /^HTTP\/1.1 400 /, 'the key was read, and the body is missing');
+  });
+
   it('takes keys that end in the future, the allowed address, and the scheme in any case', async () => {
     for (const key of ['later', 'here']) assert.equal((await h.send('GET', '/v1/messages', { key })).status, 200);
     const headers = { authorization: `bEARER ${KEY}` };
