@@ -35,34 +35,72 @@ export interface Purge<Row> {
 }
 
 const CONTENT_MARK = 'purge.content.';
+/** Messages of an account that are passed over while they wait. With so many the rest of its bodies waits for them. */
+const MOST_PASSED = 1000;
 
-/** Removes bodies in the order of acceptance, from where the last step ended up to the first message that is not finished. */
-export const oldContents: Purge<Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>> = {
+/** How far the bodies of an account were removed. */
+interface Place {
+  /** The last message that was looked at; empty at the beginning. */
+  mark: string;
+  /** The messages up to there that waited then, oldest first: each is looked at again until it is finished. */
+  passed: readonly string[];
+}
+
+/** Reads the setting of the account: the ids of `mark` and `passed`, with spaces between them. */
+async function placeOf(connection: Reader, accountId: string): Promise<Place> {
+  const [row] = await connection.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [
+    CONTENT_MARK + accountId,
+  ]);
+  const [mark = '', ...passed] = row?.value.split(' ') ?? [];
+  return { mark, passed };
+}
+
+type BodyOwner = Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'> & { waits: number };
+
+const BODY_OWNERS = `SELECT m.id, m.account_id, m.content_id, m.batch_id,
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
+  FROM messages m WHERE`;
+const ownersNamed = statement(({ among }) => `${BODY_OWNERS} m.id ${among('text')} ORDER BY m.id`);
+
+/**
+ * Removes bodies in the order of acceptance. It passes over messages that wait, such as those with a later `send_at`, and comes back to
+ * them.
+ */
+export const oldContents: Purge<BodyOwner> = {
   async choose(reader, { accountId, before, after, most }) {
-    const [mark] = await reader.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [
-      CONTENT_MARK + accountId,
-    ]);
-    const rows = await reader.all<
-      Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'> & { waits: number }
-    >(
-      `SELECT m.id, m.account_id, m.content_id, m.batch_id,
-         EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
-       FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
-      [accountId, after?.id ?? mark?.value ?? '', idFloor('msg', before), most],
+    const { mark, passed } = await placeOf(reader, accountId);
+    const passedRows = passed.length === 0 ? [] : await reader.all<BodyOwner>(ownersNamed, [JSON.stringify(passed)]);
+    const finished = passedRows.filter(({ id, waits }) => waits === 0 && id > (after?.id ?? ''));
+    if (finished.length > 0) return finished.slice(0, most);
+    const from = after !== null && after.id > mark ? after.id : mark;
+    const rows = await reader.all<BodyOwner>(
+      `${BODY_OWNERS} m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
+      [accountId, from, idFloor('msg', before), most],
     );
-    const end = rows.findIndex(({ waits }) => waits === 1);
+    let room = MOST_PASSED - passedRows.length;
+    const end = rows.findIndex(({ waits }) => waits === 1 && --room < 0);
     return end < 0 ? rows : rows.slice(0, end);
   },
   lookAt: lookAtContents,
   async remove(tx, rows) {
     const newest = rows.at(-1);
     if (newest === undefined) return;
-    const mark = CONTENT_MARK + newest.account_id;
-    await removeContents(tx, rows, newest.id);
-    await tx.run('DELETE FROM settings WHERE name = ?', [mark]);
-    await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [mark, newest.id]);
+    const before = await placeOf(tx, newest.account_id);
+    const mark = newest.id > before.mark ? newest.id : before.mark;
+    const gone = rows.filter(({ waits }) => waits === 0);
+    await removeContents(tx, gone, mark);
+    const isGone = new Set(gone.map(({ id }) => id));
+    const passed = [...before.passed, ...rows.map(({ id }) => id)].filter((id) => !isGone.has(id));
+    // One that was removed as a whole is not looked at again.
+    const there = await tx.all<{ id: string }>(messagesNamed, [JSON.stringify(passed)]);
+    const value = [mark, ...there.map(({ id }) => id)].join(' ');
+    const name = CONTENT_MARK + newest.account_id;
+    await tx.run('DELETE FROM settings WHERE name = ?', [name]);
+    await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [name, value]);
   },
 };
+
+const messagesNamed = statement(({ among }) => `SELECT id FROM messages WHERE id ${among('text')} ORDER BY id`);
 
 interface Numbered {
   sequence: number;
