@@ -23,7 +23,8 @@ export interface Written {
 
 export type FileReading = { kind: 'ok'; text: string } | { kind: 'absent' } | { kind: 'bad'; why: string };
 
-export interface EnvironmentReading {
+/** The result of one source of settings: the environment, or the credentials. */
+export interface ReadValues {
   written: Written[];
   /** One line each; the program starts all the same. */
   warnings: string[];
@@ -41,16 +42,16 @@ export function readEnvironment(
   entries: readonly SettingEntry[],
   env: Readonly<Record<string, string | undefined>>,
   readFile: (file: string) => FileReading,
-): EnvironmentReading {
+): ReadValues {
   const known = new Map(entries.map((entry) => [variableOf(entry.path), entry]));
-  const reading: EnvironmentReading = { written: [], warnings: [], mistakes: [] };
+  const reading: ReadValues = { written: [], warnings: [], mistakes: [] };
   for (const [name, text] of Object.entries(env)) {
     if (text === undefined || !name.startsWith(PREFIX) || NOT_SETTINGS.has(name)) continue;
     const direct = known.get(name);
     const fromFile = name.endsWith('_FILE') ? known.get(name.slice(0, -'_FILE'.length)) : undefined;
     if (direct !== undefined) reading.written.push(writtenAs(direct, text, name));
     else if (fromFile !== undefined) readIndirect(fromFile, { name, file: text }, env, readFile, reading);
-    else reading.warnings.push(unknownVariable(name, [...known.keys()]));
+    else reading.warnings.push(unknownSetting(name, [...known.keys()]));
   }
   return reading;
 }
@@ -60,7 +61,7 @@ function readIndirect(
   source: { name: string; file: string },
   env: Readonly<Record<string, string | undefined>>,
   readFile: (file: string) => FileReading,
-  into: EnvironmentReading,
+  into: ReadValues,
 ): void {
   if (env[variableOf(entry.path)] !== undefined) {
     into.mistakes.push(`${entry.path}: expected ${variableOf(entry.path)} or ${source.name}, found both`);
@@ -108,7 +109,8 @@ function fromJson(text: string): unknown {
   }
 }
 
-function unknownVariable(name: string, known: readonly string[]): string {
+/** Returns the warning about a name that is not a setting, with the nearest one of `known`. */
+export function unknownSetting(name: string, known: readonly string[]): string {
   const meant = nearest(name, known);
   return `${name} is not a setting and has no effect${meant === null ? '' : `; did you mean ${meant}?`}`;
 }

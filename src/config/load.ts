@@ -8,8 +8,8 @@ import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs'
 import path from 'node:path';
 import { parseDocument } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
-import { readEnvironment, writtenAs } from './environment.ts';
-import type { FileReading, Written } from './environment.ts';
+import { readEnvironment, unknownSetting, writtenAs } from './environment.ts';
+import type { FileReading, ReadValues, Written } from './environment.ts';
 import { plaintextPasswords } from './route.ts';
 import { listSettings } from './schema.ts';
 import type { Config, SettingEntry, Surroundings } from './schema.ts';
@@ -69,7 +69,8 @@ export function loadConfig(options: LoadOptions): Loaded {
     ...entries.filter((entry) => isWritten(file.tree, entry)).map((entry) => [entry.path, file.name ?? ''] as const),
     ...written.map((value) => [value.path, value.origin] as const),
   ]);
-  const reading = readSettings(layered(file.tree, written), options, origins);
+  const tree = layered(file.tree, written);
+  const reading = readSettings(tree, options, origins);
   const mistakes = [
     ...file.mistakes,
     ...credentials.mistakes,
@@ -78,7 +79,9 @@ export function loadConfig(options: LoadOptions): Loaded {
   ];
   if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
   const warnings = [
+    ...credentials.warnings,
     ...environment.warnings,
+    ...reportsWarning(tree, reading.config),
     ...nameWarning(reading.config),
     ...plaintextPasswords(reading.config.delivery.routes),
   ];
@@ -87,6 +90,11 @@ export function loadConfig(options: LoadOptions): Loaded {
 
 function isWritten(tree: unknown, { path: name }: SettingEntry): boolean {
   return (valueAt(tree, name.split('.')) ?? null) !== null;
+}
+
+function reportsWarning(tree: unknown, { delivery }: Config): string[] {
+  if (delivery.tlsReports || String(valueAt(tree, ['delivery', 'tlsReports'])) !== 'true') return [];
+  return ['delivery.tlsReports: no TLS reports are sent without `smtp.operatorAddress`, from which they would come'];
 }
 
 function nameWarning({ smtp }: Config): string[] {
@@ -129,11 +137,8 @@ function readYaml(name: string, text: string): SettingsFile {
   }
 }
 
-function readCredentials(
-  entries: readonly SettingEntry[],
-  folder: string | undefined,
-): { written: Written[]; mistakes: string[] } {
-  if (folder === undefined) return { written: [], mistakes: [] };
+function readCredentials(entries: readonly SettingEntry[], folder: string | undefined): ReadValues {
+  if (folder === undefined) return { written: [], mistakes: [], warnings: [] };
   const written: Written[] = [];
   const mistakes: string[] = [];
   const present = new Set(namesIn(folder));
@@ -148,7 +153,14 @@ function readCredentials(
         `${entry.path}: expected a readable credential, found ${file}: ${reading.kind === 'bad' ? reading.why : 'gone'}`,
       );
   }
-  return { written, mistakes };
+  // Files of the folder of settings have no other use; a credential with a name of its own may be a certificate.
+  const paths = entries.map((entry) => entry.path);
+  const warnings = [...present]
+    .filter((name) => name.startsWith(FOLDER_CREDENTIAL))
+    .map((name) => name.slice(FOLDER_CREDENTIAL.length))
+    .filter((name) => !paths.includes(name))
+    .map((name) => `${path.join(folder, FOLDER_CREDENTIAL + name)}: ${unknownSetting(name, paths)}`);
+  return { written, mistakes, warnings };
 }
 
 function namesIn(folder: string): string[] {

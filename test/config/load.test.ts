@@ -245,6 +245,22 @@ describe('loadConfig', () => {
       assert.equal(load({ file, env: { ...env, POSTHORN_HTTP__PORT: '9' } }).config.http.port, 9);
       assert.equal(load({ env: { CREDENTIALS_DIRECTORY: '/nowhere' } }).config.http.port, 8025);
     });
+
+    it('a file of the folder of credentials that is not a setting is told, with the one that may be meant', () => {
+      put('credentials/setting_metrics.tokne', 'x');
+      const env = { CREDENTIALS_DIRECTORY: path.join(folder, 'credentials') };
+      const [warning = '', ...others] = load({ env }).warnings;
+      assert.match(warning, /setting_metrics\.tokne: metrics\.tokne is not a setting .*did you mean metrics\.token\?/);
+      assert.deepEqual(others, []);
+    });
+  });
+
+  it('tells where TLS reports are wanted that no address can send', () => {
+    const on = { POSTHORN_DELIVERY__TLS_REPORTS: 'true' };
+    assert.match(load({ env: on }).warnings.join(), /^delivery\.tlsReports: .*`smtp\.operatorAddress`/);
+    assert.match(load({ file: put('t.yaml', 'delivery: { tlsReports: true }') }).warnings.join(), /tlsReports/);
+    assert.deepEqual(load({ env: { ...on, POSTHORN_SMTP__OPERATOR_ADDRESS: 'ops@example.com' } }).warnings, []);
+    assert.deepEqual(load({ env: { POSTHORN_DELIVERY__TLS_REPORTS: 'false' } }).warnings, []);
   });
 
   describe('mistakes', () => {
