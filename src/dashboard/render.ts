@@ -153,7 +153,7 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
     isRole,
     cure: code === 'invalid_request' || isRole ? null : cure,
     back: placeBack(ctx),
-    // Without a visit there is no menu, which has the button otherwise.
+    // The menu has this button, but a member without an account gets no menu.
     canSignOut: ctx.state.session?.row.stage === 'open' && ctx.state.visit === undefined,
   };
   ctx.status = status;

@@ -36,7 +36,7 @@ export async function rotateDkim(
     // Making the keys took a while: the domain may have been deleted.
     const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
     if (current === undefined) throw noSuchDomain();
-    // And another rotation may have been faster, whose keys would have the same selectors.
+    // Another rotation may have been faster: its keys would have the same selectors.
     const there = await tx.all<Pick<DkimKeyRow, 'id' | 'state'>>(
       'SELECT id, state FROM dkim_keys WHERE domain_id = ? ORDER BY id',
       [row.id],

@@ -25,7 +25,7 @@ export interface TakenMail {
 
 const BLOCK_BYTES = 16 * 1024;
 
-/** Octets, copied into blocks. They come in pieces of two where each line is a dot, and as an object each piece takes fifty times its size. */
+/** Collects octets in blocks. A mail of lines with one dot each comes in pieces of two octets, and as an object a piece takes fifty times that. */
 class Octets {
   length = 0;
   private readonly blocks: Buffer[] = [];

@@ -131,8 +131,8 @@ export class OpenSessions<User> {
   }
 
   /**
-   * Ends the oldest session of the site that has most without a proof, but none whose mail is being stored. False where there is no other to
-   * end.
+   * Ends the oldest session of the site that has most sessions without a proof. One whose mail is being stored stays. Returns false where no
+   * session can be ended.
    */
   private makeRoom(): boolean {
     const oldest = this.unproven.largest().find((id) => this.byId.get(id)?.isStoring === false);
@@ -170,7 +170,7 @@ export class OpenSessions<User> {
     this.expectStep(id, this.deps.limits.greetingToMailMs);
   }
 
-  /** Forgets the user: what was said before STARTTLS does not count behind it (RFC 3207 section 4.2). */
+  /** Forgets the user: the server discards what it was told before STARTTLS (RFC 3207 section 4.2). */
   signedOut(id: string): void {
     const session = this.byId.get(id);
     if (session?.user == null) return;

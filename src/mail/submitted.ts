@@ -47,7 +47,7 @@ const MOST_RECEIVED = 50;
 const LARGEST_HEAD = 512 * 1024;
 const OPTION = /^x-posthorn-(.*)$/;
 const LONGEST_OPTION = 40;
-/** Each mail that came from us has it: one that is passed on by submission asks for nothing with it. */
+/** We add this field to each mail that we send. A mail that is passed on to us by submission still has it, and it is not an option there. */
 const MARK = 'delivery';
 /** Never sent on: who else gets a copy, whose return path it was, what it asked of us. */
 const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;

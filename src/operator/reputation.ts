@@ -171,8 +171,8 @@ async function tlsLines(read: Knex, accountId: string, since: number): Promise<T
 }
 
 /**
- * Matches a domain that the account has proved, its return path, or a parent domain, whose DMARC policy may apply; not one that another
- * account has: every account may claim a name, and may have one below that of another.
+ * Matches a domain that the account has proved, its return path, or a parent domain, whose DMARC policy may apply. A domain that another
+ * account has proved does not match: an account may have a name below it.
  */
 const ofAccount = (read: Knex, accountId: string): Knex.QueryBuilder =>
   read('domains as d')

@@ -8,14 +8,14 @@ import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
 import type { BodyMemory } from '../body-memory.ts';
 import { answerTo } from './problem.ts';
-import { hold } from './run.ts';
+import { reserveMemory } from './run.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & {
   inFlight: InFlight;
   bodyMemory: BodyMemory;
 };
 
-/** Largest answer that is kept of an operation that only computes, in bytes: anyone could fill the disk with them, and it can be computed again. */
+/** Bytes of the largest answer that is kept of an operation that changes nothing. A larger one would fill the disk, and can be made again. */
 const MOST_COMPUTED = 256 * 1024;
 
 export function idempotency(deps: Deps): Middleware {
@@ -30,7 +30,7 @@ export function idempotency(deps: Deps): Middleware {
     const turn = await deps.inFlight.turn(use.recordKey);
     if (turn.kind === 'replay') {
       await replay(deps, exchange, use, turn.row);
-      if (exchange.answer !== null) hold(deps.bodyMemory, ctx, exchange.answer);
+      if (exchange.answer !== null) reserveMemory(deps.bodyMemory, ctx, exchange.answer);
       return;
     }
     let row: IdempotencyRow | null = null;

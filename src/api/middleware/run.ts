@@ -34,8 +34,8 @@ export function run(deps: Deps): Middleware {
     }
     if (deps.verifyAnswers) verify(route, reply);
     const answer = await answers.gently(reply);
-    // Work that was done is told in any case.
-    if (route.act === undefined) hold(deps.bodyMemory, ctx, answer);
+    // The client has to know of work that was done, so that answer is sent in any case.
+    if (route.act === undefined) reserveMemory(deps.bodyMemory, ctx, answer);
     exchange.answer = answer;
   };
 }
@@ -44,10 +44,10 @@ export function run(deps: Deps): Middleware {
 const SMALL = 64 * 1024;
 
 /**
- * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` where there is no room. Without a
- * key there are only the description and the client, which are in memory once.
+ * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` where there is not enough left. Answers
+ * without a key, such as the OpenAPI document, are in memory once for all clients, so they are not counted.
  */
-export function hold(memory: BodyMemory, ctx: Context, { body }: Answer): void {
+export function reserveMemory(memory: BodyMemory, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
   const share = memory.begin(owner);

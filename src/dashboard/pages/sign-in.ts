@@ -21,7 +21,7 @@ export function signInPages(deps: DashboardDeps): Page[] {
     // For public/forms.js, which asks for it before it sends a form.
     get('/session', () => view('session', 'Session')),
     get('/shown/:token', ({ params }) => ({ kind: 'kept', token: params['token'] ?? '' })),
-    // Also for a member without an account, for whom there is no visit.
+    // Open, since a member without an account has to sign out too.
     openPost(
       '/logout',
       (guest) => signOut(deps, guest),

@@ -92,7 +92,7 @@ async function writeGroup(
   notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
   const toWrite = newRowsToWrite();
-  /** The opens and clicks of messages that were counted in this group: other recipients of the same message go on from there. */
+  /** Opens and clicks that this group has already counted, by message: another recipient's hit in the same group adds to them. */
   const seen = new Map<string, Pick<DeliveryState, 'opens' | 'clicks'>>();
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, change }): Recorded => {

@@ -17,7 +17,7 @@ import { BulkEntry, BulkShared } from './send-schema.ts';
 /** Entries between two turns of the event loop: small ones take 10 us each, refused ones 20 (a Problem records its stack). */
 const ENTRIES_A_STEP = 25;
 
-/** Bytes of the contents of all entries, which are stored in one transaction; entries that share theirs count once. 1,000 with 128 KB each fit. */
+/** Bytes of all different contents of a bulk send, which are stored in one transaction: 1,000 of 128 KB fit. */
 const MOST_STORED = 128 * 1024 * 1024;
 
 /** Checks a bulk send and yields every few entries. Throws the fault that refuses all of it. */

@@ -47,7 +47,7 @@ export interface LaneControlOptions {
 const MOST_LANE_STATES = 10_000;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-/** How long the end of a rest is ago, in ms, after which no mail tries that would have waited for it. */
+/** A rest that ended longer ago than this, in ms, does not keep its lane in memory. */
 const REST_FORGOTTEN_MS = 60 * 60_000;
 
 export class LaneControl {
@@ -290,7 +290,7 @@ export class LaneControl {
     for (const state of this.states.values()) state.timer?.cancel();
   }
 
-  /** Notes that the lane leads to its hosts no more. */
+  /** Forgets that the lane leads to its hosts. */
   private leaveHosts(lane: string, state: LaneState): void {
     for (const host of hostKeysOf(state)) {
       const users = this.byHost.get(host);

@@ -160,7 +160,7 @@ export class JoinedNode implements Node, Nodes {
   private signedAt: number;
   private lastEvent: number | null = null;
   private facts: string;
-  /** The facts that its row has, but for the clock. */
+  /** The facts that the row in the database has, without those of the clock. */
   private written: string;
   /** How far the clock of this node is ahead of that of the database, as its facts say, in ms. */
   private clockOffMs = 0;
@@ -334,7 +334,7 @@ export class JoinedNode implements Node, Nodes {
     this.lastEvent = event;
   }
 
-  /** Tells the other nodes what is new of this one, and where its clock differs from that of the database. Costs nothing while nothing changes. */
+  /** Writes new facts of this node for the others, and how far its clock differs from that of the database. Writes nothing while nothing changes. */
   private async noteFacts(off: number, within: number): Promise<void> {
     const seen = Math.abs(off) - within <= MOST_CLOCK_OFF_MS ? 0 : Math.round(off);
     const isSame = seen === 0 || this.clockOffMs === 0 ? seen === this.clockOffMs : isNear(seen, this.clockOffMs);

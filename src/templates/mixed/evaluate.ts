@@ -43,7 +43,7 @@ const STEPS_A_LOOK = 64;
 /** Characters or elements that cost about as much as one step. */
 const WEIGHT_A_STEP = 128;
 
-/** Pairs of characters that a search may compare where there is no other limit, and for each unit of weight. */
+/** The most that a search for a text may cost, as the product of both lengths: in a thread, and in the main loop for each unit of weight. */
 const MOST_SEARCHED = 1_000_000_000;
 const SEARCHED_A_WEIGHT = 64;
 /** Filters that look for a text. */
@@ -452,7 +452,7 @@ class Evaluation {
     this.step(weight);
   }
 
-  /** Limits what looking for a text in another costs: for hostile ones the product of their lengths, without a look at the clock. */
+  /** Limits the cost of a search for a text in another one: the worst case is the product of their lengths, and the clock is not read meanwhile. */
   private search(text: unknown, sought: unknown, at: number): void {
     const { mostWeight, limitMs } = this.options;
     const cost = weightOf(text, MOST_OUTPUT) * weightOf(sought, MOST_OUTPUT);

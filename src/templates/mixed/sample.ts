@@ -321,8 +321,8 @@ function joined(one: Sample, other: Sample): Sample {
 }
 
 /**
- * What is still looked at and added where a sample and data are compared: thirty thousand entries with a thousand members each would take
- * all memory. Data beyond it stays as it is.
+ * Counts down the members that may still be compared or added where a sample is laid over data: thirty thousand entries with a thousand
+ * members each would take all memory. Data beyond this stays as it is.
  */
 interface Room {
   left: number;
