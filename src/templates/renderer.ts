@@ -2,6 +2,7 @@
  * Renders the parts of a mail: on the main loop if that takes almost no time, else from the start in a thread, which is ended
  * at the time limit. Whatever a template does, other mail waits for it a few milliseconds at most.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
@@ -42,6 +43,9 @@ const HERE_MS = 10;
 const HERE_SOURCE = 128 * 1024;
 /** Weight that a filter handles within a few milliseconds; it cannot be stopped half-way. */
 const HERE_WEIGHT = 64 * 1024;
+/** How long a source that was too slow on the main loop goes to a thread at once: a bulk send has it a thousand times. */
+const SLOW_MS = 60_000;
+const MOST_SLOW = 100;
 const THREADS = 2;
 /** Jobs of one account that wait for a thread. */
 const MOST_WAITING = 200;
@@ -73,6 +77,11 @@ export function createRenderer(deps: { clock: Clock }) {
   const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
   const isSmall = (parts: readonly PartSource[]): boolean =>
     parts.reduce((sum, { source }) => sum + source.length, 0) <= HERE_SOURCE;
+  const slowUntil = new LRUCache<string, number>({ max: MOST_SLOW });
+  const wasSlow = ({ source }: PartSource): boolean => {
+    const until = slowUntil.get(source);
+    return until !== undefined && monotonic() < until;
+  };
   /** Accounts take turns: slow templates of one do not hold up the others. */
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
@@ -98,9 +107,13 @@ export function createRenderer(deps: { clock: Clock }) {
      * `service_unavailable` if too many jobs of the account wait.
      */
     async render(accountId: string, parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
+      if (!isSmall(parts) || parts.some(wasSlow)) return inThread(accountId, parts, variables);
       const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
-      const here = isSmall(parts) ? renderParts(parts, { ...variables, ...limits }, cache.compile) : [];
-      return here.length < parts.length ? inThread(accountId, parts, variables) : here;
+      const here = renderParts(parts, { ...variables, ...limits }, cache.compile);
+      const slow = parts[here.length];
+      if (slow === undefined) return here;
+      slowUntil.set(slow.source, monotonic() + SLOW_MS);
+      return inThread(accountId, parts, variables);
     },
     /** Only compiles the parts; their output is empty. */
     async read(accountId: string, parts: readonly PartSource[]): Promise<PartResult[]> {
