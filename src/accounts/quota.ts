@@ -46,7 +46,7 @@ const MOST_ACCOUNTS = 10_000;
 /** The age at which the books are read again where other nodes accept mail, in milliseconds. */
 const FRESH_MS = 2000;
 const FRESH_NEAR_END_MS = 100;
-/** The end of a quota: so many mails, and this part of it. */
+/** A quota is near its end where fewer mails than this are left, or a smaller part of it than the next constant. */
 const NEAR_END = 100;
 const NEAR_END_SHARE = 0.05;
 const noop = (): void => undefined;

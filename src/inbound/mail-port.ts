@@ -36,7 +36,7 @@ export interface MailPortOptions {
   listener: MailPortListener;
   host: string;
   place: Place;
-  /** The mail that cannot arrive while the port cannot be had, for the log. */
+  /** The mail that cannot arrive while another program has the port, for the log. */
   takes: string;
   /** The setting that chooses another port. */
   setting: string;

@@ -30,11 +30,13 @@ class Fleet {
     const others = [...this.rows.values()].filter((row) => row.epoch !== epoch);
     const { demand, allowed, may, open } = node;
     const look = { epoch, had: may, open, demand, allowed, hasRate: false, mayRaise: true };
+    const before = this.rows.get(epoch)?.connections ?? 1;
     const { share, claim: own } = lookedAt(look, others);
     if (own === null) this.rows.delete(epoch);
     else this.rows.set(epoch, own);
     node.may = own === null ? 1 : share.connections;
-    if (node.may > may && node.may > 1) {
+    // Connections that it has to close are announced until they are: its share may grow meanwhile, but not what is reserved.
+    if (own !== null && own.connections > before) {
       const reserved = [...this.rows.values()].reduce((sum, { connections }) => sum + connections, 0);
       const least = Math.min(...[...this.rows.values()].map((row) => row.allowed));
       assert.ok(reserved <= least, `${String(reserved)} of ${String(least)} after a raise`);
