@@ -315,7 +315,7 @@ class GroupRunner {
       await transaction.commit();
       return null;
     } catch (cause) {
-      // After some failures (disk full, I/O) SQLite has rolled back by itself; the cause is the first error.
+      // The cause is the first error: that of a ROLLBACK is never thrown.
       if (run.begun) await transaction.rollback();
       return { cause };
     }

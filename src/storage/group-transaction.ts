@@ -22,24 +22,38 @@ export interface GroupTransaction {
   afterError?(error: unknown, tries: number): Promise<AfterError>;
 }
 
-/** After these errors SQLite has ended the transaction by itself. */
-const ENDED = /^SQLITE_(?:FULL|IOERR|NOMEM|INTERRUPT)/;
-
 /**
- * The transactions of SQLite's one writer. Where SQLite has ended one by itself, a statement that came after would be committed alone, and once
- * more when the units of the group run one by one. So the statements after such an error fail with it.
+ * The transactions of SQLite's one writer. Its statements run in threads, in any order, and SQLite ends a transaction by itself when the disk is
+ * full: a statement that ran after that, or after the ROLLBACK, would be committed alone, and once more when the units of the group run
+ * one by one. So the statements that come after an error fail with it, as they do on PostgreSQL, and ROLLBACK waits for those under way.
  */
 export function sqliteTransaction(connection: Connection): GroupTransaction {
-  let failure: Error | null = null;
+  let failure: { cause: unknown } | null = null;
+  let underWay = 0;
+  let isQuiet: (() => void) | null = null;
+
   async function guarded<Result>(perform: () => Promise<Result>): Promise<Result> {
-    if (failure !== null) throw failure;
+    if (failure !== null) throw failure.cause;
+    underWay++;
     try {
       return await perform();
-    } catch (error) {
-      if (error instanceof Error && 'code' in error && ENDED.test(String(error.code))) failure = error;
-      throw error;
+    } catch (cause) {
+      failure ??= { cause };
+      throw cause;
+    } finally {
+      underWay--;
+      if (underWay === 0) isQuiet?.();
     }
   }
+
+  async function rollback(): Promise<void> {
+    failure ??= { cause: new Error('the transaction was rolled back') };
+    if (underWay > 0) await new Promise<void>((resolve) => (isQuiet = resolve));
+    isQuiet = null;
+    // After some failures SQLite has rolled back by itself.
+    await connection.run('ROLLBACK').catch(() => undefined);
+  }
+
   return {
     connection: {
       ...connection,
@@ -52,6 +66,6 @@ export function sqliteTransaction(connection: Connection): GroupTransaction {
     },
     begin: () => connection.run('BEGIN IMMEDIATE'),
     commit: () => connection.run('COMMIT'),
-    rollback: () => connection.run('ROLLBACK').catch(() => undefined),
+    rollback,
   };
 }

@@ -38,14 +38,10 @@ export const recordCallEnd = (commit: Committer, end: CallEnd): Promise<Health |
   commit.submit(callEnds, end, BYTES_A_LINE);
 
 async function writeEnds(tx: Connection, ends: readonly CallEnd[]): Promise<(Health | null)[]> {
-  const [healths] = await Promise.all([
-    updateEndpoints(tx, ends),
-    allDone([
-      insertRows(tx, [{ webhook_deliveries: ends.map(({ line }) => line) }]),
-      keepOwed(tx, ends),
-      dropDone(tx, ends),
-    ]),
-  ]);
+  const updating = updateEndpoints(tx, ends);
+  const lines = { webhook_deliveries: ends.map(({ line }) => line) };
+  await allDone([updating, insertRows(tx, [lines]), keepOwed(tx, ends), dropDone(tx, ends)]);
+  const healths = await updating;
   return ends.map(({ line }) => healths.get(line.webhook_id) ?? null);
 }
 

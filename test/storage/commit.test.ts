@@ -257,6 +257,27 @@ describe('storage/commit', () => {
       assert.deepEqual(await settingsOf(temp), ['a']);
     });
 
+    it('keeps nothing of what a unit still does when one of its statements has failed', async () => {
+      const { commit } = temp.db;
+      await commit.insert({ settings: [{ name: 'taken', value: '1' }] });
+      let isOver = (): void => undefined;
+      const over = new Promise<void>((resolve) => (isOver = resolve));
+      const goingOn = async (tx: Connection): Promise<void> => {
+        // Slower than the statement that fails, and than a ROLLBACK that would not wait for it.
+        await tx.all(
+          `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT COUNT(*) FROM n`,
+        );
+        await tx.run("INSERT INTO settings (name, value) VALUES ('late', '1')");
+      };
+      const failing = commit.transact((tx) =>
+        Promise.all([tx.run("INSERT INTO settings (name, value) VALUES ('taken', '2')"), goingOn(tx).finally(isOver)]),
+      );
+      await assert.rejects(failing);
+      await over;
+      await commit.insert({ settings: [{ name: 'next', value: '1' }] });
+      assert.deepEqual(await settingsOf(temp), ['next', 'taken']);
+    });
+
     it('writes each unit once where SQLite ends the transaction itself: what came after was committed alone, and then again', async function () {
       const { commit, prepared, engine } = temp.db;
       if (engine !== 'sqlite') return this.skip('fills the file of SQLite');
