@@ -29,8 +29,7 @@ function navigation(path: string, visit: Visit): object {
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
-  const said = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
-  if (said !== '') setCookie(ctx, 'say', null);
+  const said = isPart(ctx) ? '' : takeMessage(ctx);
   return {
     title,
     now: deps.clock.now(),
@@ -110,6 +109,16 @@ export function render(dashboard: DashboardContext, ctx: Context, shown: Exclude
 /** Keeps a text in a cookie, for the top of the next page; as base64url, since a cookie takes few characters. */
 function keepMessage(ctx: Context, text: string): void {
   setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
+}
+
+/**
+ * Takes the text out of its cookie. Only for a whole page, which is where a form leads to: another window that polls at the same moment would
+ * take it from there.
+ */
+function takeMessage(ctx: Context): string {
+  const text = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
+  if (text !== '') setCookie(ctx, 'say', null);
+  return text;
 }
 
 /** htmx requests get the inside of the page only, except for a step back in the history. */

@@ -1,4 +1,4 @@
-/** Forms whose session has ended, or that were opened under another sign-in or for another account: none of them acts. */
+/** Forms beside other windows: those whose session has ended, or that were opened under another sign-in or for another account, do not act. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD, signedIn, type Browser } from '../support/harness/browser.ts';
@@ -8,7 +8,7 @@ const EMAIL = 'ana@example.net';
 const HOURS_13 = 13 * 3_600_000;
 const PART = { 'hx-request': 'true' };
 
-describe('dashboard: forms after their session', () => {
+describe('dashboard: forms beside other windows', () => {
   let app: TestApp;
   let browser: Browser;
   beforeEach(async () => {
@@ -39,6 +39,15 @@ describe('dashboard: forms after their session', () => {
       '/streams',
     );
     assert.ok(!(await streams()).includes('news'));
+  });
+
+  it('say what they did on their own page, whatever another window reads meanwhile', async () => {
+    await browser.open('/streams');
+    const answer = await browser.ask('POST', '/streams', { fields: { ...typed, _token: browser.token() } });
+    assert.equal(answer.headers.get('location'), '/streams');
+    for (const where of ['/', '/session']) await (await browser.ask('GET', where, { headers: PART })).text();
+    assert.match((await browser.open('/streams')).html, /The stream is created/);
+    assert.doesNotMatch((await browser.open('/streams')).html, /The stream is created/);
   });
 
   it('are refused under a later sign-in', async () => {
