@@ -73,8 +73,8 @@ export function invitationBodies({ db }: { db: Pick<Database, 'commit' | 'prepar
     everyMs: MINUTE_MS,
     stepRows: STEP,
     async step() {
-      const messages = await db.prepared.all<Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>>(
-        `SELECT m.id, m.content_id, m.batch_id FROM setup_links s JOIN messages m ON m.id = s.message_id
+      const messages = await db.prepared.all<Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>>(
+        `SELECT m.id, m.account_id, m.content_id, m.batch_id FROM setup_links s JOIN messages m ON m.id = s.message_id
          WHERE m.content_id <> '' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
          LIMIT ?`,
         [STEP],

@@ -6,6 +6,7 @@ import { newId } from '../../src/base/id.ts';
 import type { SizedRule } from '../../src/housekeeping/housekeeping.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { oldContents } from '../../src/messages/store/purge.ts';
+import { eraseContent } from '../../src/messages/store/erase.ts';
 import { oldMessages } from '../../src/messages/store/purge-messages.ts';
 import { balance } from '../../src/messages/store/books.ts';
 import type { Value } from '../../src/storage/connection.ts';
@@ -163,6 +164,42 @@ describe('housekeeping/retention', () => {
     clock.advance(3_600_000);
     assert.deepEqual(await step('old bodies', 5), { rows: 1, more: false });
     assert.equal(await left('contents'), 0);
+  });
+
+  it('leaves no shared body behind where the message that kept it was erased', async () => {
+    const shared = contentRow({ id: newId('cnt', NOW) });
+    await temp.db.commit.insert({ contents: [shared] });
+    const ids = await finished(ACCOUNT, 4, shared.id);
+    const first = ids[0] ?? '';
+    await setWaiting(first, NOW);
+    clock.advance(31 * DAY);
+    await step('old bodies', 5);
+    assert.equal(await left('contents'), 1);
+    await setWaiting(first, null);
+    const message = { id: first, account_id: ACCOUNT, content_id: shared.id, batch_id: BULK };
+    await eraseContent({ db: temp.db }, message);
+    assert.equal(await left('contents'), 0);
+  });
+
+  it('keeps a body that was passed over as long as its account asks by then', async () => {
+    const setDays = (days: number): Promise<void> =>
+      temp.db.commit.transact(async (tx) => {
+        await tx.run('DELETE FROM account_settings');
+        const sql = 'INSERT INTO account_settings (account_id, content_days, updated_at) VALUES (?, ?, ?)';
+        await tx.run(sql, [ACCOUNT, days, NOW]);
+      });
+    await setDays(1);
+    const ids = await finished(ACCOUNT, 3);
+    await setWaiting(ids[0] ?? '', NOW);
+    clock.advance(2 * DAY);
+    await step('old bodies', 5);
+    assert.deepEqual(await bodiesOf(ids), [true, false, false]);
+    await setDays(20);
+    await setWaiting(ids[0] ?? '', null);
+    assert.deepEqual(await step('old bodies', 5), { rows: 0, more: undefined });
+    clock.advance(20 * DAY);
+    assert.deepEqual(await step('old bodies', 5), { rows: 1, more: false });
+    assert.deepEqual(await bodiesOf(ids), [false, false, false]);
   });
 
   it('stops where too many messages wait, and forgets those that were removed whole', async () => {

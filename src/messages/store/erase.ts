@@ -15,6 +15,7 @@ import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
+import { contentMarkOf } from './purge.ts';
 import { removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
@@ -27,6 +28,8 @@ export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
 /** Replaces an erased address. The domain `.invalid` never receives mail (RFC 6761). */
 export const ERASED_ADDRESS = 'erased@erased.invalid';
 
+type BodyOwner = Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>;
+
 /** Recipients erased in one step: each takes well under a millisecond of the writer's time. */
 const AT_ONCE = 25;
 
@@ -36,7 +39,7 @@ const AT_ONCE = 25;
  */
 export async function eraseContent(
   { db }: Pick<EraseDeps, 'db'>,
-  message: Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>,
+  message: BodyOwner,
   alsoCommit: () => Rows = () => ({}),
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
@@ -45,7 +48,7 @@ export async function eraseContent(
     ]);
     if (waiting !== undefined)
       throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
-    await cutContents(tx, [message]);
+    await cutContents(tx, message.account_id, [message]);
     await insertRows(tx, [alsoCommit()]);
   });
 }
@@ -53,13 +56,14 @@ export async function eraseContent(
 /** Clears the messages' link to their bodies, and removes bodies that no message needs any more. */
 async function cutContents(
   tx: Connection,
-  messages: readonly Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>[],
+  accountId: string,
+  messages: readonly Omit<BodyOwner, 'account_id'>[],
 ): Promise<void> {
   await tx.run(
     statement(({ among }) => `UPDATE messages SET content_id = '' WHERE id ${among('text')}`),
     [JSON.stringify(messages.map(({ id }) => id))],
   );
-  await removeContents(tx, messages);
+  await removeContents(tx, messages, await contentMarkOf(tx, accountId));
 }
 
 /**
@@ -84,11 +88,9 @@ export async function erasePerson(
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
       const some = await eraseSome(tx, reach, key);
+      if (some > 0) await dropExports(tx, reach);
       // Written with the last step: after an interruption the caller asks again for the rest.
-      if (some < AT_ONCE && before + some > 0) {
-        await dropExports(tx, reach);
-        await insertRows(tx, [alsoCommit()]);
-      }
+      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [alsoCommit()]);
       return some;
     });
     recipients += done;
@@ -182,7 +184,7 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
     statement(({ among }) => `DELETE FROM reports WHERE delivery_id ${among('text')}`),
     [ids],
   );
-  await eraseMessages(tx, found, key);
+  await eraseMessages(tx, reach.accountId, found, key);
   return found.length;
 }
 
@@ -221,7 +223,12 @@ type Named = Pick<
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
 > & { waits: number };
 
-async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], key: string): Promise<void> {
+async function eraseMessages(
+  tx: Connection,
+  accountId: string,
+  found: readonly ErasedDelivery[],
+  key: string,
+): Promise<void> {
   // A mail submitted by SMTP is about its first recipient too where its header does not name them.
   const asLead = new Set(found.filter(({ lead }) => lead === 1).map(({ message_id }) => message_id));
   const asTo = new Set(
@@ -257,6 +264,7 @@ async function eraseMessages(tx: Connection, found: readonly ErasedDelivery[], k
   // A message that others still wait for keeps its body, subject and header fields; retention removes them later.
   await cutContents(
     tx,
+    accountId,
     rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
   );
 }

@@ -55,6 +55,10 @@ async function placeOf(connection: Reader, accountId: string): Promise<Place> {
   return { mark, passed };
 }
 
+/** Returns the last message whose body retention has looked at: up to it only messages that wait need theirs. */
+export const contentMarkOf = async (connection: Reader, accountId: string): Promise<string> =>
+  (await placeOf(connection, accountId)).mark;
+
 type BodyOwner = Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'> & { waits: number };
 
 const BODY_OWNERS = `SELECT m.id, m.account_id, m.content_id, m.batch_id,
@@ -70,16 +74,18 @@ export const oldContents: Purge<BodyOwner> = {
   async choose(reader, { accountId, before, after, most }) {
     const { mark, passed } = await placeOf(reader, accountId);
     const passedRows = passed.length === 0 ? [] : await reader.all<BodyOwner>(ownersNamed, [JSON.stringify(passed)]);
-    const finished = passedRows.filter(({ id, waits }) => waits === 0 && id > (after?.id ?? ''));
+    const end = idFloor('msg', before);
+    // The account may keep bodies longer now than when they were passed over.
+    const finished = passedRows.filter(({ id, waits }) => waits === 0 && id > (after?.id ?? '') && id < end);
     if (finished.length > 0) return finished.slice(0, most);
     const from = after !== null && after.id > mark ? after.id : mark;
     const rows = await reader.all<BodyOwner>(
       `${BODY_OWNERS} m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
-      [accountId, from, idFloor('msg', before), most],
+      [accountId, from, end, most],
     );
     let room = MOST_PASSED - passedRows.length;
-    const end = rows.findIndex(({ waits }) => waits === 1 && --room < 0);
-    return end < 0 ? rows : rows.slice(0, end);
+    const beyond = rows.findIndex(({ waits }) => waits === 1 && --room < 0);
+    return beyond < 0 ? rows : rows.slice(0, beyond);
   },
   lookAt: lookAtContents,
   async remove(tx, rows) {

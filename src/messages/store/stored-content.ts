@@ -172,8 +172,7 @@ export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: 
 
 /**
  * Removes the bodies of messages that were removed or cut off from them, with their files, and bases without a body.
- * Entries of a bulk send share theirs: a body that another message needs stays. `after`: only messages with later ids count as others,
- * and those that wait.
+ * Entries of a bulk send share theirs: a body that another message needs stays. `after`: up to this id only messages that wait need theirs.
  */
 export async function removeContents(tx: Connection, messages: readonly Owner[], after = ''): Promise<void> {
   const unneeded = await tx.all<{ id: string; base_id: string | null }>(
@@ -181,8 +180,9 @@ export async function removeContents(tx: Connection, messages: readonly Owner[],
       ({ unfold }) => `SELECT c.id, c.base_id FROM (
        SELECT DISTINCT content_id, batch_id FROM ${unfold('given', { content_id: 'text', batch_id: 'text' })}) x
      JOIN contents c ON c.id = x.content_id
-     WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND (m.id > ?
-       OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)))`,
+     WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND m.id > ?)
+       AND NOT EXISTS (SELECT 1 FROM messages m JOIN deliveries d ON d.message_id = m.id AND d.due_at IS NOT NULL
+         WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id)`,
     ),
     [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])), after],
   );
