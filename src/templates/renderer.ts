@@ -43,8 +43,12 @@ const HERE_MS = 10;
 const HERE_SOURCE = 128 * 1024;
 /** Weight that a filter handles within a few milliseconds; it cannot be stopped half-way. */
 const HERE_WEIGHT = 64 * 1024;
-/** How long a source that was too slow on the main loop goes to a thread at once: a bulk send has it a thousand times. */
+/**
+ * How long an account's source that was too slow on the main loop twice goes to a thread at once: a bulk send has it a thousand times. Once may
+ * be a moment of a busy machine.
+ */
 const SLOW_MS = 60_000;
+const SLOW_TIMES = 2;
 const MOST_SLOW = 100;
 const THREADS = 2;
 /** Jobs of one account that wait for a thread. */
@@ -77,11 +81,14 @@ export function createRenderer(deps: { clock: Clock }) {
   const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
   const isSmall = (parts: readonly PartSource[]): boolean =>
     parts.reduce((sum, { source }) => sum + source.length, 0) <= HERE_SOURCE;
-  const slowUntil = new LRUCache<string, number>({ max: MOST_SLOW });
-  const wasSlow = ({ source }: PartSource): boolean => {
-    const until = slowUntil.get(source);
-    return until !== undefined && monotonic() < until;
+  const slowSources = new LRUCache<string, { times: number; until: number }>({ max: MOST_SLOW });
+  const keyOf = (accountId: string, { source }: PartSource): string => `${accountId} ${source}`;
+  const timesSlow = (key: string): number => {
+    const slow = slowSources.get(key);
+    return slow !== undefined && monotonic() < slow.until ? slow.times : 0;
   };
+  const wasSlow = (accountId: string, part: PartSource): boolean =>
+    slowSources.size > 0 && timesSlow(keyOf(accountId, part)) >= SLOW_TIMES;
   /** Accounts take turns: slow templates of one do not hold up the others. */
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
@@ -107,12 +114,14 @@ export function createRenderer(deps: { clock: Clock }) {
      * `service_unavailable` if too many jobs of the account wait.
      */
     async render(accountId: string, parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
-      if (!isSmall(parts) || parts.some(wasSlow)) return inThread(accountId, parts, variables);
+      if (!isSmall(parts) || parts.some((part) => wasSlow(accountId, part)))
+        return inThread(accountId, parts, variables);
       const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
       const here = renderParts(parts, { ...variables, ...limits }, cache.compile);
       const slow = parts[here.length];
       if (slow === undefined) return here;
-      slowUntil.set(slow.source, monotonic() + SLOW_MS);
+      const key = keyOf(accountId, slow);
+      slowSources.set(key, { times: timesSlow(key) + 1, until: monotonic() + SLOW_MS });
       return inThread(accountId, parts, variables);
     },
     /** Only compiles the parts; their output is empty. */
