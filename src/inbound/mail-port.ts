@@ -21,9 +21,9 @@ export interface MailPortState {
   /** The address and port of the settings. */
   host: string;
   port: number;
-  /** The port that is listened on; null while it cannot be had. */
+  /** The port that is listened on; null while none is. */
   open: number | null;
-  /** The reason why it cannot be had; null while it is open or was not tried yet. */
+  /** The reason why the port cannot be opened; null while it is open or was not tried yet. */
   fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
 }
 
@@ -36,7 +36,7 @@ export interface MailPortOptions {
   listener: MailPortListener;
   host: string;
   place: Place;
-  /** The mail that cannot arrive while another program has the port, for the log. */
+  /** The mail that cannot arrive while the port is not open, for the log. */
   takes: string;
   /** The setting that chooses another port. */
   setting: string;

@@ -65,7 +65,10 @@ export function sqliteTransaction(connection: Connection): GroupTransaction {
       return Promise.resolve();
     },
     begin: () => connection.run('BEGIN IMMEDIATE'),
-    commit: () => connection.run('COMMIT'),
+    async commit() {
+      if (failure !== null) throw failure.cause;
+      await connection.run('COMMIT');
+    },
     rollback,
   };
 }

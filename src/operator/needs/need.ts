@@ -64,7 +64,7 @@ export interface ServerFacts {
   dnsTrouble: readonly { domain: string; waiting: number; message: string; since: string | null }[];
   /** Routes of the settings by domain. */
   routes: Readonly<Record<string, { kind: string }>>;
-  /** Ports for mail that another program has. Here and below `node` names the node concerned, where there are several. */
+  /** Ports for mail that could not be opened. Here and below `node` names the node concerned, where there are several. */
   closedPorts: readonly {
     node: string | null;
     name: string;
