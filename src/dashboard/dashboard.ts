@@ -30,7 +30,7 @@ import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
 import { pagesOf } from './pages.ts';
-import { render, showProblem } from './render.ts';
+import { isForOtherPage, render, showProblem } from './render.ts';
 import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
@@ -249,7 +249,10 @@ function showLayer(dashboard: DashboardContext): Layer {
     const { page } = ctx.state;
     if (page === null) throw noSuchPage();
     const guest = guestOf(dashboard, ctx);
-    if (page.who !== 'anyone') ctx.state.visit = await visitOf(dashboard, ctx, guest);
+    if (page.who !== 'anyone') {
+      ctx.state.visit = await visitOf(dashboard, ctx, guest);
+      if (isForOtherPage(ctx, ctx.state.visit)) return;
+    }
     const shown = await shownBy(dashboard, ctx, page, guest);
     render(dashboard, ctx, shown.kind === 'kept' ? await keptPage(dashboard, ctx, shown.token) : shown);
   };

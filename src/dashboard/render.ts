@@ -46,10 +46,12 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
-    here: ctx.path,
+    // A form leads back to the page, not to where it was sent.
+    here: ctx.method === 'GET' ? ctx.url : placeBack(ctx),
     ...(visit === undefined
       ? { member: null }
       : {
+          pageOf: pageOf(visit),
           member: { email: visit.member.email, isAdmin: visit.isAdmin },
           nav: navigation(ctx.path, visit),
           scopes: rightsOf(visit.member.role).scopes,
@@ -124,6 +126,25 @@ function takeMessage(ctx: Context): string {
 /** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
+
+/** Names the member and the account that a page is of. */
+const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
+
+/**
+ * Answers a part that a page of another account or member asks for, since the session was changed in another window; returns false for
+ * all other requests. The rows of one account below the name of another would be taken for that one's, and their forms act on them. A person
+ * is led to the whole page; a poll is refused, as what was typed on its page may still be wanted.
+ */
+export function isForOtherPage(ctx: Context, visit: Visit): boolean {
+  const asking = ctx.get('x-page-of');
+  if (!isPart(ctx) || asking === '' || asking === pageOf(visit)) return false;
+  if (ctx.get('x-poll') === '') redirect(ctx, ctx.url);
+  else {
+    ctx.status = 409;
+    ctx.body = '';
+  }
+  return true;
+}
 
 function viewHtml(dashboard: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
   const { views } = dashboard;

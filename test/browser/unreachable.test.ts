@@ -39,6 +39,32 @@ describe('browser: a server that does not answer', () => {
     await said.waitFor({ state: 'hidden' });
   });
 
+  it('is said by a page that is live, where a proxy answers instead', async () => {
+    await page.goto('/');
+    const polls = (url: URL): boolean => url.pathname === '/';
+    await page.route(polls, (route) => route.fulfill({ status: 502, body: 'Bad Gateway' }));
+    const said = page.locator('#unreachable');
+    await said.waitFor();
+    assert.match(await said.innerText(), /^The server does not answer\. This page is of /);
+    await page.unroute(polls);
+    await said.waitFor({ state: 'hidden' });
+  });
+
+  it('is said by a live tail, which goes on with what came meanwhile', async () => {
+    const tails = (url: URL): boolean => url.pathname === '/events/tail';
+    await page.route(tails, (route) => route.fulfill({ status: 502, body: 'Bad Gateway' }), { times: 1 });
+    await page.goto('/events');
+    await page.getByText('not live: the connection is lost').waitFor();
+    await app.send({
+      from: 'hi@simulator.posthorn.test',
+      to: 'delivered@simulator.posthorn.test',
+      subject: 'Meanwhile',
+    });
+    await app.settled();
+    await page.getByText('live: new events appear').waitFor();
+    await page.getByText('Meanwhile').first().waitFor();
+  });
+
   it('shows that a request runs', async () => {
     await page.goto('/messages');
     let release = (): void => undefined;

@@ -50,6 +50,21 @@ describe('dashboard: forms beside other windows', () => {
     assert.doesNotMatch((await browser.open('/streams')).html, /The stream is created/);
   });
 
+  it('do not come as a part of another account into a page', async () => {
+    const { id } = await app.operator.call('accounts.add', { name: 'other' });
+    const pageOf = /data-page-of="([^"]+)"/.exec((await browser.open('/suppressions')).html)?.[1] ?? '';
+    const part = { ...PART, 'x-page-of': pageOf };
+    assert.equal((await browser.ask('GET', '/suppressions', { headers: part })).status, 200);
+    await browser.submit('/account', { account: id, back: '/suppressions' });
+    const click = await browser.ask('GET', '/suppressions?q=ana%40example.net', { headers: part });
+    assert.deepEqual(
+      [click.status, click.headers.get('hx-redirect'), await click.text()],
+      [204, '/suppressions?q=ana%40example.net', ''],
+    );
+    const poll = await browser.ask('GET', '/', { headers: { ...part, 'x-poll': '1' } });
+    assert.deepEqual([poll.status, poll.headers.get('hx-redirect'), await poll.text()], [409, null, '']);
+  });
+
   it('are refused under a later sign-in', async () => {
     await browser.open('/streams');
     const fields = { ...typed, _token: browser.token() };

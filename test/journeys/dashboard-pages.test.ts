@@ -253,7 +253,7 @@ describe('dashboard: pages', () => {
 
     it('pages with filters through the events and the messages', async () => {
       const { html } = await browser.open('/events');
-      assert.match(html, /data-tail="\/events\/tail"/);
+      assert.match(html, /data-tail="\/events\/tail\?after/);
       const copied =
         /data-copy="([^"]+)"/
           .exec(html)?.[1]

@@ -72,6 +72,8 @@ describe('dashboard: the queue', () => {
       assert.equal(poll.status, 204, 'nothing new is no answer');
     }
     app.clock.advance(61_000);
+    const over = await browser.ask('GET', watch, { headers: { 'x-poll': '1', 'hx-request': 'true' } });
+    assert.equal(over.headers.get('hx-redirect'), watch, 'a page that polls again is led to what says so');
     assert.match((await browser.open(watch)).html, /This watch has ended/);
     for (const wrong of ['watch=x', 'watch=1&position=-1', 'watch=0'])
       assert.equal((await browser.open(`/queue/watch?lane=x&${wrong}`)).status, 400, wrong);
@@ -151,6 +153,13 @@ describe('dashboard: the queue', () => {
     assert.equal(none.status, 404);
     assert.match(none.html, /That did not work/);
     assert.equal((await browser.submit('/queue/hold', { scope: 'domain', target: ' ' })).status, 400);
+    const { id: account } = await app.operator.call('accounts.add', { name: 'beta' });
+    await browser.open('/queue');
+    const fields = { scope: 'stream', target: 'transactional', account, hours: '1,5', new: '1' };
+    const again = await browser.submit('/queue/hold', fields);
+    assert.equal(again.status, 400);
+    assert.match(again.html, new RegExp(`<option value="${account}" selected>`), 'the account that was chosen');
+    assert.match(again.html, /name="new" value="1" checked/);
     const actions = await browser.open('/developer/actions');
     assert.match(actions.html, /canceled waiting mail of the message/);
   });

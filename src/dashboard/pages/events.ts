@@ -49,7 +49,9 @@ async function list(visit: Visit): Promise<Shown> {
     export: exportOf('events', { ...asked, after: null, before: null }),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
     // Only the newest page is followed live.
-    tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null, from: null, tz: null }) : null,
+    tail: isNewest
+      ? linkTo(`${WHERE}/tail`, query, { range: null, from: null, tz: null, after: events.next_cursor })
+      : null,
     tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
   });
 }
@@ -74,7 +76,8 @@ function pagerOfEvents(query: URLSearchParams, events: EventPage, since: string 
 async function tail(visit: Visit): Promise<Shown> {
   const last = visit.header('last-event-id');
   const headers = last === undefined ? {} : { 'last-event-id': last };
-  const asked = { query: filtersOf(visit.query), accept: 'text/event-stream', headers };
+  const query = { ...filtersOf(visit.query), after: visit.query.get('after') };
+  const asked = { query, accept: 'text/event-stream', headers };
   const { body, type } = await visit.fetch('listEvents', asked);
   return { kind: 'stream', body: Buffer.isBuffer(body) ? Readable.from([body]) : body, type };
 }

@@ -57,7 +57,7 @@ async function found(visit: Visit, q: string): Promise<Cursors & { data: Suppres
     const entry = await visit.ask('getSuppression', { params: { email: q } });
     return { data: [entry], next_cursor: null, previous_cursor: null };
   } catch (error) {
-    if (!(error instanceof Problem) || error.status === 500) throw error;
+    if (!(error instanceof Problem) || error.status >= 500) throw error;
     return { data: [], next_cursor: null, previous_cursor: null };
   }
 }

@@ -28,6 +28,8 @@ async function show(visit: Visit): Promise<Shown> {
   const after = query.get('position') ?? '';
   const page = watch === null ? null : await linesOf(visit, Number(watch), after);
   const here = linkTo(WHERE, query, { position: null });
+  // The page itself says then that the watch has ended: what a poll gets is put among its lines.
+  if (watch !== null && page === null && visit.header('x-poll') !== undefined) return move(here);
   const data = {
     lane,
     messageId,

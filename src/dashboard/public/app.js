@@ -33,23 +33,31 @@ document.addEventListener('htmx:load', ({ target }) => {
   localTimes(target);
   ready(target);
 });
+const POLL_MS = 30_000;
 document.addEventListener('htmx:configRequest', ({ detail }) => {
-  if (isPoll(detail.elt)) detail.headers['X-Poll'] = '1';
+  // Another window may have switched the account: the server sends no part of it to a page of the other one.
+  if (document.body.dataset.pageOf !== undefined) detail.headers['X-Page-Of'] = document.body.dataset.pageOf;
+  if (isPoll(detail.elt)) {
+    detail.headers['X-Poll'] = '1';
+    detail.timeout = POLL_MS;
+  }
   // Empty fields are left out of the address.
   if (detail.verb === 'get')
     for (const [name, value] of [...detail.formData]) if (value === '') detail.formData.delete(name);
 });
+// A form that is replaced while it is being sent would be lost (forms.js).
+const isSending = () => [...document.forms].some((form) => form.isSent);
+const swappedBy = (elt) => [elt, ...all(elt.getAttribute('hx-select-oob') || 'none')];
+const isInUse = (part) =>
+  part.contains(document.activeElement) &&
+  document.activeElement !== document.body &&
+  part.querySelector('details[open]') !== null;
 document.addEventListener('htmx:beforeRequest', (event) => {
   const { elt } = event.detail;
-  const isBusy =
-    document.hidden ||
-    (elt.contains(document.activeElement) &&
-      document.activeElement !== document.body &&
-      elt.querySelector('details[open]') !== null);
-  if (isPoll(elt) && isBusy) event.preventDefault();
+  if (isPoll(elt) && (document.hidden || isSending() || swappedBy(elt).some(isInUse))) event.preventDefault();
 });
-document.addEventListener('htmx:beforeSwap', (event) => {
-  if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
+document.addEventListener('htmx:beforeSwap', ({ detail }) => {
+  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isSending())) detail.shouldSwap = false;
 });
 
 // What the reader has opened in a part that polls stays open.
@@ -66,10 +74,18 @@ document.addEventListener('htmx:afterSwap', () => {
 const main = document.getElementById('main');
 const unreachable = document.getElementById('unreachable');
 let answeredAt = new Date();
-function sayUnreachable() {
-  const since = clockText(answeredAt, viewersZone).slice(11);
-  unreachable.textContent = `${navigator.onLine ? 'The server does not answer.' : 'You are offline.'} This page is of ${since}. Try again in a moment.`;
+const pageTime = () => clockText(answeredAt, viewersZone).slice(11);
+function warn(text) {
+  unreachable.textContent = text;
   unreachable.hidden = false;
+}
+function sayUnreachable() {
+  const why = navigator.onLine ? 'The server does not answer.' : 'You are offline.';
+  warn(`${why} This page is of ${pageTime()}. Try again in a moment.`);
+}
+// A poll is refused where another window has switched the account or the sign-in, and where what the page shows is gone.
+function sayOutdated() {
+  warn(`This page is of ${pageTime()} and no longer follows what happens: reload it.`);
 }
 for (const name of ['htmx:sendError', 'htmx:timeout']) document.addEventListener(name, sayUnreachable);
 addEventListener('offline', sayUnreachable);
@@ -79,7 +95,10 @@ document.addEventListener('htmx:beforeSend', ({ detail }) => {
 });
 document.addEventListener('htmx:afterRequest', ({ detail }) => {
   if (!isPoll(detail.elt)) main.removeAttribute('aria-busy');
-  if (!(detail.xhr?.status > 0)) return;
+  const { status = 0 } = detail.xhr ?? {};
+  if (isPoll(detail.elt) && status >= 500) return sayUnreachable();
+  if (isPoll(detail.elt) && status >= 400) return sayOutdated();
+  if (status === 0) return;
   answeredAt = new Date();
   unreachable.hidden = true;
 });
@@ -103,17 +122,17 @@ document.addEventListener('click', (event) => {
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
   if (button === null) return;
-  const said = button.textContent;
+  button.label ??= button.textContent;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
     button.textContent = 'Copied';
   } catch {
     // Without TLS there is no clipboard: the text is selected for the keyboard instead.
-    const text = button.parentElement.querySelector('pre');
+    const text = button.parentElement.querySelector('pre, code');
     if (text !== null) getSelection().selectAllChildren(text);
-    button.textContent = 'Selected';
+    button.textContent = text === null ? 'Not possible without TLS' : 'Selected';
   }
-  setTimeout(() => (button.textContent = said), 1500);
+  setTimeout(() => (button.textContent = button.label), 1500);
 });
 
 // Marks and focuses the field that a refused form names.
@@ -203,19 +222,39 @@ for (const input of all('input[type=file][data-into]')) {
   });
 }
 
-// Live tail: adds a row at the top for each event.
+// Live tail: adds a row at the top for each event. A browser connects again by itself after a cut connection, but not after an answer
+// such as 502, nor on a page that it takes back from its history.
+const RETRY_MS = 5000;
 let source = null;
+let retry = 0;
 addEventListener('pagehide', () => source?.close());
+addEventListener('pageshow', ({ persisted }) => {
+  if (persisted) for (const table of all('[data-tail]')) tail(table);
+});
 function tail(table) {
   source?.close();
+  clearTimeout(retry);
   const light = document.querySelector('.live');
+  const state = document.getElementById('tail-state');
+  const showState = (isLive) => {
+    light?.classList.toggle('on', isLive);
+    if (state !== null)
+      state.textContent = isLive ? state.dataset.live : 'not live: the connection is lost, trying again';
+  };
   const body = table.querySelector('tbody');
   const most = 500;
   source = new EventSource(table.dataset.tail);
-  source.onopen = () => light?.classList.add('on');
-  source.onerror = () => light?.classList.remove('on');
+  source.onopen = () => showState(true);
+  source.onerror = ({ target }) => {
+    showState(false);
+    if (target !== source || target.readyState !== EventSource.CLOSED) return;
+    retry = setTimeout(() => document.contains(table) && tail(table), RETRY_MS);
+  };
   const add = (parent, tag, members = {}) => parent.appendChild(Object.assign(document.createElement(tag), members));
-  const show = ({ data }) => {
+  const show = ({ data, lastEventId }) => {
+    const place = new URL(table.dataset.tail, location.href);
+    place.searchParams.set('after', lastEventId);
+    table.dataset.tail = place.pathname + place.search;
     const event = JSON.parse(data);
     const { message_id: id, recipient, subject } = event.data;
     const detail = event.data[event.type] ?? {};

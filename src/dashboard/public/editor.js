@@ -60,14 +60,17 @@ for (const field of document.querySelectorAll('[data-code]')) {
 // Asks before text that was not saved is lost: by the browser when the page goes, and by a question when htmx replaces it.
 const editor = document.getElementById('editor');
 if (editor !== null) {
-  const typed = () => new URLSearchParams(new FormData(editor)).toString();
+  // Names with an underscore are those of the form itself, such as its token, which changes.
+  const typed = () =>
+    new URLSearchParams([...new FormData(editor)].filter(([name]) => !name.startsWith('_'))).toString();
   const saved = typed();
   let isSending = false;
   const isLost = () => !isSending && document.contains(editor) && typed() !== saved;
-  document.addEventListener('submit', (event) => {
+  // At the window, which is after forms.js: a form that it holds back is not being sent.
+  addEventListener('submit', (event) => {
     // The preview and the check go to the frame and leave the page.
     const target = event.submitter?.formTarget || event.target.target;
-    if (event.target === editor && !target) isSending = true;
+    if (event.target === editor && !target) isSending = !event.defaultPrevented;
   });
   addEventListener('beforeunload', (event) => {
     if (isLost()) event.preventDefault();

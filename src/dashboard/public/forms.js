@@ -44,13 +44,19 @@ async function showStep(answer) {
 content?.addEventListener('submit', async (event) => {
   event.preventDefault();
   const { action } = event.target;
-  await showStep(await fetchPart(action, { method: 'POST', body: new URLSearchParams(new FormData(event.target)) }));
+  const body = new URLSearchParams(new FormData(event.target));
+  try {
+    await showStep(await fetchPart(action, { method: 'POST', body }));
+  } catch {
+    text.textContent = 'The server could not be reached. Try again; what you typed in the form is still there.';
+  }
 });
 
-// Member, account and form token of the session; null where it has ended.
+// Member, account and form token of the session; null where it has ended: then the answer leads to the sign-in.
 async function readSession() {
   const answer = await fetchPart('/session');
-  if (answer.status !== 200) return null;
+  if (answer.headers.has('HX-Redirect')) return null;
+  if (answer.status !== 200) throw new Error(`the session could not be read: ${answer.status}`);
   const part = new DOMParser().parseFromString(await answer.text(), 'text/html');
   return part.getElementById('session').dataset;
 }
@@ -70,7 +76,9 @@ async function prepare(form) {
   if (account !== session.account) {
     const question = `You look at ${session.accountName} in another window, and this form is for ${accountName}.`;
     if (!hasEnded && !(await showMessage(question, 'Switch back and send'))) return false;
-    await fetchPart('/account', { method: 'POST', body: new URLSearchParams({ _token: session.token, account }) });
+    const body = new URLSearchParams({ _token: session.token, account });
+    const answer = await fetchPart('/account', { method: 'POST', body });
+    if (!answer.ok) throw new Error(`the account could not be switched: ${answer.status}`);
   }
   for (const input of document.getElementsByName('_token')) input.value = session.token;
   return true;

@@ -1,6 +1,7 @@
 // The palette: Ctrl-K or "/" opens a search over messages, domains, templates, pages and acts, used by keyboard alone. Its answers
-// come from the page /search, which works by itself without this file. What was chosen last is kept in this browser until the sign-out.
-const KEPT = 'palette';
+// come from the page /search, which works by itself without this file. What a member chose last in an account is kept in this browser
+// until the sign-out.
+const KEPT = `palette ${document.body.dataset.pageOf}`;
 const MOST_KEPT = 8;
 const PAUSE_MS = 120;
 const dialog = document.getElementById('palette');
@@ -48,11 +49,14 @@ function show(entries) {
 
 let asked = 0;
 let waiting = 0;
+// What is found is of the text in the field, and not of an earlier one.
+let isFound = false;
 async function search() {
   const text = field.value.trim();
   const number = ++asked;
   if (text === '') {
     show(readKept());
+    isFound = true;
     count.textContent = 'Chosen before';
     return;
   }
@@ -61,6 +65,13 @@ async function search() {
   if (number !== asked || answer.status !== 200) return;
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   show([...page.querySelectorAll('#found a')].map((link) => ({ ...link.dataset, href: link.getAttribute('href') })));
+  isFound = true;
+}
+
+async function enter() {
+  clearTimeout(waiting);
+  if (!isFound) await search();
+  if (isFound) go(options()[chosen]);
 }
 
 function go(option) {
@@ -95,13 +106,14 @@ if (dialog !== null) {
     open();
   });
   field.addEventListener('input', () => {
+    isFound = false;
     clearTimeout(waiting);
     waiting = setTimeout(search, PAUSE_MS);
   });
   field.addEventListener('keydown', (event) => {
     if (event.key === 'ArrowDown') choose(chosen + 1);
     else if (event.key === 'ArrowUp') choose(chosen - 1);
-    else if (event.key === 'Enter' && chosen >= 0) go(options()[chosen]);
+    else if (event.key === 'Enter') void enter();
     else return;
     event.preventDefault();
   });
@@ -109,5 +121,6 @@ if (dialog !== null) {
 }
 // Signing out forgets what was chosen.
 document.addEventListener('submit', ({ target }) => {
-  if (target.getAttribute('action') === '/logout') localStorage.removeItem(KEPT);
+  if (target.getAttribute('action') !== '/logout') return;
+  for (const name of Object.keys(localStorage)) if (name.startsWith('palette')) localStorage.removeItem(name);
 });
