@@ -56,8 +56,14 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   }
 }
 
+/** Ends all parts, also where one fails: the database is closed after this, and mail on the wire needs it until its outcome is written. */
 async function stopWork(context: AppContext, running: Running): Promise<void> {
-  await Promise.all([
+  const failures: unknown[] = [];
+  async function end(...parts: readonly (Promise<unknown> | undefined)[]): Promise<void> {
+    const ends = await Promise.allSettled(parts.filter((part) => part !== undefined));
+    for (const one of ends) if (one.status === 'rejected') failures.push(one.reason);
+  }
+  await end(
     running.metrics?.close(),
     running.api.close(),
     running.apart?.close(),
@@ -66,11 +72,12 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
     running.housekeeping.stop(),
     running.mta.stop(),
     running.webhooks.stop(),
-  ]);
+  );
   const { callers, hits, renderer, mailViewer } = context;
-  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), closeAuditLog(context)]);
-  await Promise.all([renderer.close(), mailViewer.close()]);
-  if (context.overrides.resolver === undefined) await context.resolver.close();
+  await end(running.tlsTally?.stop(), callers.close(), hits.close(), closeAuditLog(context));
+  await end(renderer.close(), mailViewer.close());
+  if (context.overrides.resolver === undefined) await end(context.resolver.close());
+  if (failures.length > 0) throw failures[0];
 }
 
 /** A node that was removed can write nothing, which is why it stops: lines of reads and of 503 that still wait then are lost. */

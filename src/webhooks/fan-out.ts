@@ -143,7 +143,7 @@ export class FanOut {
     for (const timer of [...this.reloads.values(), this.takeOver]) timer?.cancel();
     for (const feed of this.feeds.values()) feed.timer?.cancel();
     await Promise.all([this.follower.stop(), this.reader.stop(), this.handingOver]);
-    await leaveFeeds(this.deps, [...this.feeds.values()], 0);
+    await this.leave([...this.feeds.values()], 0);
   }
 
   /** Hands over endpoints that another node has now, and opens those that this node has, as soon as another can have handed them over. */
@@ -162,17 +162,21 @@ export class FanOut {
   }
 
   private async handOver(feeds: readonly Feed[]): Promise<void> {
-    try {
-      await leaveFeeds(this.deps, feeds, ON_THE_WIRE_MS);
-    } catch (err) {
-      this.deps.log.error(
-        { event: 'webhook_handover_failed', err },
-        'how far webhook endpoints have come could not be written: another node sends them some events again',
-      );
-    }
+    await this.leave(feeds, ON_THE_WIRE_MS);
     for (const { id } of feeds) this.leaving.delete(id);
     // Some may have come back meanwhile.
     if (this.takeOver === null && !this.stopped) this.openOurs();
+  }
+
+  private async leave(feeds: readonly Feed[], dueMs: number): Promise<void> {
+    try {
+      await leaveFeeds(this.deps, feeds, dueMs);
+    } catch (err) {
+      this.deps.log.error(
+        { event: 'webhook_handover_failed', err },
+        'how far webhook endpoints have come could not be written: some events are sent to them again',
+      );
+    }
   }
 
   /** Writes the cursors of endpoints that have passed so many events without a call. */

@@ -119,6 +119,28 @@ describe('accounts/audit-log', () => {
     assert.deepEqual(await written(), ['a', 'b']);
   });
 
+  it('writes lines once that were written although their write was not confirmed, and those that follow', async () => {
+    let isLost = true;
+    const commit: Committer = {
+      ...temp.db.commit,
+      async insert(...args) {
+        await temp.db.commit.insert(...args);
+        if (isLost) throw new StorageUnavailable('the database did not confirm the write in time');
+      },
+    };
+    const own = createAuditLog({ db: { commit }, clock, report: (error, lost) => void reports.push({ error, lost }) });
+    own.later(line('/v1/a'));
+    clock.advance(100);
+    await reported(1);
+    isLost = false;
+    own.later(line('/v1/b'));
+    clock.advance(1000);
+    await own.settled();
+    assert.deepEqual(await written(), ['/v1/a', '/v1/b']);
+    assert.equal(reports.length, 1);
+    await own.close();
+  });
+
   it('gives up lines only beyond its bound, and says how many', async () => {
     broken = true;
     audit.later(line('first'));

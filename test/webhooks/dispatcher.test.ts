@@ -17,6 +17,7 @@ import {
   updateEndpoint,
   type EndpointSettings,
 } from '../../src/webhooks/endpoint-store.ts';
+import { StorageClosed } from '../../src/storage/commit.ts';
 import { purgeDeliveries, purgeOldCalls } from '../../src/webhooks/call-store.ts';
 import { createReplay } from '../../src/webhooks/replay.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
@@ -352,6 +353,24 @@ describe('webhooks/dispatcher', () => {
     await until(async () => (await lines()) >= 30);
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 30);
     assert.ok(told.length >= 40, 'at least once');
+  });
+
+  it('ends also where how far it has come cannot be written', async () => {
+    await webhooks.stop();
+    const gone = (): Promise<never> => Promise.reject(new StorageClosed('the database is closed'));
+    webhooks = engine({ ...asked(), commit: { ...temp.db.commit, transact: gone } });
+    await webhooks.start();
+    script = () => new Promise(() => undefined);
+    await register();
+    await happen(1);
+    await until(() => told.length === 1);
+    const stopping = webhooks.stop();
+    clock.advance(5000);
+    await stopping;
+    assert.deepEqual(
+      errors.map((one) => (one as { event: string }).event),
+      ['webhook_handover_failed'],
+    );
   });
 
   it('keeps strict order also while the endpoint struggles, until the event is given up', async () => {

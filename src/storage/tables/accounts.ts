@@ -81,40 +81,44 @@ export const idempotency = table(
 );
 export type IdempotencyRow = RowOf<typeof idempotency>;
 
-export const audit = table({
-  id: text(),
-  at: integer(),
-  account_id: orNull(text()),
-  key_id: orNull(text()),
-  /** `key:<name>`, `operator`, or `member:<email>`. */
-  actor: text(),
-  ip: orNull(text()),
-  method: text(),
-  endpoint: text(),
-  status: integer(),
-  result: text<'ok' | 'refused' | 'failed' | 'idempotency_mismatch'>(),
-  error_code: orNull(text()),
-  request_id: text(),
-  ms: real(),
-  idempotency_replayed: integer(),
-  user_agent: orNull(text()),
-  /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
-  operation: orNull(text()),
-  /** The object that was changed. These columns are null for operations that only read. */
-  object_type: orNull(text()),
-  object_id: orNull(text()),
-  /** The members of the object that changed, as they were and as they are. */
-  before_json: orNull(text()),
-  after_json: orNull(text()),
-  /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
-  summary: orNull(text()),
-  /** The path as it was asked, without the query; null where it is `endpoint` itself, where there was none, and where it names a person to be forgotten. */
-  path: orNull(text()),
-  /** The field that was refused. */
-  error_field: orNull(text()),
-  /** Null where the answer holds a secret: it is stored sealed under this key. */
-  idempotency_key: orNull(text()),
-});
+export const audit = table(
+  {
+    id: text(),
+    at: integer(),
+    account_id: orNull(text()),
+    key_id: orNull(text()),
+    /** `key:<name>`, `operator`, or `member:<email>`. */
+    actor: text(),
+    ip: orNull(text()),
+    method: text(),
+    endpoint: text(),
+    status: integer(),
+    result: text<'ok' | 'refused' | 'failed' | 'idempotency_mismatch'>(),
+    error_code: orNull(text()),
+    request_id: text(),
+    ms: real(),
+    idempotency_replayed: integer(),
+    user_agent: orNull(text()),
+    /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
+    operation: orNull(text()),
+    /** The object that was changed. These columns are null for operations that only read. */
+    object_type: orNull(text()),
+    object_id: orNull(text()),
+    /** The members of the object that changed, as they were and as they are. */
+    before_json: orNull(text()),
+    after_json: orNull(text()),
+    /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
+    summary: orNull(text()),
+    /** The path as it was asked, without the query; null where it is `endpoint` itself, where there was none, and where it names a person to be forgotten. */
+    path: orNull(text()),
+    /** The field that was refused. */
+    error_field: orNull(text()),
+    /** Null where the answer holds a secret: it is stored sealed under this key. */
+    idempotency_key: orNull(text()),
+  },
+  // A write that was not confirmed in time is repeated, and may have been committed all the same.
+  { onConflict: { key: ['id'] } },
+);
 export type AuditRow = RowOf<typeof audit>;
 
 /** Details of a request, kept for a shorter time than its line in `audit`, since people's data may be in them. */
