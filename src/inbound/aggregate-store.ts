@@ -30,6 +30,18 @@ export interface KeptAggregate {
   refused: string | null;
 }
 
+/** What is counted of a report. */
+interface Chosen {
+  /** The domains of ours that it is about. */
+  own: readonly string[];
+  fault: string | null;
+  /** Those for which it was not counted before. */
+  fresh: readonly string[];
+  /** Those whose budget has room for it, with what it costs there. */
+  granted: readonly { domain: string; cost: number }[];
+  rows: AggregateRows;
+}
+
 const MOST_DOMAINS = 50;
 /** Well under a millisecond each. */
 const SLICE = 100;
@@ -49,7 +61,23 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const own = await ownDomains(deps, domainsOf(aggregate));
     const fault = faultOfAggregate(aggregate, clock.now());
     const fresh = fault === null ? await uncounted(db.prepared, reportId, aggregate, own) : [];
-    const { granted, rows } = grantedOf(reportId, aggregate, fresh);
+    const now = clock.now();
+    const { granted, rows } = grantedOf(reportId, aggregate, fresh, now);
+    try {
+      return await write(reportId, aggregate, { own, fault, fresh, granted, rows }, finish);
+    } catch (error) {
+      // The report is read again, and must not find the budget used up by itself.
+      for (const { domain, cost } of granted) ofDomain.giveBack(domain, cost, now, clock.now());
+      throw error;
+    }
+  }
+
+  async function write(
+    reportId: string,
+    aggregate: Aggregate,
+    { own, fault, fresh, granted, rows }: Chosen,
+    finish: (tx: Connection, kept: KeptAggregate) => Promise<void>,
+  ): Promise<KeptAggregate> {
     for (let at = 0; at < rows.rows.length; at += SLICE) await insertSlice(rows, at);
     const refused = fault ?? (granted.length < fresh.length ? 'too many records for one day' : null);
     const kept = {
@@ -60,7 +88,7 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     };
     await db.commit.transact(async (tx) => {
       const { kind, report } = aggregate;
-      for (const domain of granted)
+      for (const { domain } of granted)
         await tx.run(
           'INSERT INTO aggregate_reports (kind, org, report_key, domain, from_at, report_id) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
           [kind, report.organization, report.id, domain, report.from, reportId],
@@ -77,18 +105,18 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     id: string,
     aggregate: Aggregate,
     fresh: readonly string[],
-  ): { granted: string[]; rows: AggregateRows } {
-    const now = clock.now();
-    const granted = fresh.filter((domain) => {
+    now: number,
+  ): Pick<Chosen, 'granted' | 'rows'> {
+    const granted = fresh.flatMap((domain) => {
       const { length } = aggregateRows(id, aggregate, new Set([domain])).rows;
       // A report without records costs a note of itself all the same.
       const cost = Math.max(1, length);
       const fits = ofDomain.has(domain, cost, now);
       if (fits) ofDomain.spend(domain, cost, now);
       else usedUp('aggregate_rows_domain');
-      return fits;
+      return fits ? [{ domain, cost }] : [];
     });
-    return { granted, rows: aggregateRows(id, aggregate, new Set(granted)) };
+    return { granted, rows: aggregateRows(id, aggregate, new Set(granted.map(({ domain }) => domain))) };
   }
 
   async function insertSlice({ table, rows }: AggregateRows, at: number): Promise<void> {

@@ -70,6 +70,12 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
       for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
         allowance.spend(keyOf(stranger), amountOf(bytes), now);
     },
+    /** Takes back what a mail was counted for that could not be written; `then` is when it came. */
+    takeBack(stranger: Stranger, bytes: number, then: number): void {
+      const now = clock.now();
+      for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
+        allowance.giveBack(keyOf(stranger), amountOf(bytes), then, now);
+    },
     /** Gives back the part of a mail that is not kept after reading; `then` is when the mail came. */
     giveBack(stranger: Stranger, bytes: number, then: number): void {
       const now = clock.now();

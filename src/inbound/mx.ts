@@ -105,7 +105,13 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
         detail_json: '{}',
         raw: mail,
       } as const;
-      await deps.db.commit.insert({ reports: [row] }, bytes);
+      try {
+        await deps.db.commit.insert({ reports: [row] }, bytes);
+      } catch (error) {
+        // The sender comes again with it.
+        budgets.takeBack(stranger, bytes, now);
+        throw error;
+      }
       kept.added(stranger, bytes);
       receiver.take(row);
       return `2.0.0 taken as ${row.id}`;

@@ -248,7 +248,10 @@ export class Receiver {
     const attached = this.attachedOf(row, now);
     const mail = forwardOf(forward, { ...row, raw: attached }, now);
     if (mail !== null) await ownAccount.ensure();
-    const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
+    const giveBack = (): void => {
+      if (attached === row.raw) this.forwarded.giveBack('', attached.length, now, clock.now());
+    };
+    const writing = db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
       const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
       const isFirst = await write(tx, row.id, {
         state: rows === null ? 'kept' : 'forwarded',
@@ -261,9 +264,13 @@ export class Receiver {
       await insertRows(tx, [rows]);
       return rows;
     });
+    const sent = await writing.catch((error: unknown) => {
+      giveBack();
+      throw error;
+    });
     this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
     if (sent !== null) notifiers.deliveries.notify(hintsOf(sent));
-    else if (attached === row.raw) this.forwarded.giveBack('', attached.length, now, clock.now());
+    else giveBack();
     await this.deps.trim();
     return beginningOf(row);
   }

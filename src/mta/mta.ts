@@ -400,7 +400,10 @@ export class Mta {
   /** A node joined, ended or drains: other domains are ours now, and what an ended node had begun is taken back. */
   private domainsMoved(): void {
     const { owners } = this.deps;
-    for (const job of this.lanesOfJobs.removeWaiting(({ domain }) => !owners.isOurs(domain))) this.dueQueue.leave(job);
+    for (const job of this.lanesOfJobs.removeWaiting(({ domain }) => !owners.isOurs(domain))) {
+      this.placing.releaseQuota(job);
+      this.dueQueue.leave(job);
+    }
     const learnt = this.hostTls.load(HOSTS_REREAD);
     void Promise.all([learnt, this.sweeper.takeBack(), this.dueQueue.domainsMoved()]).catch(this.logStorageFailure);
   }

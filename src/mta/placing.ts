@@ -113,6 +113,7 @@ export class Placing {
     if (known.kind !== 'site') return true;
     const rest = this.deps.control.restUntil(lane, partOf(job));
     if (rest !== null) {
+      this.releaseQuota(job);
       this.deps.dueQueue.rest(job, rest);
       return false;
     }
@@ -209,6 +210,7 @@ export class Placing {
   }
 
   private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
+    this.releaseQuota(job);
     const ends = waits.flatMap(({ until }) => until ?? []);
     const keys = hosts.map((host) => hostKey(host, job.source ?? null));
     this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));

@@ -6,7 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { isStorageTrouble, type Committer } from '../storage/commit.ts';
-import type { Rows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import { auditRow, type ActWords, type Deed } from './audit-row.ts';
 
@@ -88,9 +88,12 @@ export function beginAct(
     const now = row(status);
     if (now.before_json === before_json && now.after_json === after_json && now.summary === summary) return;
     const values = [now.before_json, now.after_json, now.summary, id];
-    await commit.transact((tx) =>
-      tx.run('UPDATE audit SET before_json = ?, after_json = ?, summary = ? WHERE id = ?', values),
-    );
+    const sql = 'UPDATE audit SET before_json = ?, after_json = ?, summary = ? WHERE id = ? RETURNING id';
+    await commit.transact(async (tx) => {
+      const changed = await tx.all(sql, values);
+      // The commit that had the row has failed, and the act went on.
+      if (changed.length === 0) await insertRows(tx, [{ audit: [now] }]);
+    });
   }
 
   return {

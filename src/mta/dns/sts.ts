@@ -99,7 +99,7 @@ export function createStsPolicies(deps: {
   }
 
   async function store(domain: string, { id, policy, fetchedAt, expiresAt }: Known): Promise<void> {
-    await db.commit.transact((tx) =>
+    const writing = db.commit.transact((tx) =>
       tx.run(
         `INSERT INTO sts_policies (domain, policy_id, policy_json, fetched_at, expires_at) VALUES (?, ?, ?, ?, ?)
          ON CONFLICT (domain) DO UPDATE SET policy_id = excluded.policy_id, policy_json = excluded.policy_json,
@@ -107,6 +107,10 @@ export function createStsPolicies(deps: {
         [domain, id, JSON.stringify(policy), fetchedAt, expiresAt],
       ),
     );
+    // It is in force all the same; after a restart it is fetched again.
+    await writing.catch((err: unknown) => {
+      log.error({ event: 'storage_failed', err }, 'an MTA-STS policy could not be written');
+    });
   }
 
   return {

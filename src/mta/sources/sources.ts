@@ -92,7 +92,7 @@ export class Sources {
   /** The name under which blocks of the system's address are stored. */
   private readonly systemName: string;
   private blocks = new Map<string, SourceBlockRow>();
-  /** Blocks that are being written. */
+  /** Blocks that are being written, and those that could not be. */
   private readonly unwritten = new Set<SourceBlockRow>();
   private readonly loggedPools = new Set<string>();
   private turn = 0;
@@ -246,6 +246,7 @@ export class Sources {
     if (by === 'site' && keys.length === 0) return 0;
     await this.deps.db.commit.transact((tx) => tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [value]));
     this.blocks = new Map([...this.blocks].filter(([, row]) => row[by] !== value));
+    for (const row of this.unwritten) if (row[by] === value) this.unwritten.delete(row);
     return keys.length;
   }
 
@@ -325,6 +326,7 @@ export class Sources {
       reply: reply.slice(0, 200),
     };
     this.blocks = new Map([...this.blocks].filter(([, { until }]) => until > since)).set(keyOf(row), row);
+    for (const old of this.unwritten) if (old.until <= since || keyOf(old) === keyOf(row)) this.unwritten.delete(old);
     this.unwritten.add(row);
     this.deps.log.error(
       { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
@@ -339,13 +341,16 @@ export class Sources {
           [row.source, site, since, row.until, row.reply],
         );
       })
-      .catch((error: unknown) => {
-        this.deps.log.error(
-          { event: 'storage_failed', err: error },
-          'that a source is on a block list could not be written',
-        );
-      })
-      .finally(() => this.unwritten.delete(row));
+      .then(
+        () => this.unwritten.delete(row),
+        (error: unknown) => {
+          // It stays among the unwritten, as reading the blocks again must not end it.
+          this.deps.log.error(
+            { event: 'storage_failed', err: error },
+            'that a source is on a block list could not be written',
+          );
+        },
+      );
     return row;
   }
 }

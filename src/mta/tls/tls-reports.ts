@@ -112,9 +112,9 @@ class TlsReporter {
       return;
     }
     const served = new Set(row.served_json === null ? [] : (JSON.parse(row.served_json) as string[]));
-    await this.close(row, 'sending', wanted.join(', '));
     const report = await reportOf(this.deps.db, row, this.options);
     const body = await zipped(writeTlsReport(report));
+    await this.close(row, 'sending', wanted.join(', '));
     const faults: string[] = [];
     for (const uri of wanted.filter((one) => !served.has(one))) {
       const fault = /^https:/i.test(uri) ? await this.post(uri, body) : await this.mail(uri, row, report, body);
