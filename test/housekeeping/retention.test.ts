@@ -181,6 +181,23 @@ describe('housekeeping/retention', () => {
     assert.equal(await left('contents'), 0);
   });
 
+  it('keeps a shared body for a message that was passed over, and that its account keeps longer now', async () => {
+    const shared = contentRow({ id: newId('cnt', NOW) });
+    await temp.db.commit.insert({ contents: [shared] });
+    const ids = await finished(ACCOUNT, 2, shared.id);
+    const [passed = '', other = ''] = ids;
+    await setWaiting(passed, NOW);
+    await setWaiting(other, NOW);
+    clock.advance(31 * DAY);
+    await step('old bodies', 5);
+    for (const id of ids) await setWaiting(id, null);
+    await eraseContent({ db: temp.db }, { id: other, account_id: ACCOUNT, content_id: shared.id, batch_id: BULK });
+    assert.equal(await left('contents'), 1);
+    clock.advance(3_600_000);
+    assert.deepEqual(await step('old bodies', 5), { rows: 2, more: false });
+    assert.equal(await left('contents'), 0);
+  });
+
   it('keeps a body that was passed over as long as its account asks by then', async () => {
     const setDays = (days: number): Promise<void> =>
       temp.db.commit.transact(async (tx) => {

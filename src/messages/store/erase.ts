@@ -15,7 +15,7 @@ import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
-import { contentMarkOf } from './purge.ts';
+import { retentionPlaceOf } from './purge.ts';
 import { removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
@@ -63,7 +63,7 @@ async function cutContents(
     statement(({ among }) => `UPDATE messages SET content_id = '' WHERE id ${among('text')}`),
     [JSON.stringify(messages.map(({ id }) => id))],
   );
-  await removeContents(tx, messages, await contentMarkOf(tx, accountId));
+  await removeContents(tx, messages, await retentionPlaceOf(tx, accountId));
 }
 
 /**

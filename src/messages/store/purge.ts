@@ -10,7 +10,7 @@ import { allEventTypes } from '../../events/event.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { AuditRow, EventRow, MessageRow, ReportRow, RequestDetailsRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
-import { lookAtContents, removeContents } from './stored-content.ts';
+import { lookAtContents, removeContents, type RetentionPlace } from './stored-content.ts';
 
 export type Reader = Pick<Connection, 'all'>;
 
@@ -38,26 +38,14 @@ const CONTENT_MARK = 'purge.content.';
 /** Messages of an account that are passed over while they wait. With so many the rest of its bodies waits for them. */
 const MOST_PASSED = 1000;
 
-/** How far the bodies of an account were removed. */
-interface Place {
-  /** The last message that was looked at; empty at the beginning. */
-  mark: string;
-  /** The messages up to there that waited then, oldest first: each is looked at again until it is finished. */
-  passed: readonly string[];
-}
-
 /** Reads the setting of the account: the ids of `mark` and `passed`, with spaces between them. */
-async function placeOf(connection: Reader, accountId: string): Promise<Place> {
+export async function retentionPlaceOf(connection: Reader, accountId: string): Promise<RetentionPlace> {
   const [row] = await connection.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [
     CONTENT_MARK + accountId,
   ]);
   const [mark = '', ...passed] = row?.value.split(' ') ?? [];
   return { mark, passed };
 }
-
-/** Returns the last message whose body retention has looked at: up to it only messages that wait need theirs. */
-export const contentMarkOf = async (connection: Reader, accountId: string): Promise<string> =>
-  (await placeOf(connection, accountId)).mark;
 
 type BodyOwner = Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'> & { waits: number };
 
@@ -72,7 +60,7 @@ const ownersNamed = statement(({ among }) => `${BODY_OWNERS} m.id ${among('text'
  */
 export const oldContents: Purge<BodyOwner> = {
   async choose(reader, { accountId, before, after, most }) {
-    const { mark, passed } = await placeOf(reader, accountId);
+    const { mark, passed } = await retentionPlaceOf(reader, accountId);
     const passedRows = passed.length === 0 ? [] : await reader.all<BodyOwner>(ownersNamed, [JSON.stringify(passed)]);
     const end = idFloor('msg', before);
     // The account may keep bodies longer now than when they were passed over.
@@ -91,11 +79,11 @@ export const oldContents: Purge<BodyOwner> = {
   async remove(tx, rows) {
     const newest = rows.at(-1);
     if (newest === undefined) return;
-    const before = await placeOf(tx, newest.account_id);
+    const before = await retentionPlaceOf(tx, newest.account_id);
     const mark = newest.id > before.mark ? newest.id : before.mark;
     const gone = rows.filter(({ waits }) => waits === 0);
-    await removeContents(tx, gone, mark);
     const isGone = new Set(gone.map(({ id }) => id));
+    await removeContents(tx, gone, { mark, passed: before.passed.filter((id) => !isGone.has(id)) });
     const passed = [...before.passed, ...rows.map(({ id }) => id)].filter((id) => !isGone.has(id));
     // One that was removed as a whole is not looked at again.
     const there = await tx.all<{ id: string }>(messagesNamed, [JSON.stringify(passed)]);

@@ -155,6 +155,14 @@ function applyDelta(base: string | null, delta: string | null): string | null {
   return text;
 }
 
+/** How far retention has removed the bodies of an account. */
+export interface RetentionPlace {
+  /** The last message that was looked at; empty at the beginning. */
+  mark: string;
+  /** The messages up to there that waited then, oldest first: each is looked at again until it is finished. */
+  passed: readonly string[];
+}
+
 type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
 
 /** Reads what removing the bodies of these messages will touch. */
@@ -172,19 +180,28 @@ export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: 
 
 /**
  * Removes the bodies of messages that were removed or cut off from them, with their files, and bases without a body.
- * Entries of a bulk send share theirs: a body that another message needs stays. `after`: up to this id only messages that wait need theirs.
+ * Entries of a bulk send share theirs: a body that another message needs stays. Up to the mark of `place` only messages that wait need theirs,
+ * and those that retention has passed over.
  */
-export async function removeContents(tx: Connection, messages: readonly Owner[], after = ''): Promise<void> {
+export async function removeContents(
+  tx: Connection,
+  messages: readonly Owner[],
+  place: RetentionPlace = { mark: '', passed: [] },
+): Promise<void> {
   const unneeded = await tx.all<{ id: string; base_id: string | null }>(
     statement(
-      ({ unfold }) => `SELECT c.id, c.base_id FROM (
+      ({ unfold, among }) => `SELECT c.id, c.base_id FROM (
        SELECT DISTINCT content_id, batch_id FROM ${unfold('given', { content_id: 'text', batch_id: 'text' })}) x
      JOIN contents c ON c.id = x.content_id
      WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND m.id > ?)
-       AND NOT EXISTS (SELECT 1 FROM messages m JOIN deliveries d ON d.message_id = m.id AND d.due_at IS NOT NULL
-         WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id)`,
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND (m.id ${among('text')}
+         OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)))`,
     ),
-    [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])), after],
+    [
+      JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])),
+      place.mark,
+      JSON.stringify(place.passed),
+    ],
   );
   if (unneeded.length === 0) return;
   const ids = JSON.stringify(unneeded.map(({ id }) => id));
