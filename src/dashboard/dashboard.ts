@@ -30,7 +30,7 @@ import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
 import { pagesOf } from './pages.ts';
-import { isForOtherPage, render, showProblem } from './render.ts';
+import { isEventStream, isForOtherPage, render, showProblem } from './render.ts';
 import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
@@ -173,7 +173,7 @@ function visitorLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx, 'session');
-    await lookUp(dashboard, ctx, { isPoll: ctx.get('x-poll') !== '' });
+    await lookUp(dashboard, ctx, { isPoll: ctx.get('x-poll') !== '' || isEventStream(ctx) });
     if (state.session?.row.stage === 'open') dashboard.deps.newcomers.stopCounting(ctx.req);
     else dashboard.deps.newcomers.request(ctx.req, ctx.res);
     if (state.page === null) throw await pageNotFound(dashboard, ctx);

@@ -29,7 +29,7 @@ function navigation(path: string, visit: Visit): object {
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
-  const said = isPart(ctx) ? '' : takeMessage(ctx);
+  const said = isPart(ctx) || isEventStream(ctx) ? '' : takeMessage(ctx);
   return {
     title,
     now: deps.clock.now(),
@@ -126,6 +126,9 @@ function takeMessage(ctx: Context): string {
 /** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
+
+/** A live tail connects by itself, without a person, and may be led to a page such as the sign-in. */
+export const isEventStream = (ctx: Context): boolean => ctx.get('accept') === 'text/event-stream';
 
 /** Names the member and the account that a page is of. */
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;

@@ -52,9 +52,10 @@ describe('browser: a server that does not answer', () => {
 
   it('is said by a live tail, which goes on with what came meanwhile', async () => {
     const tails = (url: URL): boolean => url.pathname === '/events/tail';
-    await page.route(tails, (route) => route.fulfill({ status: 502, body: 'Bad Gateway' }), { times: 1 });
+    await page.route(tails, (route) => route.fulfill({ status: 502, body: 'Bad Gateway' }));
     await page.goto('/events');
     await page.getByText('not live: the connection is lost').waitFor();
+    await page.unroute(tails);
     await app.send({
       from: 'hi@simulator.posthorn.test',
       to: 'delivered@simulator.posthorn.test',

@@ -54,7 +54,8 @@ const isInUse = (part) =>
   part.querySelector('details[open]') !== null;
 document.addEventListener('htmx:beforeRequest', (event) => {
   const { elt } = event.detail;
-  if (isPoll(elt) && (document.hidden || isSending() || swappedBy(elt).some(isInUse))) event.preventDefault();
+  const isBusy = document.hidden || document.querySelector('dialog[open]') !== null || isSending();
+  if (isPoll(elt) && (isBusy || swappedBy(elt).some(isInUse))) event.preventDefault();
 });
 document.addEventListener('htmx:beforeSwap', ({ detail }) => {
   if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isSending())) detail.shouldSwap = false;
@@ -83,7 +84,7 @@ function sayUnreachable() {
   const why = navigator.onLine ? 'The server does not answer.' : 'You are offline.';
   warn(`${why} This page is of ${pageTime()}. Try again in a moment.`);
 }
-// A poll is refused where another window has switched the account or the sign-in, and where what the page shows is gone.
+// A poll is refused where another window has switched the account or somebody else is signed in, and where what the page shows is gone.
 function sayOutdated() {
   warn(`This page is of ${pageTime()} and no longer follows what happens: reload it.`);
 }
@@ -176,7 +177,8 @@ function ready(root = document) {
     const button = select.form.querySelector('button');
     if (button !== null) button.hidden = true;
   }
-  for (const table of all('[data-tail]', root)) tail(table);
+  // htmx announces the first page too, which is prepared already.
+  for (const table of all('[data-tail]', root)) if (table !== followed) tail(table);
   reachable(root);
 }
 // Boxes that scroll can be scrolled by keyboard.
@@ -226,12 +228,27 @@ for (const input of all('input[type=file][data-into]')) {
 // such as 502, nor on a page that it takes back from its history.
 const RETRY_MS = 5000;
 let source = null;
+let followed = null;
 let retry = 0;
 addEventListener('pagehide', () => source?.close());
 addEventListener('pageshow', ({ persisted }) => {
   if (persisted) for (const table of all('[data-tail]')) tail(table);
 });
+// Follows again where the session is still that of the page.
+async function resume(table) {
+  if (!document.contains(table)) return;
+  const headers = { 'HX-Request': 'true', 'X-Poll': '1', 'X-Page-Of': document.body.dataset.pageOf };
+  const status = await fetch('/session', { headers }).then(
+    (answer) => answer.status,
+    () => 0,
+  );
+  if (!document.contains(table)) return;
+  if (status === 200) tail(table);
+  else if (status === 0 || status >= 500) retry = setTimeout(resume, RETRY_MS, table);
+  else sayOutdated();
+}
 function tail(table) {
+  followed = table;
   source?.close();
   clearTimeout(retry);
   const light = document.querySelector('.live');
@@ -248,10 +265,12 @@ function tail(table) {
   source.onerror = ({ target }) => {
     showState(false);
     if (target !== source || target.readyState !== EventSource.CLOSED) return;
-    retry = setTimeout(() => document.contains(table) && tail(table), RETRY_MS);
+    retry = setTimeout(resume, RETRY_MS, table);
   };
   const add = (parent, tag, members = {}) => parent.appendChild(Object.assign(document.createElement(tag), members));
-  const show = ({ data, lastEventId }) => {
+  const show = ({ data, lastEventId, target }) => {
+    // Another page has taken the place of this one.
+    if (!document.contains(table)) return target.close();
     const place = new URL(table.dataset.tail, location.href);
     place.searchParams.set('after', lastEventId);
     table.dataset.tail = place.pathname + place.search;

@@ -60,7 +60,11 @@ async function search() {
     count.textContent = 'Chosen before';
     return;
   }
-  const answer = await fetch(`/search?q=${encodeURIComponent(text)}`, { headers: { 'HX-Request': 'true' } });
+  const headers = { 'HX-Request': 'true', 'X-Page-Of': document.body.dataset.pageOf };
+  const answer = await fetch(`/search?q=${encodeURIComponent(text)}`, { headers });
+  // The session has ended, or is of another account by now.
+  const elsewhere = answer.headers.get('HX-Redirect');
+  if (elsewhere !== null) return location.assign(elsewhere);
   // An answer to an earlier text may come after that to a later one.
   if (number !== asked || answer.status !== 200) return;
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
@@ -107,6 +111,7 @@ if (dialog !== null) {
   });
   field.addEventListener('input', () => {
     isFound = false;
+    asked++;
     clearTimeout(waiting);
     waiting = setTimeout(search, PAUSE_MS);
   });
