@@ -77,6 +77,7 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
   await end(running.tlsTally?.stop(), callers.close(), hits.close(), closeAuditLog(context));
   await end(renderer.close(), mailViewer.close());
   if (context.overrides.resolver === undefined) await end(context.resolver.close());
+  if (failures.length > 1) throw new AggregateError(failures, 'several parts did not end as they should');
   if (failures.length > 0) throw failures[0];
 }
 

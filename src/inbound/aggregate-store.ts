@@ -30,7 +30,7 @@ export interface KeptAggregate {
   refused: string | null;
 }
 
-/** What is counted of a report. */
+/** The part of a report that is counted. */
 interface Chosen {
   /** The domains of ours that it is about. */
   own: readonly string[];
@@ -63,13 +63,15 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     const fresh = fault === null ? await uncounted(db.prepared, reportId, aggregate, own) : [];
     const now = clock.now();
     const { granted, rows } = grantedOf(reportId, aggregate, fresh, now);
-    try {
-      return await write(reportId, aggregate, { own, fault, fresh, granted, rows }, finish);
-    } catch (error) {
+    const writing = write(reportId, aggregate, { own, fault, fresh, granted, rows }, finish);
+    const kept = await writing.catch((error: unknown) => {
       // The report is read again, and must not find the budget used up by itself.
       for (const { domain, cost } of granted) ofDomain.giveBack(domain, cost, now, clock.now());
       throw error;
-    }
+    });
+    if (rows.rows.length > 0) await removeOldest(rows.table, rows.rows.length);
+    if (granted.length > 0) await removeOldest('aggregate_reports', granted.length);
+    return kept;
   }
 
   async function write(
@@ -95,8 +97,6 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
         );
       await finish(tx, kept);
     });
-    if (rows.rows.length > 0) await removeOldest(rows.table, rows.rows.length);
-    if (granted.length > 0) await removeOldest('aggregate_reports', granted.length);
     return kept;
   }
 

@@ -247,11 +247,10 @@ export class Receiver {
     const now = clock.now();
     const attached = this.attachedOf(row, now);
     const mail = forwardOf(forward, { ...row, raw: attached }, now);
-    if (mail !== null) await ownAccount.ensure();
     const giveBack = (): void => {
       if (attached === row.raw) this.forwarded.giveBack('', attached.length, now, clock.now());
     };
-    const writing = db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
+    const rowsOf = async (tx: Connection): Promise<OwnMailRows | null> => {
       const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
       const isFirst = await write(tx, row.id, {
         state: rows === null ? 'kept' : 'forwarded',
@@ -263,11 +262,14 @@ export class Receiver {
       if (rows === null || !isFirst) return null;
       await insertRows(tx, [rows]);
       return rows;
-    });
-    const sent = await writing.catch((error: unknown) => {
-      giveBack();
-      throw error;
-    });
+    };
+    const ready = mail === null ? Promise.resolve() : ownAccount.ensure();
+    const sent = await ready
+      .then(() => db.commit.transact(rowsOf))
+      .catch((error: unknown) => {
+        giveBack();
+        throw error;
+      });
     this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
     if (sent !== null) notifiers.deliveries.notify(hintsOf(sent));
     else giveBack();

@@ -54,6 +54,11 @@ export class PreparedMails<Job extends object, Mail> {
     return mail;
   }
 
+  /** Forgets the mail of a job that may not go now: what it was counted against is given back, and it is made again at its turn. */
+  drop(job: Job): void {
+    this.offered.delete(job);
+  }
+
   /** Offers the mail no longer: the worker that made it sends it or drops it. */
   own(mail: PreparedMail<Job, Mail>): void {
     if (this.offered.get(mail.job) === mail) this.offered.delete(mail.job);

@@ -143,8 +143,10 @@ class Worker {
   /** Begins the lane's next job that may go. */
   private beginNext(): Mail | null {
     const { deps, lane } = this;
-    for (let job = lane.take(); job !== null; job = lane.take())
+    for (let job = lane.take(); job !== null; job = lane.take()) {
       if (deps.mayGo(lane.name, job)) return this.mails.begin(job);
+      this.mails.drop(job);
+    }
     return null;
   }
 

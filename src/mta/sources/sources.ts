@@ -252,10 +252,11 @@ export class Sources {
 
   private async readBlocks(): Promise<void> {
     const { blocks } = this;
-    const writing = [...this.unwritten];
+    const now = this.deps.clock.now();
+    const writing = [...this.unwritten].filter(({ until }) => until > now);
     const rows = await this.deps.db.prepared.all<SourceBlockRow>(
       'SELECT * FROM source_blocks WHERE until > ? ORDER BY until DESC LIMIT ?',
-      [this.deps.clock.now(), MOST_BLOCKS],
+      [now, MOST_BLOCKS],
     );
     // One that was begun or ended meanwhile is newer than what was read.
     if (blocks !== this.blocks) return;

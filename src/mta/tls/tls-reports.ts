@@ -112,7 +112,14 @@ class TlsReporter {
       return;
     }
     const served = new Set(row.served_json === null ? [] : (JSON.parse(row.served_json) as string[]));
-    const report = await reportOf(this.deps.db, row, this.options);
+    let report: TlsReport;
+    try {
+      report = await reportOf(this.deps.db, row, this.options);
+    } catch (error) {
+      // One that cannot be read must not keep the others back.
+      await this.later(row, `the report could not be read: ${String(error)}`, served.size > 0);
+      return;
+    }
     const body = await zipped(writeTlsReport(report));
     await this.close(row, 'sending', wanted.join(', '));
     const faults: string[] = [];
