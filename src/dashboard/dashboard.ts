@@ -30,7 +30,7 @@ import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
 import { pagesOf } from './pages.ts';
-import { isEventStream, isForOtherPage, render, showProblem } from './render.ts';
+import { isEventStream, refuseOtherPage, render, showProblem } from './render.ts';
 import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
@@ -251,7 +251,7 @@ function showLayer(dashboard: DashboardContext): Layer {
     const guest = guestOf(dashboard, ctx);
     if (page.who !== 'anyone') {
       ctx.state.visit = await visitOf(dashboard, ctx, guest);
-      if (isForOtherPage(ctx, ctx.state.visit)) return;
+      if (refuseOtherPage(ctx, ctx.state.visit)) return;
     }
     const shown = await shownBy(dashboard, ctx, page, guest);
     render(dashboard, ctx, shown.kind === 'kept' ? await keptPage(dashboard, ctx, shown.token) : shown);

@@ -134,11 +134,11 @@ export const isEventStream = (ctx: Context): boolean => ctx.get('accept') === 't
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
 
 /**
- * Answers a part that a page of another account or member asks for, since the session was changed in another window; returns false for
- * all other requests. The rows of one account below the name of another would be taken for that one's, and their forms act on them. A person
+ * Refuses a part that a page of another account or member asks for, since the session was changed in another window; returns whether it did.
+ * The rows of one account below the name of another would be taken for that one's, and their forms act on them. A person
  * is led to the whole page; a poll is refused, as what was typed on its page may still be wanted.
  */
-export function isForOtherPage(ctx: Context, visit: Visit): boolean {
+export function refuseOtherPage(ctx: Context, visit: Visit): boolean {
   const asking = ctx.get('x-page-of');
   if (!isPart(ctx) || asking === '' || asking === pageOf(visit)) return false;
   if (ctx.get('x-poll') === '') redirect(ctx, ctx.url);

@@ -205,12 +205,12 @@ export class Placing {
       if (wait === null) return true;
       waits.push(wait);
     }
+    this.releaseQuota(job);
     this.setAside(lane, job, hosts, waits);
     return false;
   }
 
   private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
-    this.releaseQuota(job);
     const ends = waits.flatMap(({ until }) => until ?? []);
     const keys = hosts.map((host) => hostKey(host, job.source ?? null));
     this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));

@@ -172,6 +172,24 @@ describe('browser: windows and sessions', () => {
     assert.ok((await streams()).includes('mine'));
   });
 
+  it('shows no part of an account that another window switched to below the name of the old one', async () => {
+    await app.operator.call('accounts.add', { name: 'other' });
+    await page.goto('/');
+    const lookUp = await second();
+    await lookUp.goto('/suppressions');
+    const other = await second();
+    await other.goto('/accounts');
+    await other.locator('tr', { hasText: 'other' }).getByRole('button', { name: 'Switch to it' }).click();
+    await other.getByText('You now look at other').waitFor();
+    await page.bringToFront();
+    await page.getByText('no longer follows what happens: reload it').waitFor();
+    await lookUp.bringToFront();
+    await lookUp.getByLabel('Look up an address').fill('ana@example.net');
+    await lookUp.getByRole('button', { name: 'Look up' }).click();
+    await lookUp.getByText('ana@example.net is not on the list').waitFor();
+    assert.equal(await lookUp.locator('body').getAttribute('data-account-name'), 'other', 'the whole page is of it');
+  });
+
   it('says what is gone where one window deleted what another looks at', async () => {
     const { body } = await app.request<{ id: string }>('POST', '/v1/streams', {
       slug: 'gone',
