@@ -1,7 +1,8 @@
 /** Forms beside other windows: those whose session has ended, or that were opened under another sign-in or for another account, do not act. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { PASSWORD, signedIn, type Browser } from '../support/harness/browser.ts';
+import type { Settings } from '../../src/client/types.ts';
+import { PASSWORD, signedIn, type Browser, type Fields } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
 const EMAIL = 'ana@example.net';
@@ -92,6 +93,121 @@ describe('dashboard: forms beside other windows', () => {
     assert.match(refused.html, /opened for another account/);
     assert.doesNotMatch((await browser.open('/streams')).html, /A secret name/);
     assert.equal((await browser.submit('/logout', { _account: account })).at, '/login', 'signing out always works');
+  });
+
+  describe('of one object', () => {
+    /** A page with a form, the fields of the form, and what reads one of them. */
+    interface Row {
+      name: string;
+      make: () => Promise<string>;
+      fields: (value: string) => Fields;
+      read: (page: string) => Promise<unknown>;
+      values: [first: string, second: string, third: string];
+      wanted?: (value: string) => unknown;
+    }
+    const made = async (where: string, body: object): Promise<string> => {
+      const answer = await app.request<{ id: string }>('POST', where, body);
+      assert.equal(answer.status, 201, JSON.stringify(answer.body));
+      return answer.body.id;
+    };
+    const member = async (page: string, member: string): Promise<unknown> =>
+      (await app.get(`/v1${page.replace('/developer', '')}`)).body[member];
+    const rows: Row[] = [
+      {
+        name: 'settings',
+        make: () => Promise.resolve('/settings'),
+        fields: (value) => ({ content_days: value }),
+        read: async () => (await app.get<Settings>('/v1/settings')).body.retention.content_days,
+        values: ['11', '12', '13'],
+        wanted: Number,
+      },
+      {
+        name: 'a key',
+        make: async () => `/developer/keys/${await made('/v1/keys', { name: 'before', scopes: ['send'] })}`,
+        fields: (value) => ({ name: value, scopes: 'send' }),
+        read: (page) => member(page, 'name'),
+        values: ['one', 'two', 'three'],
+      },
+      {
+        name: 'a webhook',
+        make: async () => `/webhooks/${await made('/v1/webhooks', { url: 'https://hooks.example.net/x' })}`,
+        fields: (value) => ({ url: 'https://hooks.example.net/x', events: 'sent', description: value }),
+        read: (page) => member(page, 'description'),
+        values: ['one', 'two', 'three'],
+      },
+      {
+        name: 'a domain',
+        make: async () => `/domains/${await made('/v1/domains', { name: 'shop.test' })}`,
+        fields: (value) => ({ track_opens: value }),
+        read: (page) => member(page, 'track_opens'),
+        values: ['on', 'off', ''],
+        wanted: (value) => ({ on: true, off: false })[value] ?? null,
+      },
+      {
+        name: 'a template',
+        make: async () =>
+          `/templates/${await made('/v1/templates', { alias: 'hi', name: 'Hi', subject: 'S', text: 'before' })}`,
+        fields: (value) => ({ alias: 'hi', name: 'Hi', subject: 'S', text: value, sample_variables: '{}' }),
+        read: (page) => member(page, 'text'),
+        values: ['one', 'two', 'three'],
+      },
+      {
+        name: 'a member of the team',
+        make: async () => {
+          const add = { email: 'bo@example.net', role: 'developer' as const, accounts: ['default'], mail: false };
+          return `/team/${(await app.operator.call('team.add', add)).member}`;
+        },
+        fields: (value) => ({ role: value, accounts: browser.field('_account'), password_now: PASSWORD }),
+        read: async () =>
+          (await app.operator.call('team.list', {})).data.find(({ email }) => email === 'bo@example.net')?.role,
+        values: ['read_only', 'support', 'developer'],
+      },
+    ];
+
+    for (const { name, make, fields, read, values, wanted = (value: string): unknown => value } of rows)
+      it(`do not undo what another window changed in ${name}, unless they are sent again`, async () => {
+        const page = await make();
+        const [first, second, third] = values;
+        await browser.open(page);
+        const opened = browser.field('_seen');
+        await browser.submit(page, { ...fields(first), _seen: opened });
+        assert.deepEqual(await read(page), wanted(first));
+
+        await browser.open(page);
+        const refused = await browser.submit(page, { ...fields(second), _seen: opened });
+        assert.equal(refused.status, 409);
+        assert.match(refused.html, /This was changed after you opened the page, so nothing was saved/);
+        assert.deepEqual(htmlFaults(refused.html), []);
+        assert.deepEqual(await read(page), wanted(first));
+
+        await browser.submit(page, { ...fields(second), _seen: browser.field('_seen') });
+        assert.deepEqual(await read(page), wanted(second), 'the refused page sends it on');
+
+        await browser.submit(page, fields(third));
+        assert.deepEqual(await read(page), wanted(third), 'a script that sends no hash is not refused');
+      });
+
+    it('publish and try the version of a template that was looked at, or none', async () => {
+      const id = await made('/v1/templates', { alias: 'hi', name: 'Hi', subject: 'S', text: 'one' });
+      const page = `/templates/${id}`;
+      await browser.open(page);
+      const _seen = browser.field('_seen');
+      assert.equal((await app.request('PATCH', `/v1/templates/${id}`, { text: 'two' })).status, 200);
+      for (const [act, said] of [
+        ['publish', 'published'],
+        ['send', 'sent'],
+      ] as const) {
+        await browser.open(page);
+        const fields = { _seen, to: 'delivered@simulator.posthorn.test', sample_variables: '{}' };
+        const refused = await browser.submit(`${page}/${act}`, fields);
+        assert.equal(refused.status, 409);
+        assert.match(refused.html, new RegExp(`nothing was ${said}`));
+      }
+      assert.equal(await member(page, 'published_version'), 1);
+      await browser.open(page);
+      await browser.submit(`${page}/publish`, { _seen: browser.field('_seen') });
+      assert.equal(await member(page, 'published_version'), 2);
+    });
   });
 
   it('can be prepared by a script, which learns who is signed in and a token, while the session lasts', async () => {

@@ -6,6 +6,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { hashOf, refuseStale } from '../stale-forms.ts';
 import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
@@ -16,9 +17,12 @@ export function domainPages({ config }: Deps): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
     post(WHERE, withFault(add, list)),
-    get(`${WHERE}/:id`, (visit) => details(visit, config.domains.grace)),
+    get(`${WHERE}/:id`, (visit) => details(config, visit, null)),
     get(`${WHERE}/:id/zone`, zone),
-    post(`${WHERE}/:id`, change),
+    post(
+      `${WHERE}/:id`,
+      withFault(change, (visit, fault) => details(config, visit, fault)),
+    ),
     post(`${WHERE}/:id/verify`, async (visit) => {
       const domain = (await visit.ask('verifyDomain', { params: visit.params })) as DomainRecord;
       // The page itself shows what is wrong.
@@ -75,17 +79,28 @@ async function add(visit: Visit): Promise<Shown> {
   return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
 }
 
-async function details(visit: Visit, graceMs: number): Promise<Shown> {
+/** Returns what the form changes. */
+const changeable = ({ track_opens: opens, track_clicks: clicks, return_path: host }: DomainRecord): unknown => [
+  opens,
+  clicks,
+  host,
+];
+
+async function details({ domains }: Deps['config'], visit: Visit, fault: Problem | null): Promise<Shown> {
   const domain = (await visit.ask('getDomain', { params: visit.params })) as DomainRecord;
+  const shown = fault === null ? domain : trackingIn(visit.form);
   return view('domain', domain.name, {
     domain,
+    fault,
+    seen: hashOf(changeable(domain)),
+    returnPath: fault === null ? domain.return_path : visit.form.get('return_path'),
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
     helping: helpingOf(domain),
-    graceText: graceMs === 0 ? null : spanText(graceMs),
+    graceText: domains.grace === 0 ? null : spanText(domains.grace),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
-    opens: tracking(domain.track_opens),
-    clicks: tracking(domain.track_clicks),
+    opens: tracking(shown.track_opens),
+    clicks: tracking(shown.track_clicks),
   });
 }
 
@@ -167,13 +182,15 @@ const tracking = (value: boolean | null): object[] =>
 
 const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, off: false };
 
+const trackingIn = (form: URLSearchParams) => ({
+  track_opens: flags[form.get('track_opens') ?? ''] ?? null,
+  track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
+});
+
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
-  const body = definedMembers({
-    track_opens: flags[form.get('track_opens') ?? ''] ?? null,
-    track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
-    return_path: fieldText(form, 'return_path'),
-  });
+  refuseStale(form, changeable((await visit.ask('getDomain', { params })) as DomainRecord));
+  const body = definedMembers({ ...trackingIn(form), return_path: fieldText(form, 'return_path') });
   await visit.ask('updateDomain', { params, body });
   return move(placeOf(visit), 'Changed.');
 }

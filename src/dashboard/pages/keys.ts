@@ -7,6 +7,7 @@ import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
 import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
+import { hashOf, refuseStale } from '../stale-forms.ts';
 
 /** A key that was not used for this time is shown as idle. */
 const IDLE_MS = 30 * 86_400_000;
@@ -139,6 +140,7 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
   return view('key', key.name, {
     tab: 'keys',
     key,
+    seen: hashOf(changeable(key)),
     ...stateOf(key, visit.now),
     fault,
     entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
@@ -157,8 +159,18 @@ function newEnd(form: URLSearchParams, now: number): { expires_at?: string | nul
   return { expires_at: at ?? (ttl === undefined ? null : new Date(now + ttl * 1000).toISOString()) };
 }
 
+/** Returns what the form changes. */
+const changeable = ({ name, scopes, domains, allowed_ips: ips, expires_at: end }: Key): unknown => [
+  name,
+  scopes,
+  domains,
+  ips,
+  end,
+];
+
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
+  refuseStale(form, changeable(await visit.ask('getKey', { params })));
   await visit.ask('updateKey', {
     params,
     body: {

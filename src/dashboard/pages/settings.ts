@@ -3,10 +3,12 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
 import type { Problem } from '../../base/problem.ts';
+import type { Settings } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, fieldNumber } from '../forms.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { DAY_MS } from '../../base/time.ts';
+import { hashOf, refuseStale } from '../stale-forms.ts';
 
 const WHERE = '/settings';
 
@@ -57,10 +59,11 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
     visit.ask('getSettings'),
     visit.isAdmin ? visit.operate('backup.state', {}) : null,
   ]);
-  const entered = fault === null ? settings.retention : filledIn(visit.form);
+  const entered = fault === null ? { ...settings, ...settings.retention } : filledIn(visit.form);
   const { smtp, retention } = config;
   const data = {
     settings,
+    seen: hashOf(changeable(settings)),
     entered,
     fault,
     version,
@@ -81,8 +84,16 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
   return view('settings', 'Settings', data);
 }
 
+/** Returns what the form changes. */
+const changeable = ({ track_opens: opens, track_clicks: clicks, retention }: Settings): unknown => [
+  opens,
+  clicks,
+  retention,
+];
+
 async function change(visit: Visit): Promise<Shown> {
   const { form } = visit;
+  refuseStale(form, changeable(await visit.ask('getSettings')));
   const retention = Object.fromEntries(
     ['content_days', 'messages_days', 'events_days'].map((name) => [name, fieldNumber(form, name) ?? null]),
   );

@@ -4,11 +4,15 @@ import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
 import type { LinkRecord } from '../../operator/team.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
+import type { ResultOf } from '../../operator/operations.ts';
 import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { hashOf, refuseStale } from '../stale-forms.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
 const ACCOUNTS = '/accounts';
+
+type Member = ResultOf<'team.list'>['data'][number];
 
 /** The fields of a form on a member's page. */
 type MemberAct = 'change' | 'link' | 'remove';
@@ -104,17 +108,27 @@ function addressFaults({ http }: DashboardDeps['config']): { isPlain: boolean } 
   return { isPlain: new URL(http.publicUrl).protocol === 'http:' };
 }
 
-/** Shows the page of a member. `failed` names the form that was refused, which is shown as it was filled in. */
-async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } | null): Promise<Shown> {
+/** Returns the member of the page, and why this server cannot mail an invitation. Throws a Problem where the member is gone. */
+async function memberOf(visit: Visit): Promise<{ member: Member; why: string | null }> {
   const { data, cannot_mail: why } = await visit.operate('team.list', {});
   const member = data.find(({ id }) => id === visit.params['id']);
   if (member === undefined) throw new Problem('not_found', 'There is no such member.');
+  return { member, why };
+}
+
+/** Returns what the form changes. */
+const changeable = ({ role, accounts: names }: Member): unknown => [role, names];
+
+/** Shows the page of a member. `failed` names the form that was refused, which is shown as it was filled in. */
+async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } | null): Promise<Shown> {
+  const { member, why } = await memberOf(visit);
   const isFilled = failed?.act === 'change';
   const role = (isFilled ? roleIn(visit.form) : null) ?? member.role;
   const isOn = (id: string, name: string): boolean =>
     isFilled ? chosen(visit).includes(id) : member.accounts.includes(name);
   return view('team-member', member.email, {
     member,
+    seen: hashOf(changeable(member)),
     isInvited: member.state !== 'active',
     roles: rolesFor(role),
     choices: visit.accounts.map(({ id, name }) => ({ id, name, on: isOn(id, name) })),
@@ -126,8 +140,9 @@ async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } 
 }
 
 async function change(_: DashboardDeps, visit: Visit): Promise<Shown> {
-  const member = visit.params['id'] ?? '';
-  await visit.operate('team.change', { member, role: chosenRole(visit.form), accounts: chosen(visit) });
+  const { member } = await memberOf(visit);
+  refuseStale(visit.form, changeable(member));
+  await visit.operate('team.change', { member: member.id, role: chosenRole(visit.form), accounts: chosen(visit) });
   return move(TEAM, 'Changed, with effect at once.');
 }
 

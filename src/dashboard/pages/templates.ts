@@ -6,6 +6,7 @@ import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
+import { hashOf, isStale, refuseStale } from '../stale-forms.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
 const WHERE = '/templates';
@@ -30,6 +31,7 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
     ),
     get(`${WHERE}/:id/versions`, versions),
     post(`${WHERE}/:id/publish`, async (visit) => {
+      refuseUnseen(visit, await read(visit), 'published');
       await visit.ask('publishTemplate', { params: visit.params });
       return move(placeOf(visit), 'Published: sends use this version now.');
     }),
@@ -62,6 +64,7 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
   const data = {
     template,
     entered,
+    seen: template === null ? null : hashOf(changeable(template)),
     sample,
     fault,
     hasEditor: true,
@@ -76,6 +79,21 @@ async function sampleText(visit: Visit, template: Template | null): Promise<stri
   const { id, version, sample_variables: kept } = template;
   const body = { template_id: id, template_version: version, ...(kept === null ? {} : { variables: kept }) };
   return JSON.stringify((await visit.ask('renderTemplate', { body })).sample_variables, null, 2);
+}
+
+/** Returns what the editor's form changes. */
+const changeable = (template: Template): unknown => {
+  const { version, alias, name, subject, from, html, text, sample_variables: sample } = template;
+  return [version, alias, name, subject, from, html, text, sample];
+};
+
+/** Throws a Problem where the template is another than the page with the button showed. */
+function refuseUnseen({ form }: Visit, template: Template, done: 'published' | 'sent'): void {
+  if (isStale(form, changeable(template)))
+    throw new Problem(
+      'invalid_state',
+      `The template was changed after you opened its page, so nothing was ${done}. Go back and look at it as it is now.`,
+    );
 }
 
 const contentOf = (form: URLSearchParams): object => ({
@@ -100,6 +118,7 @@ async function create(visit: Visit): Promise<Shown> {
 
 async function change(visit: Visit): Promise<Shown> {
   const before = await read(visit);
+  refuseStale(visit.form, changeable(before));
   const after = await visit.ask('updateTemplate', { params: visit.params, body: contentOf(visit.form) });
   const said = after.version === before.version ? 'Saved.' : `Saved as version ${String(after.version)}.`;
   const isOut = after.published_version === after.version;
@@ -178,6 +197,7 @@ async function versions(visit: Visit): Promise<Shown> {
 
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);
+  refuseUnseen(visit, template, 'sent');
   const body = definedMembers({
     from: template.from ?? fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`,
     to: visit.form.get('to') ?? '',

@@ -1,6 +1,6 @@
 /** Webhook endpoints: list, success rates, calls with their answers, settings. */
 import { Problem } from '../../base/problem.ts';
-import type { WebhookDelivery } from '../../client/types.ts';
+import type { Webhook, WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pageOf, pagerOf } from '../links.ts';
@@ -18,6 +18,7 @@ import {
   type Visit,
 } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
+import { hashOf, refuseStale } from '../stale-forms.ts';
 
 const WHERE = '/webhooks';
 /** Number of attempts that a success rate is computed from, and of endpoints that have one. */
@@ -140,6 +141,7 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
       : filledIn(fields);
   const data = {
     endpoint,
+    seen: hashOf(changeable(endpoint)),
     eventId,
     ...healthOf(last, now),
     attempts: attempts.data.map((one) => ({ ...one, isPlanned: isAhead(one.next_attempt_at, now) })),
@@ -160,7 +162,15 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
   return view('webhook', endpoint.description || endpoint.url, data);
 }
 
+/** Returns what the form changes. */
+const changeable = (endpoint: Webhook): unknown => {
+  const { url, description, events, streams, domains, concurrency, header_names: headers } = endpoint;
+  const { include_machine_events: machines, include_engagement: engagement } = endpoint;
+  return [url, description, events, streams, domains, machines, engagement, concurrency, headers];
+};
+
 async function change(visit: Visit): Promise<Shown> {
+  refuseStale(visit.form, changeable(await visit.ask('getWebhook', { params: visit.params })));
   await visit.ask('updateWebhook', { params: visit.params, body: settingsIn(visit.form) });
   return move(placeOf(visit), 'Changed.');
 }
