@@ -92,6 +92,18 @@ describe('browser: windows and sessions', () => {
     assert.equal(await page.getByLabel('HTML', { exact: true }).inputValue(), '<p>Two hours of typing: {{ name }}</p>');
   });
 
+  it('keeps what was typed on a page that follows what happens', async () => {
+    await page.goto('/queue');
+    await page.getByText('Hold or pause a part of the queue').click();
+    const field = page.getByLabel('Its name');
+    await field.fill('typed before the end');
+    app.clock.advance(13 * 3_600_000);
+    await page.getByText('What you typed is still here').waitFor();
+    assert.equal(await field.inputValue(), 'typed before the end');
+    await field.fill('');
+    await page.waitForURL('**/login*');
+  });
+
   it('leaves the page as it is when signing in again is canceled', async () => {
     await fillStream('later');
     app.clock.advance(13 * 3_600_000);

@@ -99,9 +99,20 @@ document.addEventListener('htmx:afterRequest', ({ detail }) => {
   const { status = 0 } = detail.xhr ?? {};
   if (isPoll(detail.elt) && status >= 500) return sayUnreachable();
   if (isPoll(detail.elt) && status >= 400) return sayOutdated();
-  if (status === 0) return;
+  if (status === 0 || leadsAway(detail)) return;
   answeredAt = new Date();
   unreachable.hidden = true;
+});
+
+// The poll after the end of a session leads to the sign-in, except away from what was typed: forms.js asks for the sign-in in place.
+const leadsAway = ({ elt, xhr }) => isPoll(elt) && xhr.getResponseHeader('HX-Redirect') !== null;
+const isTyped = ({ type, checked, defaultChecked, value, defaultValue }) =>
+  type === 'checkbox' || type === 'radio' ? checked !== defaultChecked : value !== (defaultValue ?? value);
+document.addEventListener('htmx:beforeOnLoad', (event) => {
+  if (!leadsAway(event.detail)) return;
+  if (!all('form[method=post] :is(input:not([type=hidden]), textarea)', main).some(isTyped)) return;
+  event.preventDefault();
+  warn('Your session has ended. What you typed is still here: send it, and sign in.');
 });
 
 // A list that grows at its end is scrolled along, unless the reader has scrolled up.
