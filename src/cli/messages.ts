@@ -1,6 +1,6 @@
 /** `posthorn messages list|show|why|trace|resend`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { Message, MessageDetails, Why } from '../client/types.ts';
+import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
@@ -49,8 +49,16 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
     .action((id, { json }) =>
       context.showAnswer<Why>(json, 'explainMessage', { params: { id } }, (why) =>
         table(
-          ['RECIPIENT', 'STATUS', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
-          why.recipients.map((one) => [one.email, one.status, one.since, one.until, one.set_by, one.message]),
+          ['RECIPIENT', 'STATUS', 'REASON', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
+          why.recipients.map((one) => [
+            one.email,
+            one.status,
+            one.reason,
+            one.since,
+            one.until,
+            one.set_by,
+            one.message,
+          ]),
         ),
       ),
     );
@@ -144,8 +152,19 @@ function messageLines(message: MessageDetails): string[] {
     ),
     '',
     ...table(
-      ['EVENT', 'AT', 'RECIPIENT', 'STATUS', 'SEQUENCE'],
-      message.events.map((one) => [one.type, one.timestamp, one.data.recipient, one.data.status, one.sequence]),
+      ['EVENT', 'AT', 'RECIPIENT', 'STATUS', 'REASON', 'SEQUENCE'],
+      message.events.map((one) => [
+        one.type,
+        one.timestamp,
+        one.data.recipient,
+        one.data.status,
+        reasonOf(one),
+        one.sequence,
+      ]),
     ),
   ];
 }
+
+/** Returns why the event happened, in a word, and of mail that failed here in a sentence. */
+const reasonOf = ({ data: { bounced, deferred, suppressed, failed } }: EventRecord): string | undefined =>
+  failed?.message ?? (bounced ?? deferred ?? suppressed)?.reason;

@@ -316,7 +316,7 @@ describe('the posthorn command beside a running server', () => {
     const id = await office.mail('c@dest.test');
     assert.match(
       await good('messages', 'why', id),
-      /c@dest\.test +queued +- +- +us +It is due and waits for its turn\./,
+      /c@dest\.test +queued +queued +- +- +us +It is due and waits for its turn\./,
     );
     assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
