@@ -117,7 +117,7 @@ export const deliverySettings = group('The delivery engine.', {
     data: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the answer to DATA.'),
     block: setting(duration('10ms', '30m'), '180s', 'Limit of the time in which one block of the mail must be taken.'),
     dot: setting(duration('10ms', '30m'), '600s', 'Limit of the wait for the answer to the final dot.'),
-    attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts.'),
+    attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts, up to its final dot.'),
   }),
   connection: group('How long a connection is used for more mails.', {
     idle: setting(duration('10ms', '5m'), '5s', 'How long an idle connection is kept for the next mail.'),

@@ -15,6 +15,7 @@ import type { Owners } from '../storage/owners.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
 import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
 import { createTranscripts } from './attempt/transcripts.ts';
+import type { PhaseTimeouts } from './connection/phases.ts';
 import { type PoolLimits, Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue } from './due-queue.ts';
@@ -66,8 +67,10 @@ export interface MtaOptions extends AttemptOptions, PassageOptions {
   ca?: string;
 }
 
-/** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
+/** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
+const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEASE_MARGIN_MS;
+
 const STOP_GIVE_UP_MS = 30_000;
 const STOP_LONGEST_MS = 60_000;
 /** Time for writing the last outcomes, in ms. */
@@ -311,7 +314,7 @@ export class Mta {
         },
       },
       epoch: this.options.epoch,
-      leaseMs: this.options.timeouts.attempt + LEASE_MARGIN_MS,
+      leaseMs: leaseOf(this.options.timeouts),
       prepare: async (job) => placing.reserveQuota(job) ?? (await prepare.begin(job.id)),
       async keptBack(job, { heldNow }) {
         const kept = placing.reserveQuota(job);
@@ -393,7 +396,7 @@ export class Mta {
         },
         failed: this.logStorageFailure,
       },
-      { retry, stalledMs: timeouts.attempt + LEASE_MARGIN_MS },
+      { retry, stalledMs: leaseOf(timeouts) },
     );
   }
 

@@ -198,9 +198,10 @@ export class Wire {
   private readonly ended = (): void =>
     this.fail(this.reader.partial ? 'connection closed in the middle of a reply' : 'connection closed by the server');
 
+  /** Behind the final dot only its own limit holds: the server may have taken the mail, and one that is cut off there is sent twice. */
   private limit(phase: Phase, timeoutMs: number, what: string): void {
     this.waitingSince = this.clock.monotonic();
-    const left = this.deadline - this.waitingSince;
+    const left = phase === 'dot' ? Infinity : this.deadline - this.waitingSince;
     const ms = Math.max(0, Math.min(timeoutMs, left));
     this.timer = this.clock.after(ms, () => {
       const why = left < timeoutMs ? 'the time for the whole attempt is over' : `${what} within ${String(ms / 1000)} s`;

@@ -321,15 +321,27 @@ describe('mta/connection/session', () => {
     await session.close();
   });
 
-  it('ends the attempt when its time is over, whatever phase it is in', async () => {
-    const { server, session } = await start({ message: 'hang' });
+  it('ends the attempt when its time is over', async () => {
+    const { server, session } = await start({ data: 'hang' });
     const sending = session.send(mailOf(undefined, { deadline: deps.clock.monotonic() + 10_000 }));
-    await server.reached('message');
+    await server.reached('data');
     const until = deps.clock.now() + 10_000;
     while (deps.clock.nextAt() !== until) await new Promise((resolve) => setImmediate(resolve));
     deps.clock.advance(10_000);
     const transfer = await sending;
     assert.match(transfer.kind === 'broken' ? transfer.text : '', /whole attempt/);
+    await session.close();
+  });
+
+  it('waits for the answer to the final dot as long as ever, although the time of the attempt is over', async () => {
+    const { server, session } = await start({ message: 'hang' });
+    const sending = session.send(mailOf(undefined, { deadline: deps.clock.monotonic() + 10_000 }));
+    await server.reached('message');
+    const until = deps.clock.now() + timeouts.dot;
+    while (deps.clock.nextAt() !== until) await new Promise((resolve) => setImmediate(resolve));
+    deps.clock.advance(timeouts.dot - 1);
+    server.sessions[0]?.say('250 taken\r\n');
+    assert.equal((await sending).kind, 'accepted');
     await session.close();
   });
 
