@@ -66,9 +66,11 @@ export class Transport {
   readonly #around: Surroundings;
   /**
    * The keys that came after refusals, the oldest first. Each is found again without it, but by one request for each refusal of the
-   * last day, which would use up the rate limit of a program that tries again and again.
+   * last day, which would use up the rate limit of a program that tries again and again. `since` is when the caller's own key was refused: the
+   * service knows that for a day, and without it another process would not find the way to a mail that was accepted later. So the caller's
+   * own key is sent again before the day is over.
    */
-  readonly #nextKeys = new Map<string, string>();
+  readonly #nextKeys = new Map<string, { key: string; since: number }>();
 
   constructor(settings: TransportSettings, around: Surroundings) {
     this.#settings = settings;
@@ -105,10 +107,16 @@ export class Transport {
 
   #remember({ name, headers }: BuiltRequest): void {
     if (name === null) return;
+    const since = this.#nextKey(name)?.since ?? this.#around.now();
     this.#nextKeys.delete(name);
-    this.#nextKeys.set(name, headers.get(KEY) ?? '');
+    this.#nextKeys.set(name, { key: headers.get(KEY) ?? '', since });
     const [oldest = ''] = this.#nextKeys.keys();
     if (this.#nextKeys.size > MOST_NEXT_KEYS) this.#nextKeys.delete(oldest);
+  }
+
+  #nextKey(name: string | null): { key: string; since: number } | null {
+    const next = this.#nextKeys.get(name ?? '');
+    return next !== undefined && this.#around.now() - next.since < REMEMBERED_MS ? next : null;
   }
 
   #build(method: Method, path: string, { query, body, options = {}, serverWaitMs = 0 }: CallOptions): BuiltRequest {
@@ -119,7 +127,7 @@ export class Transport {
     if (body !== undefined) headers.set('Content-Type', 'application/json');
     const { idempotencyKey: key = null } = options;
     const name = key === null ? null : `${path} ${key}`;
-    if (method === 'POST') headers.set(KEY, this.#nextKeys.get(name ?? '') ?? key ?? this.#around.uuid());
+    if (method === 'POST') headers.set(KEY, this.#nextKey(name)?.key ?? key ?? this.#around.uuid());
     // A redirected POST would become a GET, and the key would be sent to the redirect's target.
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
@@ -192,6 +200,8 @@ export class Transport {
 }
 
 const KEY = 'Idempotency-Key';
+/** Milliseconds, an hour less than the service keeps an answer. */
+const REMEMBERED_MS = 23 * 3_600_000;
 /** Keys that are remembered at most. */
 const MOST_NEXT_KEYS = 1000;
 /** Characters of the longest key. */

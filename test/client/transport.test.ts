@@ -154,6 +154,26 @@ describe('client/transport', () => {
     );
   });
 
+  it('goes on behind a refusal, and begins with the key of the caller again before the service forgets it', async () => {
+    const at = '2026-01-31T09:30:00.000Z';
+    const replayed = refuse(403, 'domain_not_verified', {
+      'idempotency-replayed': 'true',
+      'idempotency-first-answer': at,
+    });
+    const now = around.now();
+    const own = client();
+    acts = [replayed, refuse(403, 'domain_not_verified'), refuse(403, 'domain_not_verified'), good];
+    for (const hours of [0, 22.9, 23.1]) {
+      around.now = () => now + hours * 3_600_000;
+      await own.messages.send(MAIL, { idempotencyKey: 'order-17' }).catch(() => undefined);
+    }
+    const next = `order-17~${String(Date.parse(at))}`;
+    assert.deepEqual(
+      asked.map(({ headers }) => headers['idempotency-key']),
+      ['order-17', next, next, 'order-17'],
+    );
+  });
+
   it('gives up a try that takes too long, and tries again', async () => {
     acts = [nothing, good];
     const arrives = requestArrives();
