@@ -255,6 +255,11 @@ function attend({ tail, call, filter }: Reading): Follower {
 async function lines(reading: Reading): Promise<Reply> {
   const { deps, call, filter, slots } = reading;
   call.whenOver(slots.take(call.caller));
+  const key: { hasEnded: boolean; answer: Readable | null } = { hasEnded: false, answer: null };
+  call.whenKeyEnds(() => {
+    key.hasEnded = true;
+    key.answer?.destroy();
+  });
   // Checked before the stream begins: afterwards there is no way to answer 400.
   const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
   const end = await lastSequence(deps.db.reader);
@@ -269,7 +274,8 @@ async function lines(reading: Reading): Promise<Reply> {
     }
   }
   const stream = Readable.from(generate());
-  call.whenKeyEnds(() => stream.destroy());
+  key.answer = stream;
+  if (key.hasEnded) stream.destroy();
   return { status: 200, stream, type: 'application/x-ndjson; charset=utf-8' };
 }
 

@@ -530,6 +530,47 @@ describe('API shell: streams', () => {
     process.off('warning', warn);
     assert.deepEqual(warned, []);
   });
+
+  it('does not watch the key of an answer whose client has gone already', async () => {
+    let gone = (): void => undefined;
+    let told = 0;
+    let begun = (): void => undefined;
+    const isBegun = new Promise<void>((resolve) => (begun = resolve));
+    const isOver = new Promise<void>((resolve) => (gone = resolve));
+    let watched = (): void => undefined;
+    const isWatched = new Promise<void>((resolve) => (watched = resolve));
+    const stream = route(
+      {
+        method: 'GET',
+        path: '/v1/stream',
+        operationId: 'listEvents',
+        description: 'Stream.',
+        tag: 'any',
+        scope: ['send'],
+        responses: { 200: { description: 'Any.', types: ['text/plain'] } },
+      },
+      async (call) => {
+        call.whenOver(gone);
+        begun();
+        await isOver;
+        call.whenKeyEnds(() => told++);
+        watched();
+        return { status: 200, stream: Readable.from(['a']), type: 'text/plain' };
+      },
+    );
+    const h = await startHarness({
+      routes: [...someRoutes, stream],
+      callers: { [KEY]: { ...someCaller, expiresAt: Date.parse('2099-01-01') } },
+    });
+    const socket = net.connect(h.port, '127.0.0.1');
+    socket.write(`GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`);
+    await isBegun;
+    socket.destroy();
+    await isWatched;
+    assert.equal(told, 1);
+    await h.stop();
+    assert.equal(h.clock.nextAt(), null, 'the timer for the end of the key is left');
+  });
 });
 
 describe('API shell: stopping', () => {

@@ -134,7 +134,9 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       watch(listener);
     },
     whenKeyEnds: (listener) => {
-      untilClosed(ctx, watchKey(deps, exchange, listener));
+      // Neither the answer nor its connection would tell the end of the watch any more.
+      if (isGone(ctx)) listener();
+      else untilClosed(ctx, watchKey(deps, exchange, listener));
     },
   };
 }
