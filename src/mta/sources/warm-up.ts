@@ -46,6 +46,8 @@ interface Entry {
   added: Counts;
   /** The row is in the database, and with it the stage of the day. */
   isStored: boolean;
+  /** The clock was days ahead and was set right: later days may have rows that were counted then. */
+  isSetRight: boolean;
   /** The last day with mail; an entry that is only looked at goes on from day to day without. */
   usedOn: string;
 }
@@ -54,6 +56,7 @@ interface Entry {
 interface Addition {
   row: WarmUpRow;
   isStored: boolean;
+  isSetRight: boolean;
 }
 
 /** Rows that one look at the counts of other nodes reads at most, those with the most mail: the others are read by the first write. */
@@ -154,7 +157,7 @@ export class WarmUp {
     const known = this.entries.get(key);
     if (!this.sources.has(row.source) || (known !== undefined && known.row.day > row.day)) return;
     if (known?.row.day === row.day) store(known, row);
-    else this.entries.set(key, { row, added: noCounts(), isStored: true, usedOn: row.day });
+    else this.entries.set(key, { row, added: noCounts(), isStored: true, isSetRight: false, usedOn: row.day });
   }
 
   private entryOf(source: string, site: string): Entry {
@@ -171,6 +174,7 @@ export class WarmUp {
       row: { source, site, day, stage, ...noCounts() },
       added: noCounts(),
       isStored: false,
+      isSetRight: wasAhead,
       usedOn: isForgotten || wasAhead ? day : known.usedOn,
     };
     this.entries.set(key, entry);
@@ -198,7 +202,11 @@ export class WarmUp {
       const some = [...this.changed];
       this.changed.clear();
       this.writes++;
-      const additions = some.map(({ row, added, isStored }): Addition => ({ row: { ...row, ...added }, isStored }));
+      const additions = some.map(({ row, added, isStored, isSetRight }): Addition => ({
+        row: { ...row, ...added },
+        isStored,
+        isSetRight,
+      }));
       for (const entry of some) entry.added = noCounts();
       try {
         const sums = await this.deps.db.commit.submit(addCounts, additions, 200 * additions.length);
@@ -228,6 +236,7 @@ function store(entry: Entry, sum: WarmUpRow): void {
   for (const name of COUNTS) row[name] += entry.added[name];
   entry.row = row;
   entry.isStored = true;
+  entry.isSetRight = false;
   entry.usedOn = row.day;
 }
 
@@ -238,6 +247,8 @@ const addCounts: Work<readonly Addition[], readonly WarmUpRow[]> = {
     const all = inputs.flat();
     const [stored, fresh] = [all.filter(({ isStored }) => isStored), all.filter(({ isStored }) => !isStored)];
     await insertRows(tx, [{ warm_up: stored.map(({ row }) => row) }]);
+    const setRight = fresh.filter(({ isSetRight }) => isSetRight).map(({ row }) => keyOf(row));
+    if (setRight.length > 0) await tx.run(removalOfLater, [JSON.stringify(setRight)]);
     if (fresh.length > 0) await beginDays(tx, fresh);
     const rows = await tx.all<WarmUpRow>(sumsOf, [JSON.stringify(all.map(({ row }) => keyOf(row)))]);
     const byKey = new Map(rows.map((row) => [keyOf(row).join(' '), row]));
@@ -265,6 +276,12 @@ const KEY = { source: 'text', site: 'text', day: 'text' } as const;
 const sumsOf = statement(
   ({ unfold }) => `SELECT w.* FROM ${unfold('k', KEY)}
     JOIN warm_up w ON w.source = k.source AND w.site = k.site AND w.day = k.day`,
+);
+
+/** What a clock that was ahead has counted would be taken for the counts of those days when they come. */
+const removalOfLater = statement(
+  ({ unfold }) => `DELETE FROM warm_up WHERE EXISTS (SELECT 1 FROM ${unfold('k', KEY)}
+    WHERE k.source = warm_up.source AND k.site = warm_up.site AND k.day < warm_up.day)`,
 );
 
 const daysBefore = statement(

@@ -160,6 +160,13 @@ describe('mta/sources/warm-up', () => {
       clock.advance(DAY);
       assert.equal(takeAll(warmUp, 'google'), 200);
       await warmUp.close();
+      for (let day = 2; day < days + 1; day++) {
+        clock.advance(DAY);
+        warmUp.take('out1', 'google');
+        await warmUp.close();
+      }
+      const { sent, stage } = warmUp.today('out1', 'google');
+      assert.deepEqual([sent, stage >= 2], [1, true], 'the day to which the clock had jumped begins like any other');
     });
 
   it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
