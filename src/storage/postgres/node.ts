@@ -291,7 +291,7 @@ export class JoinedNode implements Node, Nodes {
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`,
         [this.epoch],
       );
-      silence.cancel();
+      silence.heard();
       // The time of the statement is not known better than the time that it took.
       const within = (clock.monotonic() - sentAt) / 2;
       if (row === undefined) {
@@ -301,6 +301,7 @@ export class JoinedNode implements Node, Nodes {
       this.signedAt = sentAt;
       this.noteEvent(row.event);
       await this.noteFacts(sentAtWall + within - row.now_ms, within);
+      silence.heard();
       await this.look();
     } catch (error) {
       // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
@@ -315,7 +316,7 @@ export class JoinedNode implements Node, Nodes {
    * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: where this process itself
    * stood still, the answer may have come and only has to be read.
    */
-  private watchSilence(): { cancel(): void } {
+  private watchSilence(): { heard(): void; cancel(): void } {
     const { clock, connection } = this.deps;
     let steps = 0;
     const step = (): void => {
@@ -325,7 +326,10 @@ export class JoinedNode implements Node, Nodes {
     };
     const plan = (): Timer => clock.after(SILENT_MS / SILENT_STEPS, step, { background: true });
     let timer = plan();
-    return { cancel: () => timer.cancel() };
+    return {
+      heard: () => (steps = 0),
+      cancel: () => timer.cancel(),
+    };
   }
 
   /** Calls the listeners of events where there are new ones that no message told of. */

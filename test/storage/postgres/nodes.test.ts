@@ -116,6 +116,37 @@ describe('storage/postgres: several nodes', () => {
     await connection.close();
   });
 
+  it('gives a connection up that falls silent behind the first answer of a sign of life', async () => {
+    await join('other');
+    const address = addressOf({ url });
+    const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    const clock = new FakeClock(Date.now());
+    let [isSilent, dropped] = [false, 0];
+    let asked = (): void => undefined;
+    const isAsked = new Promise<void>((resolve) => (asked = resolve));
+    const silencing: typeof connection = {
+      ...connection,
+      all(sql, values) {
+        if (!isSilent || (typeof sql === 'string' && sql.startsWith('UPDATE node_beats')))
+          return connection.all(sql, values);
+        asked();
+        return new Promise(() => undefined);
+      },
+      drop: () => dropped++,
+    };
+    const messages = new NodeMessages(connection, clock);
+    const deps = { connection: silencing, clock, messages, takenOver: () => undefined };
+    const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{}' });
+    isSilent = true;
+    clock.advance(2000);
+    await isAsked;
+    for (let second = 0; second < 6; second++) clock.advance(1000);
+    assert.equal(dropped, 1);
+    isSilent = false;
+    await node.leave();
+    await connection.close();
+  });
+
   it('tells the other nodes what it says of itself after a reload', async () => {
     const address = addressOf({ url });
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
