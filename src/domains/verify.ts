@@ -7,7 +7,7 @@ import type { DnsAnswer, Resolver } from '../net/resolver.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { DomainRow } from '../storage/tables.ts';
+import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { compareRecord, type DnsRecord } from './dns-records.ts';
 import {
   checkOf,
@@ -62,7 +62,9 @@ export async function verifyDomain(
     const standing: Standing = taken ? { ...found, status: 'failed', refused_at: before.refused_at } : found;
     const row = await write(tx, before, { checks, standing, now });
     if (row.status === 'verified') await endClaims(tx, row);
-    const keys = await activateKeys(tx, domain.keys, { seen, now });
+    // A rotation may have replaced pending keys while DNS was asked.
+    const there = await tx.all<DkimKeyRow>('SELECT * FROM dkim_keys WHERE domain_id = ? ORDER BY id', [domain.row.id]);
+    const keys = await activateKeys(tx, there, { seen, now });
     const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
     await insertRows(tx, [alsoInTransaction(after)]);
     return { before, after };

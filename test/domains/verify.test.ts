@@ -374,4 +374,28 @@ describe('domains/verify', () => {
       ]);
     });
   });
+
+  it('a rotation during a check: no key retires before another signs in its place', async () => {
+    resolver.zones = published(domain);
+    await check();
+    const rotated = await rotateDkim(deps(), ref);
+    const isNextEd25519 = ({ host }: { host: string }): boolean => host.startsWith('ph202601e2.');
+    const { records } = toDomainRecord(rotated, hostname);
+    const without: Record<string, string[]> = {};
+    for (const record of records.filter((one) => !isNextEd25519(one)))
+      (without[`${record.host} ${record.type}`] ??= []).push(record.value);
+    resolver.zones = without;
+    await check();
+    resolver.zones = published(rotated);
+    const { txt } = resolver;
+    let rotating: Promise<unknown> | null = null;
+    resolver.txt = async (...asked) => {
+      rotating ??= rotateDkim(deps(), ref);
+      await rotating;
+      return txt.apply(resolver, asked);
+    };
+    const { keys } = await verifyDomain(deps(), ref);
+    const signing = keys.filter(({ state }) => state === 'active').map(({ algorithm }) => algorithm);
+    assert.deepEqual(signing.sort(), ['ed25519-sha256', 'rsa-sha256']);
+  });
 });
