@@ -95,7 +95,7 @@ export function exportRule(deps: ExportRuleDeps, mostBytes = MOST_BYTES) {
         await advance(deps, row, mostBytes);
       } catch (error) {
         // A database that is away for a moment comes back: the next step goes on where this one began.
-        if (deps.db.engine === 'postgres' && isStorageTrouble(error) && !isCanceled(error)) throw error;
+        if (deps.db.engine === 'postgres' && isStorageTrouble(error) && !isOfQuery(error)) throw error;
         await fail(deps, row, error);
       }
       return 1;
@@ -103,8 +103,10 @@ export function exportRule(deps: ExportRuleDeps, mostBytes = MOST_BYTES) {
   };
 }
 
-/** A query that took too long would take as long the next time. */
-const isCanceled = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === '57014';
+/** Too slow (57014), out of memory (53200), or over a limit such as `temp_file_limit` (53400): the query would be so the next time, too. */
+const OF_QUERY: readonly unknown[] = ['57014', '53200', '53400'];
+const isOfQuery = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && OF_QUERY.includes(error.code);
 
 /** Returns a rule that removes exports after seven days, and files that no row names. */
 export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'clock' | 'config'>) {
