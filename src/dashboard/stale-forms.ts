@@ -2,11 +2,19 @@
 import { createHash } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 
+/** Thrown for a form whose page did not show the present values. */
+class StaleForm extends Problem {}
+
 /**
- * Returns a short hash of the values that a form changes. A view hands it to its forms as `seen`. The values are of JSON, their members in
- * one order.
+ * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. Where a form is shown again for another
+ * fault it keeps its own, as its reader has not been told of a change meanwhile. The values are of JSON, their members in one order.
  */
-export const hashOf = (values: unknown): string =>
+export function seenIn(form: URLSearchParams, fault: Problem | null, values: unknown): string {
+  const own = form.get('_seen');
+  return own === null || fault === null || fault instanceof StaleForm ? hashOf(values) : own;
+}
+
+const hashOf = (values: unknown): string =>
   createHash('sha256').update(JSON.stringify(values)).digest('base64url').slice(0, 22);
 
 /**
@@ -19,7 +27,7 @@ export const isStale = (form: URLSearchParams, values: unknown): boolean =>
 /** Throws a Problem for a stale form. Its page is shown with what was typed and the present hash, so that sending it again saves it. */
 export function refuseStale(form: URLSearchParams, values: unknown): void {
   if (!isStale(form, values)) return;
-  throw new Problem(
+  throw new StaleForm(
     'invalid_state',
     'This was changed after you opened the page, so nothing was saved. What you entered is still below. Open this page in a new window to see the change: saving again replaces it.',
   );

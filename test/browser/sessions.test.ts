@@ -104,6 +104,18 @@ describe('browser: windows and sessions', () => {
     await page.waitForURL('**/login*');
   });
 
+  it('keeps a refused form on a page that follows what happens', async () => {
+    await page.goto('/queue');
+    await page.getByText('Hold or pause a part of the queue').click();
+    await page.getByLabel('Its name').fill('dest.test');
+    await page.getByLabel('For hours').first().fill('two');
+    await page.getByRole('button', { name: 'Hold it' }).click();
+    await page.getByText('more than 0 and at most a year').waitFor();
+    app.clock.advance(13 * 3_600_000);
+    await page.getByText('What you typed is still here').waitFor();
+    assert.equal(await page.getByLabel('Its name').inputValue(), 'dest.test');
+  });
+
   it('leaves the page as it is when signing in again is canceled', async () => {
     await fillStream('later');
     app.clock.advance(13 * 3_600_000);

@@ -187,6 +187,58 @@ describe('dashboard: forms beside other windows', () => {
         assert.deepEqual(await read(page), wanted(third), 'a script that sends no hash is not refused');
       });
 
+    it('do not undo what another window changed in a stream, and keep what was typed in its row', async () => {
+      const id = await made('/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' });
+      const seen = (): string =>
+        new RegExp(`action="/streams/${id}">.*?name="_seen" value="([^"]+)"`).exec(browser.last.html)?.[1] ?? '';
+      const priorityOf = async (): Promise<unknown> => {
+        const { body } = await app.get<{ data: { id: string; priority: number }[] }>('/v1/streams');
+        return body.data.find((one) => one.id === id)?.priority;
+      };
+      await browser.open('/streams');
+      const opened = seen();
+      assert.equal((await app.request('PATCH', `/v1/streams/${id}`, { priority: 0 })).status, 200);
+      const typed = { name: 'Letters', pool: 'default', priority: '1' };
+      const refused = await browser.submit(`/streams/${id}`, { ...typed, _seen: opened });
+      assert.equal(refused.status, 409);
+      assert.match(refused.html, /<details open><summary aria-label="Change… \(news\)">.*value="Letters"/);
+      assert.match(refused.html, /name="name" required maxlength="100" value=""/, 'the form for a new one stays empty');
+      assert.deepEqual(htmlFaults(refused.html), []);
+      assert.equal(await priorityOf(), 0);
+      await browser.submit(`/streams/${id}`, { ...typed, _seen: seen() });
+      assert.equal(await priorityOf(), 1);
+    });
+
+    it('are still refused after another fault, which says nothing of the change', async () => {
+      const { member } = await app.operator.call('team.add', {
+        email: 'bo@example.net',
+        role: 'developer',
+        accounts: ['default'],
+        mail: false,
+      });
+      const page = `/team/${member}`;
+      await browser.open(page);
+      const fields = { role: 'administrator', accounts: browser.field('_account') };
+      const opened = browser.field('_seen');
+      await app.operator.call('team.change', { member, role: 'read_only', accounts: ['default'] });
+      const wrong = await browser.submit(page, { ...fields, _seen: opened, password_now: 'wrong' });
+      assert.match(wrong.html, /The current password is wrong/);
+      const again = { ...fields, _seen: browser.field('_seen'), password_now: PASSWORD };
+      const refused = await browser.submit(page, again);
+      assert.match(refused.html, /This was changed after you opened the page/);
+    });
+
+    it('offer no version of a template to publish or try where they show a refused text', async () => {
+      const id = await made('/v1/templates', { alias: 'hi', name: 'Hi', subject: 'S', text: 'one' });
+      assert.equal((await app.request('PATCH', `/v1/templates/${id}`, { text: 'two' })).status, 200);
+      const page = `/templates/${id}`;
+      const offers = /action="\/templates\/[^"/]+\/(?:publish|send)"/g;
+      assert.equal((await browser.open(page)).html.match(offers)?.length, 2);
+      const refused = await browser.submit(page, { alias: 'hi', name: 'Hi', text: '{{#if', sample_variables: '{' });
+      assert.equal(refused.status, 400);
+      assert.equal(refused.html.match(offers), null);
+    });
+
     it('publish and try the version of a template that was looked at, or none', async () => {
       const id = await made('/v1/templates', { alias: 'hi', name: 'Hi', subject: 'S', text: 'one' });
       const page = `/templates/${id}`;

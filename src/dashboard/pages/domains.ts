@@ -6,7 +6,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { hashOf, refuseStale } from '../stale-forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
@@ -92,7 +92,7 @@ async function details({ domains }: Deps['config'], visit: Visit, fault: Problem
   return view('domain', domain.name, {
     domain,
     fault,
-    seen: hashOf(changeable(domain)),
+    seen: seenIn(visit.form, fault, changeable(domain)),
     returnPath: fault === null ? domain.return_path : visit.form.get('return_path'),
     ...recordsOnPage(domain),
     ...stateOnPage(domain),

@@ -7,7 +7,7 @@ import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
 import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
-import { hashOf, refuseStale } from '../stale-forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 
 /** A key that was not used for this time is shown as idle. */
 const IDLE_MS = 30 * 86_400_000;
@@ -140,7 +140,7 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
   return view('key', key.name, {
     tab: 'keys',
     key,
-    seen: hashOf(changeable(key)),
+    seen: seenIn(form, fault, changeable(key)),
     ...stateOf(key, visit.now),
     fault,
     entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },

@@ -8,7 +8,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { filledIn, fieldNumber } from '../forms.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { DAY_MS } from '../../base/time.ts';
-import { hashOf, refuseStale } from '../stale-forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 
 const WHERE = '/settings';
 
@@ -63,7 +63,7 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
   const { smtp, retention } = config;
   const data = {
     settings,
-    seen: hashOf(changeable(settings)),
+    seen: seenIn(visit.form, fault, changeable(settings)),
     entered,
     fault,
     version,

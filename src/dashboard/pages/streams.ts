@@ -1,6 +1,8 @@
 /** Streams: list, creation, change, pause and removal. */
 import type { Problem } from '../../base/problem.ts';
+import type { Stream } from '../../client/types.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/streams';
@@ -23,8 +25,20 @@ export function streamPages(): Page[] {
 
 async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { data } = await visit.ask('listStreams', { query: { limit: '100' } });
-  const rows = data.map((stream) => ({ ...stream, isBuiltIn: ['transactional', 'broadcast'].includes(stream.slug) }));
-  return view('streams', 'Streams', { rows, fault, entered: filledIn(visit.form) });
+  const { id } = visit.params;
+  const filled = filledIn(visit.form);
+  const rows = data.map((stream) => {
+    const isRefused = fault !== null && stream.id === id;
+    const { name, pool, priority } = stream;
+    return {
+      ...stream,
+      isBuiltIn: ['transactional', 'broadcast'].includes(stream.slug),
+      isRefused,
+      seen: seenIn(isRefused ? visit.form : new URLSearchParams(), fault, changeable(stream)),
+      entered: isRefused ? filled : { name, pool, priority: String(priority) },
+    };
+  });
+  return view('streams', 'Streams', { rows, fault, entered: id === undefined ? filled : {} });
 }
 
 async function add(visit: Visit): Promise<Shown> {
@@ -40,9 +54,15 @@ async function add(visit: Visit): Promise<Shown> {
   return move(WHERE, 'The stream is created.');
 }
 
+/** Returns what the form changes. */
+const changeable = ({ name, pool, priority }: Stream): unknown => [name, pool, priority];
+
 /** Changes a stream; empty fields keep their values. */
 async function edit(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
+  const { data } = await visit.ask('listStreams', { query: { limit: '100' } });
+  const before = data.find(({ id }) => id === params['id']);
+  if (before !== undefined) refuseStale(form, changeable(before));
   const body = definedMembers({
     name: fieldText(form, 'name'),
     pool: fieldText(form, 'pool'),

@@ -6,7 +6,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { hashOf, refuseStale } from '../stale-forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
@@ -128,7 +128,7 @@ async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } 
     isFilled ? chosen(visit).includes(id) : member.accounts.includes(name);
   return view('team-member', member.email, {
     member,
-    seen: hashOf(changeable(member)),
+    seen: seenIn(visit.form, failed?.fault ?? null, changeable(member)),
     isInvited: member.state !== 'active',
     roles: rolesFor(role),
     choices: visit.accounts.map(({ id, name }) => ({ id, name, on: isOn(id, name) })),

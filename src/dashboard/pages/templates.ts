@@ -6,7 +6,7 @@ import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
-import { hashOf, isStale, refuseStale } from '../stale-forms.ts';
+import { isStale, refuseStale, seenIn } from '../stale-forms.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
 const WHERE = '/templates';
@@ -64,11 +64,13 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
   const data = {
     template,
     entered,
-    seen: template === null ? null : hashOf(changeable(template)),
+    seen: template === null ? null : seenIn(form, fault, changeable(template)),
     sample,
     fault,
     hasEditor: true,
-    isDraft: template !== null && template.published_version !== template.version,
+    // A page that shows a refused text again does not show the one that these would publish or try.
+    isShown: fault === null,
+    isDraft: fault === null && template !== null && template.published_version !== template.version,
   };
   return view('template', template === null ? 'New template' : template.name, data);
 }

@@ -18,7 +18,7 @@ import {
   type Visit,
 } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { hashOf, refuseStale } from '../stale-forms.ts';
+import { refuseStale, seenIn } from '../stale-forms.ts';
 
 const WHERE = '/webhooks';
 /** Number of attempts that a success rate is computed from, and of endpoints that have one. */
@@ -141,7 +141,7 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
       : filledIn(fields);
   const data = {
     endpoint,
-    seen: hashOf(changeable(endpoint)),
+    seen: seenIn(fields, fault, changeable(endpoint)),
     eventId,
     ...healthOf(last, now),
     attempts: attempts.data.map((one) => ({ ...one, isPlanned: isAhead(one.next_attempt_at, now) })),

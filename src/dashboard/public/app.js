@@ -106,11 +106,17 @@ document.addEventListener('htmx:afterRequest', ({ detail }) => {
 
 // The poll after the end of a session leads to the sign-in, except away from what was typed: forms.js asks for the sign-in in place.
 const leadsAway = ({ elt, xhr }) => isPoll(elt) && xhr.getResponseHeader('HX-Redirect') !== null;
-const isTyped = ({ type, checked, defaultChecked, value, defaultValue }) =>
-  type === 'checkbox' || type === 'radio' ? checked !== defaultChecked : value !== (defaultValue ?? value);
+function isTyped({ type, options, checked, defaultChecked, value, defaultValue }) {
+  if (type === 'checkbox' || type === 'radio') return checked !== defaultChecked;
+  const usual = options && ([...options].find((one) => one.defaultSelected) ?? options[0]);
+  return value !== (usual?.value ?? defaultValue ?? value);
+}
+const isFilledIn = () =>
+  // A refused form is shown with what was typed.
+  document.getElementById('fault') !== null ||
+  all('form[method=post] :is(input:not([type=hidden]), select, textarea)', main).some(isTyped);
 document.addEventListener('htmx:beforeOnLoad', (event) => {
-  if (!leadsAway(event.detail)) return;
-  if (!all('form[method=post] :is(input:not([type=hidden]), textarea)', main).some(isTyped)) return;
+  if (!leadsAway(event.detail) || !isFilledIn()) return;
   event.preventDefault();
   warn('Your session has ended. What you typed is still here: send it, and sign in.');
 });

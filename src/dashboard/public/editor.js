@@ -63,7 +63,8 @@ if (editor !== null) {
   // Names with an underscore are those of the form itself, such as its token, which changes.
   const typed = () =>
     new URLSearchParams([...new FormData(editor)].filter(([name]) => !name.startsWith('_'))).toString();
-  const saved = typed();
+  // A page with a refused form shows what was not saved.
+  const saved = document.getElementById('fault') === null ? typed() : null;
   let isSending = false;
   const isLost = () => !isSending && document.contains(editor) && typed() !== saved;
   // At the window, which is after forms.js: a form that it holds back is not being sent.
