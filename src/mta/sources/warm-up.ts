@@ -278,7 +278,7 @@ const sumsOf = statement(
     JOIN warm_up w ON w.source = k.source AND w.site = k.site AND w.day = k.day`,
 );
 
-/** What a clock that was ahead has counted would be taken for the counts of those days when they come. */
+/** The counts of a clock that was ahead would be taken for those of their days when these come. */
 const removalOfLater = statement(
   ({ unfold }) => `DELETE FROM warm_up WHERE EXISTS (SELECT 1 FROM ${unfold('k', KEY)}
     WHERE k.source = warm_up.source AND k.site = warm_up.site AND k.day < warm_up.day)`,
