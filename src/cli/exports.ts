@@ -38,6 +38,7 @@ function filterOption(text: string, before: Record<string, string> | undefined):
   const name = text.slice(0, at);
   if (before !== undefined && Object.hasOwn(before, name))
     throw new InvalidArgumentError(`${name} is given twice. Where it takes several values, separate them by commas.`);
+  if (at + 1 === text.length) throw new InvalidArgumentError(`${name} has no value: leave it out for all.`);
   return { ...before, [name]: text.slice(at + 1) };
 }
 

@@ -2,12 +2,16 @@
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { duration } from '../config/kind.ts';
 
-/** Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. */
+/**
+ * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
+ * refused: it comes from a variable of the shell that is not set, and would lift the restriction that it was to be.
+ */
 export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
   const items = text
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '') as Item[];
+  if (items.length === 0) throw new InvalidArgumentError('Expected at least one value: leave the option out for all.');
   return [...(before ?? []), ...items];
 }
 

@@ -57,5 +57,21 @@ async function accountIdOf(deps: StoreDeps, id: string): Promise<string | null> 
     if (error instanceof Problem) return null;
     throw error;
   });
+  if (domain !== null && domain.row.status !== 'verified' && id !== domain.row.id)
+    await refuseUnclear(deps, domain.row.name);
   return domain?.row.account_id ?? null;
+}
+
+/** Throws a Problem where several accounts have added the name and none has verified it: the records of one would be checked for another. */
+async function refuseUnclear({ db }: Pick<StoreDeps, 'db'>, name: string): Promise<void> {
+  const claims = await db
+    .reader('domains as d')
+    .join('accounts as a', 'a.id', 'd.account_id')
+    .where('d.name', name)
+    .orderBy('d.id')
+    .limit(10)
+    .select<{ id: string; account: string }[]>('d.id as id', 'a.name as account');
+  if (claims.length < 2) return;
+  const named = claims.map(({ id, account }) => `${id} (${account})`).join(', ');
+  throw new Problem('invalid_parameter', `Several accounts have added ${name}: name it by its id, ${named}.`);
 }

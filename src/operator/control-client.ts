@@ -4,6 +4,7 @@ import { environment } from '../config/load.ts';
 import { resultIn } from './control-answer.ts';
 import { systemUser } from './system-user.ts';
 import { absenceOf, LARGEST_COMMAND_BYTES, refusal, tooLarge } from './control-socket.ts';
+import { Unavailable } from './unavailable.ts';
 
 export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
 
@@ -34,12 +35,14 @@ function post(
     const request = http.request({ socketPath: file, method: 'POST', path: `/${name}`, headers, agent: false });
     request.on('error', (error: NodeJS.ErrnoException) => {
       if (absenceOf(error) !== null) resolve({ kind: 'no_server' });
-      else reject(refusal(file, error));
+      else reject(isCutOff(error) ? cutOff() : refusal(file, error));
     });
     request.on('response', (response) => {
       const parts: Buffer[] = [];
       response.on('data', (part: Buffer) => parts.push(part));
-      response.on('error', reject);
+      response.on('error', (error: NodeJS.ErrnoException) => {
+        reject(isCutOff(error) ? cutOff() : error);
+      });
       response.on('end', () => {
         resolve({ kind: 'answered', text: Buffer.concat(parts).toString('utf8') });
       });
@@ -47,3 +50,11 @@ function post(
     request.end(body);
   });
 }
+
+const isCutOff = ({ code }: NodeJS.ErrnoException): boolean => code === 'ECONNRESET' || code === 'EPIPE';
+
+const cutOff = (): Unavailable =>
+  new Unavailable(
+    'not_running',
+    'the server ended before it had answered: what was asked may be done in part, so look before you ask again',
+  );

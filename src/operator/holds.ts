@@ -112,6 +112,10 @@ export const holdOperations = {
     }),
     async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
       if (connections === undefined && perMinute === undefined) {
+        if (forMs !== undefined || note !== undefined)
+          throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
+            field: 'connections',
+          });
         act.on({ object: lane });
         const all = await holdsInForce(deps);
         const rows = all.filter(({ kind, target }) => kind === 'limit' && target === lane);

@@ -323,6 +323,16 @@ describe('the posthorn command beside a running server', () => {
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);
   });
 
+  it('domains: a name that several accounts have added is named by its id', async () => {
+    await good('accounts', 'add', 'Twice');
+    await good('domains', 'add', 'twice.test');
+    await good('domains', 'add', 'twice.test', '--account', 'Twice');
+    const { code, notes } = await posthorn(['domains', 'show', 'twice.test']);
+    assert.equal(code, 65);
+    const id = /(dom_\w+) \(Twice\)/.exec(notes)?.[1] ?? assert.fail(notes);
+    assert.match(await good('domains', 'show', id), /twice\.test/);
+  });
+
   it('resolve: where mail goes', async () => {
     assert.match(await good('resolve', 'Away.test'), /^domain +away\.test\nroute +discard/);
     office.resolved = {

@@ -7,4 +7,10 @@ describe('posthorn exports', () => {
     assert.equal(code, 64);
     assert.match(notes, /tag is given twice/);
   });
+
+  it('refuses a filter without a value: the export would be of all', async () => {
+    const { code, notes } = await ran(['exports', 'create', 'messages', 'to=']);
+    assert.equal(code, 64);
+    assert.match(notes, /to has no value/);
+  });
 });

@@ -7,12 +7,16 @@ describe('cli/options', () => {
     ['a,b', undefined, ['a', 'b'], 'commas'],
     [' a , b,', undefined, ['a', 'b'], 'spaces and a comma too many'],
     ['b', ['a'], ['a', 'b'], 'given twice'],
-    ['', undefined, [], 'nothing'],
   ] as const) {
     it(`reads the list ${JSON.stringify(text)}: ${reason}`, () => {
       assert.deepEqual(listOption(text, before), list);
     });
   }
+
+  for (const text of ['', ' , '])
+    it(`refuses the list ${JSON.stringify(text)}, of a variable that is not set: it would restrict nothing`, () => {
+      assert.throws(() => listOption(text, ['a']), InvalidArgumentError);
+    });
 
   for (const [text, ms] of [
     ['1s', 1000],

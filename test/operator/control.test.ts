@@ -56,6 +56,19 @@ describe('operator: control socket', () => {
     await office.close();
   });
 
+  it('says that a command may be done in part where the server ends before it answers', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-control-'));
+    const file = socketPath(folder);
+    const server = net.createServer((socket) => socket.once('data', () => socket.destroy()));
+    await new Promise<void>((resolve) => server.listen(file, resolve));
+    await assert.rejects(
+      callServer(file, 'queue.flush', { all: true }),
+      (error: unknown) => unavailable('not_running')(error) && String(error).includes('may be done in part'),
+    );
+    await new Promise((resolve) => server.close(resolve));
+    rmSync(folder, { recursive: true });
+  });
+
   it('is open to its owner only, and gone when it is closed', async () => {
     assert.equal(control.path, path.join(office.folder, 'posthorn.sock'));
     assert.equal(statSync(control.path).mode & 0o777, 0o600);

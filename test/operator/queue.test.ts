@@ -235,6 +235,14 @@ describe('operator/queue', () => {
     assert.equal((await office.run('queue.lane', { lane: 'mx.dest.test' })).lane.waiting_in_all, 1);
   });
 
+  it('does not end a limit that was to be prolonged without its numbers', async () => {
+    await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2 });
+    await assert.rejects(office.run('queue.limit', { lane: 'mx.dest.test', for_ms: 6 * HOUR }), {
+      code: 'missing_field',
+    });
+    assert.equal((await office.run('queue.holds', {})).data.length, 1);
+  });
+
   it('tells in the history of a lane what operators did to it, and who', async () => {
     await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
     await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2, note: 'ticket 99' });
