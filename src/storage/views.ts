@@ -136,13 +136,16 @@ export const views: readonly View[] = [
   },
   {
     name: 'v_audit',
-    says: 'The audit log: every use of a key, and every act on the command line.',
+    says: 'The audit log: every use of a key, and every act in the dashboard and on the command line.',
     columns: ({ time }) => ({
       id: ['u.id', 'id of the line'],
       at: [time('u.at'), 'when'],
       account_id: ['u.account_id', 'account, where one was concerned'],
       account: ['a.name', 'its name'],
-      actor: ['u.actor', 'who: `key:<name>`, `operator`, `api`'],
+      actor: [
+        'u.actor',
+        'who: `key:<name>`, `member:<address>`, `operator`, `server`; `api` or `smtp` where no key was known',
+      ],
       key_id: ['u.key_id', 'API key'],
       ip: ['u.ip', 'address it came from'],
       method: ['u.method', 'HTTP method, or the kind of act'],
