@@ -247,7 +247,9 @@ const addCounts: Work<readonly Addition[], readonly WarmUpRow[]> = {
     const all = inputs.flat();
     const [stored, fresh] = [all.filter(({ isStored }) => isStored), all.filter(({ isStored }) => !isStored)];
     await insertRows(tx, [{ warm_up: stored.map(({ row }) => row) }]);
-    const setRight = fresh.filter(({ isSetRight }) => isSetRight).map(({ row }) => keyOf(row));
+    const setRight = fresh
+      .filter(({ isSetRight }) => isSetRight)
+      .map(({ row }) => keyOf({ ...row, day: dayAfter(row.day) }));
     if (setRight.length > 0) await tx.run(removalOfLater, [JSON.stringify(setRight)]);
     if (fresh.length > 0) await beginDays(tx, fresh);
     const rows = await tx.all<WarmUpRow>(sumsOf, [JSON.stringify(all.map(({ row }) => keyOf(row)))]);
@@ -270,6 +272,8 @@ async function beginDays(tx: Connection, fresh: readonly Addition[]): Promise<vo
   await insertRows(tx, [{ warm_up: staged }]);
 }
 
+const dayAfter = (day: string): string => dayOf(Date.parse(day) + DAY_MS);
+
 const keyOf = ({ source, site, day }: WarmUpRow): readonly string[] => [source, site, day];
 const KEY = { source: 'text', site: 'text', day: 'text' } as const;
 
@@ -278,7 +282,10 @@ const sumsOf = statement(
     JOIN warm_up w ON w.source = k.source AND w.site = k.site AND w.day = k.day`,
 );
 
-/** The counts of a clock that was ahead would be taken for those of their days when these come. */
+/**
+ * The counts of a clock that was ahead would be taken for those of their days when these come. The day after the present one stays: another
+ * node's clock may have reached it already.
+ */
 const removalOfLater = statement(
   ({ unfold }) => `DELETE FROM warm_up WHERE EXISTS (SELECT 1 FROM ${unfold('k', KEY)}
     WHERE k.source = warm_up.source AND k.site = warm_up.site AND k.day < warm_up.day)`,

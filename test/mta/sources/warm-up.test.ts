@@ -169,6 +169,22 @@ describe('mta/sources/warm-up', () => {
       assert.deepEqual([sent, stage >= 2], [1, true], 'the day to which the clock had jumped begins like any other');
     });
 
+  it('leaves the next day to a node whose clock has reached it, when its own clock is set right', async () => {
+    const warmUp = await open();
+    clock.advance(3 * DAY);
+    warmUp.take('out1', 'google');
+    await warmUp.close();
+    clock.advance(-2 * DAY);
+    const other = await open();
+    other.take('out1', 'google');
+    await other.close();
+    clock.advance(-DAY);
+    warmUp.take('out1', 'google');
+    await warmUp.close();
+    clock.advance(DAY);
+    assert.equal((await open()).today('out1', 'google').sent, 1);
+  });
+
   it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
     const warmUp = await open();
     for (let n = 0; n < 50; n++) warmUp.take('out1', 'google');
