@@ -6,8 +6,9 @@ import { Problem } from '../base/problem.ts';
 class StaleForm extends Problem {}
 
 /**
- * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. Where a form is shown again for another
- * fault it keeps its own, as its reader has not been told of a change meanwhile. The values are of JSON, their members in one order.
+ * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. A form that is shown again
+ * for another fault keeps the hash that it was opened with, because its reader has not been told of a change. The values are JSON values whose
+ * members always come in the same order.
  */
 export function seenIn(form: URLSearchParams, fault: Problem | null, values: unknown): string {
   const own = form.get('_seen');

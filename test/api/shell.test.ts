@@ -504,23 +504,22 @@ describe('API shell: reads', () => {
 });
 
 describe('API shell: streams', () => {
+  const streaming = {
+    method: 'GET',
+    path: '/v1/stream',
+    operationId: 'listEvents',
+    description: 'Stream.',
+    tag: 'any',
+    scope: ['send'],
+    responses: { 200: { description: 'Any.', types: ['text/plain'] } },
+  } as const;
+
   it('watches a response once for all listeners of its call, so that Node sees no leak', async () => {
-    const stream = route(
-      {
-        method: 'GET',
-        path: '/v1/stream',
-        operationId: 'listEvents',
-        description: 'Stream.',
-        tag: 'any',
-        scope: ['send'],
-        responses: { 200: { description: 'Any.', types: ['text/plain'] } },
-      },
-      (call) => {
-        for (let n = 0; n < 4; n++) call.whenOver(() => undefined);
-        call.whenKeyEnds(() => undefined);
-        return { status: 200, stream: Readable.from(['a', 'b']), type: 'text/plain' };
-      },
-    );
+    const stream = route(streaming, (call) => {
+      for (let n = 0; n < 4; n++) call.whenOver(() => undefined);
+      call.whenKeyEnds(() => undefined);
+      return { status: 200, stream: Readable.from(['a', 'b']), type: 'text/plain' };
+    });
     const h = await startHarness({ routes: [...someRoutes, stream] });
     const warned: string[] = [];
     const warn = ({ name }: Error): void => void warned.push(name);
@@ -539,25 +538,14 @@ describe('API shell: streams', () => {
     const isOver = new Promise<void>((resolve) => (gone = resolve));
     let watched = (): void => undefined;
     const isWatched = new Promise<void>((resolve) => (watched = resolve));
-    const stream = route(
-      {
-        method: 'GET',
-        path: '/v1/stream',
-        operationId: 'listEvents',
-        description: 'Stream.',
-        tag: 'any',
-        scope: ['send'],
-        responses: { 200: { description: 'Any.', types: ['text/plain'] } },
-      },
-      async (call) => {
-        call.whenOver(gone);
-        begun();
-        await isOver;
-        call.whenKeyEnds(() => told++);
-        watched();
-        return { status: 200, stream: Readable.from(['a']), type: 'text/plain' };
-      },
-    );
+    const stream = route(streaming, async (call) => {
+      call.whenOver(gone);
+      begun();
+      await isOver;
+      call.whenKeyEnds(() => told++);
+      watched();
+      return { status: 200, stream: Readable.from(['a']), type: 'text/plain' };
+    });
     const h = await startHarness({
       routes: [...someRoutes, stream],
       callers: { [KEY]: { ...someCaller, expiresAt: Date.parse('2099-01-01') } },
