@@ -33,7 +33,7 @@ import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCallers, KEY_FRESH_MS } from '../keys/callers.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
-import { createDkimSigners } from '../domains/dkim-signer.ts';
+import { createSigningKeys } from '../domains/signing-keys.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { createRenderer } from '../templates/renderer.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
@@ -183,7 +183,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
   const usedUp = createBudgetWarnings(clock, log, meters);
   const callers = createCallers({ db, clock, report });
   const directory = createDomainDirectory({ db, clock });
-  const signers = createDkimSigners({ db, keyring, clock });
+  const signingKeys = createSigningKeys({ db, keyring, clock });
   const streams = createStreams({ db, clock });
   const accountTracking = createAccountTracking({ db, clock });
   notifiers.changes.listen((change) => {
@@ -192,7 +192,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
       notifiers.keys.arrive();
     } else if (change.of === 'domain') {
       directory.forget(change.name);
-      signers.forget(change.name);
+      signingKeys.forget(change.name);
     } else if (change.of === 'stream') streams.forget(change.accountId, change.name);
     else accountTracking.forget(change.name);
   });
@@ -230,7 +230,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     usedUp,
     callers,
     directory,
-    signers,
+    signingKeys,
     hits,
     streams,
     quotas: createQuotas({ db, clock, hasOthers: () => nodes.hasOthers }),

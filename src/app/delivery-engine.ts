@@ -1,4 +1,4 @@
-/** Builds the delivery engine with its holds, sources, sites, policies and signers. */
+/** Builds the delivery engine with its holds, sources, sites, policies and signing keys. */
 import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readOperators } from '../config/operators.ts';
@@ -45,8 +45,21 @@ function buildMta(
   context: AppContext,
   { book, sources, holds, tlsTally }: Omit<DeliveryEngine, 'mta'> & { sources: Sources },
 ): Mta {
-  const { config, overrides, clock, log, db, recorder, notifiers, directory, signers, streams, meters, live, random } =
-    context;
+  const {
+    config,
+    overrides,
+    clock,
+    log,
+    db,
+    recorder,
+    notifiers,
+    directory,
+    signingKeys,
+    streams,
+    meters,
+    live,
+    random,
+  } = context;
   const { delivery, smtp } = config;
   const six = localAddresses(context);
   const { connection } = delivery;
@@ -70,8 +83,7 @@ function buildMta(
       maySend: () => context.nodes.holdsLease,
       ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
       ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),
-      signersFor: (accountId, domain, order) =>
-        signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
+      keysFor: (accountId, domain) => signingKeys.keysFor(accountId === OWN_ACCOUNT ? null : accountId, domain),
       returnPathDomain: async (accountId, domain) => {
         const found = accountId === OWN_ACCOUNT ? directory.find(domain) : directory.findOf(accountId, domain);
         return (await found)?.return_path ?? `rp.${domain}`;

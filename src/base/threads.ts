@@ -24,6 +24,8 @@ export interface ThreadsOptions {
   startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
+  /** Heap for young objects of one thread; V8's own limit of 48 MB where absent. */
+  maxYoungMb?: number;
 }
 
 /** The refusal of a job, with its reason. It is never the fault of the input alone, except that a hostile one may take too long. */
@@ -39,6 +41,10 @@ export class ThreadRefusal extends Error {
 export interface Threads<Input, Output> {
   /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
   run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
+  /** Starts the threads that do not run yet, for callers that do their work themselves until one is loaded. */
+  start(): void;
+  /** The number of threads whose module is loaded. */
+  readonly loaded: number;
   /** Ends all threads; jobs that wait are refused. */
   close(): Promise<void>;
 }
@@ -83,7 +89,9 @@ export function createThreads<Input, Output>(
   }
 
   function start(): Thread<Input, Output> {
-    const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb } });
+    const { maxHeapMb, maxYoungMb } = options;
+    const young = maxYoungMb === undefined ? {} : { maxYoungGenerationSizeMb: maxYoungMb };
+    const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, ...young } });
     const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
     worker.on('message', (output: Output | typeof READY) => {
       if (output === READY) loaded(thread);
@@ -135,6 +143,16 @@ export function createThreads<Input, Output>(
         waiting.push({ input, transfer, resolve, reject });
         assign();
       });
+    },
+    start() {
+      while (!closed && threads.size < options.count) {
+        const thread = start();
+        thread.worker.unref();
+        thread.timer = after(options.idleMs, thread, 'closed');
+      }
+    },
+    get loaded() {
+      return [...threads].filter(({ isLoaded }) => isLoaded).length;
     },
     async close() {
       closed = true;

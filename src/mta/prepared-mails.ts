@@ -1,10 +1,10 @@
 /**
  * The mails that the workers of a lane make ready, from a job to the wire:
  *
- *   begin ─▶ composing ─▶ composed ─▶ sending           by the worker that sends it next
- *   offer ─▶ composing ─▶ composed ─▶ own ─▶ sending    by a busy worker, for its next turn
- *                │           └─ begin ─▶ sending        by a free worker, which takes it over as it is
- *                └─ begin ─▶ composing ...              or while it is still composed
+ *   begin ─▶ looking ─▶ ready ─▶ sending           by the worker that sends it next
+ *   offer ─▶ looking ─▶ ready ─▶ own ─▶ sending    by a busy worker, for its next turn
+ *               │         └─ begin ─▶ sending        by a free worker, which takes it over as it is
+ *               └─ begin ─▶ looking ...              or while it is still looked at
  *
  * A mail that is offered belongs to no worker. Composing and signing cost more than all else that is done for a mail, so a
  * worker that takes it over goes on with what was made. `make` must not reject.
@@ -13,7 +13,7 @@ import type { Clock } from '../base/clock.ts';
 
 export class PreparedMail<Job, Mail> {
   readonly job: Job;
-  /** Resolves when the mail is composed, or when it is known that it may not be sent now. */
+  /** Resolves when it is known whether the mail may be sent now. Its bytes are still being made then, unless it is large. */
   readonly made: Promise<Mail>;
   isMade = false;
   /** On the monotonic clock, in ms. */

@@ -63,6 +63,19 @@ describe('base/threads', () => {
     assert.equal((await threads.run({ say: 'next' })).said, 'next');
   });
 
+  it('starts its threads before there is work, ends them when none comes, and starts none after its end', async () => {
+    threads.start();
+    threads.start();
+    assert.equal(threads.loaded, 0, 'none has said yet that it is loaded');
+    await Promise.all([threads.run({ say: 'one' }), threads.run({ say: 'other' })]);
+    assert.equal(threads.loaded, 2);
+    clock.advance(1000);
+    assert.deepEqual([threads.loaded, clock.nextAt()], [0, null]);
+    await threads.close();
+    threads.start();
+    assert.equal(clock.nextAt(), null);
+  });
+
   it('ends a thread that takes too long', async () => {
     const slow = threads.run({});
     clock.advance(4999);

@@ -4,7 +4,7 @@
  * The steps: choose the fields (`fieldsToSign`), canonicalize them once for all keys, write each signature field with
  * an empty `b=`, have the signer sign both, fill in `b=`.
  */
-import { hash } from 'node:crypto';
+import { hash, type KeyObject } from 'node:crypto';
 import { relaxedHeader } from './canonicalize.ts';
 
 export interface DkimKey {
@@ -12,6 +12,11 @@ export interface DkimKey {
   /** The signing domain, A-labels. */
   domain: string;
   algorithm: 'rsa-sha256' | 'ed25519-sha256';
+}
+
+/** A key that is opened. Key objects can be handed to threads; their memory is shared. */
+export interface SigningKey extends DkimKey {
+  privateKey: KeyObject;
 }
 
 export interface DkimSigner {

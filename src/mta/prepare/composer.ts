@@ -1,19 +1,28 @@
 /**
- * Composes contents: small ones where they are, large ones in a thread, since encoding and hashing 20 MB would hold up all
- * other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how many wait.
+ * Composes contents and signs headers: small ones by mail-batches.ts, large contents in a thread of their own, since encoding and hashing
+ * 20 MB would hold up all other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how
+ * many wait.
  */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ownMemory } from '../../base/threads.ts';
+import { signerForLoop } from '../../mail/dkim/signers.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
-import type { ComposeAnswer } from './compose-worker.ts';
+import { MailBatches, type Order } from './mail-batches.ts';
+import { createMailMaker, type MailAnswer, type MailJob, type Unsigned, type UnsignedFront } from './mail-job.ts';
 
 export type Composer = ReturnType<typeof createComposer>;
+
+/** A composed content with the DKIM-Signature lines of the mail that it was composed for. */
+export interface Made {
+  composed: Composed;
+  signatures: string;
+}
 
 /** The content itself cannot be encoded. */
 export class Unencodable extends Error {}
 
-/** Contents up to this weight are composed here, in about a millisecond; handing one to the thread costs a fifth of that. */
-const INLINE_BYTES = 32 * 1024;
+/** Contents up to this weight are small: one is composed in about a millisecond. */
+const SMALL_BYTES = 32 * 1024;
 /** A second one is composed while the first is handed over. */
 const THREADS = 1;
 const LARGE_AT_ONCE = 4;
@@ -24,8 +33,8 @@ const IDLE_MS = 60_000;
 const JOB_MS = 60_000;
 
 export function createComposer(deps: { clock: Clock }) {
-  const threads = createThreads<StoredContent, ComposeAnswer>(deps, {
-    entry: new URL('./compose-worker.ts', import.meta.url),
+  const threads = createThreads<readonly MailJob[], readonly MailAnswer[]>(deps, {
+    entry: new URL('./mail-worker.ts', import.meta.url),
     count: THREADS,
     // All large contents that may be in memory, and those without attachments that are large by their html.
     mostWaiting: 1000,
@@ -33,7 +42,7 @@ export function createComposer(deps: { clock: Clock }) {
     jobMs: JOB_MS,
     maxHeapMb: 512,
   });
-  const compose = createCompose({ remembered: REMEMBERED });
+  const batches = new MailBatches(deps, createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop));
   const waiting: (() => void)[] = [];
   let free = LARGE_AT_ONCE;
 
@@ -43,25 +52,29 @@ export function createComposer(deps: { clock: Clock }) {
     else next();
   }
 
+  async function makeLarge(job: Extract<MailJob, { kind: 'compose' }>): Promise<MailAnswer> {
+    const { attachments, raw } = job.stored;
+    const bytes = [...attachments.map(({ content }) => content), ...(raw === undefined ? [] : [raw])];
+    const [answer] = await threads.run([job], ownMemory(bytes));
+    return answer ?? { kind: 'unencodable', why: 'the thread gave no answer' };
+  }
+
   return {
-    /** Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
-    async compose(stored: StoredContent): Promise<Composed> {
-      if (weight(stored) <= INLINE_BYTES) {
-        return compose(stored).catch((cause: unknown) => {
-          throw new Unencodable(cause instanceof Error ? cause.message : String(cause), { cause });
-        });
-      }
-      const answer = await threads.run(
-        stored,
-        ownMemory([
-          ...stored.attachments.map(({ content }) => content),
-          ...(stored.raw === undefined ? [] : [stored.raw]),
-        ]),
-      );
-      if (answer.kind === 'bad') throw new Unencodable(answer.why);
-      const { content } = answer.composed;
-      const { buffer, byteOffset, byteLength } = content.body;
-      return { ...answer.composed, content: { ...content, body: Buffer.from(buffer, byteOffset, byteLength) } };
+    /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
+    async make(stored: StoredContent, sign: UnsignedFront | null, order: Order): Promise<Made> {
+      const job = { kind: 'compose', stored, sign } as const;
+      const answer = await (isLarge(stored) ? makeLarge(job) : batches.run(order, job));
+      if (answer.kind === 'unencodable') throw new Unencodable(answer.why);
+      if (answer.kind !== 'composed') throw new Error(`a mail could not be signed: ${whyOf(answer)}`);
+      const { composed, signatures } = answer;
+      const { content } = composed;
+      return { composed: { ...composed, content: { ...content, body: asBuffer(content.body) } }, signatures };
+    },
+    /** Returns the DKIM-Signature lines. Rejects with ThreadRefusal where it should be tried again later. */
+    async sign(unsigned: Unsigned, order: Order): Promise<string> {
+      const answer = await batches.run(order, { kind: 'sign', unsigned });
+      if (answer.kind !== 'signed') throw new Error(`a mail could not be signed: ${whyOf(answer)}`);
+      return answer.signatures;
     },
     /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
     async room(): Promise<() => void> {
@@ -69,9 +82,16 @@ export function createComposer(deps: { clock: Clock }) {
       else await new Promise<void>((resolve) => waiting.push(resolve));
       return giveBack;
     },
-    close: () => threads.close(),
+    async close(): Promise<void> {
+      await Promise.all([threads.close(), batches.close()]);
+    },
   };
 }
+
+/** Returns whether the content is composed in the thread for large ones. */
+export const isLarge = (stored: StoredContent): boolean => weight(stored) > SMALL_BYTES;
+
+const whyOf = (answer: MailAnswer): string => ('why' in answer ? answer.why : 'no signature was made');
 
 /** Returns the cost in bytes of text to encode; a text part from html costs as much again, tracking too; attachments cost half. */
 function weight({ html, text, autoText, attachments, tracking, raw }: StoredContent): number {
@@ -79,3 +99,7 @@ function weight({ html, text, autoText, attachments, tracking, raw }: StoredCont
   const files = attachments.reduce((sum, { content }) => sum + content.length, raw?.length ?? 0);
   return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2;
 }
+
+/** Bytes come from a thread as plain arrays. */
+const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);

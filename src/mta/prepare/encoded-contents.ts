@@ -6,20 +6,18 @@ import type { Composed } from './compose.ts';
 const ENTRY_BYTES = 500;
 
 export class EncodedContents {
-  private readonly encode: (contentId: string) => Promise<Composed>;
   private readonly entries: LRUCache<string, { encoded: Promise<Composed> }>;
 
   /** Keeps at most `mostBytes`; the contents not used for longest go first. */
-  constructor(mostBytes: number, encode: (contentId: string) => Promise<Composed>) {
-    this.encode = encode;
+  constructor(mostBytes: number) {
     this.entries = new LRUCache({ maxSize: mostBytes });
   }
 
   /** Returns the encoded content. Callers that ask while it is being encoded share the work; a failure is not kept. */
-  get(contentId: string): Promise<Composed> {
+  get(contentId: string, encode: (contentId: string) => Promise<Composed>): Promise<Composed> {
     const before = this.entries.get(contentId);
     if (before !== undefined) return before.encoded;
-    const encoded = this.encode(contentId);
+    const encoded = encode(contentId);
     this.entries.set(contentId, { encoded }, { size: 1 });
     encoded.then(
       // Its size is known when it is made. The entry is a new object, since lru-cache ignores the size of a value that it has.
@@ -27,6 +25,10 @@ export class EncodedContents {
       () => this.entries.delete(contentId),
     );
     return encoded;
+  }
+
+  has(contentId: string): boolean {
+    return this.entries.has(contentId);
   }
 
   /** The bytes in memory. */

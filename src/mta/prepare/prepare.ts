@@ -2,17 +2,18 @@
  * Makes the bytes on the wire from a delivery's id: load, compose, sign. Deliveries that are loaded in the same turn of the event
  * loop share one query.
  */
-import type { DkimSigner } from '../../mail/dkim/sign.ts';
-import { signHeaders } from '../../mail/dkim/sign.ts';
+import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { createBatchLoader } from '../../base/batch-loader.ts';
 import type { Clock } from '../../base/clock.ts';
 import { ThreadRefusal } from '../../base/threads.ts';
 import { COPY_FIELD, marksFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
 import type { Tracking } from '../../tracking/track.ts';
 import type { Connection } from '../../storage/connection.ts';
-import { createComposer, Unencodable } from './composer.ts';
-import type { Composed } from './compose.ts';
+import { createComposer, isLarge, Unencodable, type Made } from './composer.ts';
+import type { Composed, StoredContent } from './compose.ts';
 import { EncodedContents } from './encoded-contents.ts';
+import type { Order } from './mail-batches.ts';
+import type { UnsignedFront } from './mail-job.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
 import type { TrackingKey } from '../../tracking/token.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
@@ -27,13 +28,13 @@ import {
 } from './stored-mail.ts';
 import { listHeaders, trackingOf } from './tracking.ts';
 
-export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
+export type Signing = { kind: 'ready'; keys: readonly SigningKey[] } | { kind: 'unavailable'; why: string };
 
 export interface PrepareDeps {
   db: { prepared: Connection };
   clock: Clock;
-  /** Returns the DKIM signers of a sending domain of an account, urgent mail first. */
-  signersFor(accountId: string, domain: string, order: number): Promise<Signing>;
+  /** Returns the DKIM keys of a sending domain of an account. */
+  keysFor(accountId: string, domain: string): Promise<Signing>;
   /** Returns the host in the return path of a sending domain of an account. */
   returnPathDomain(accountId: string, domain: string): Promise<string>;
   returnPathKey: ReturnPathKey;
@@ -80,7 +81,7 @@ export interface Held {
   hold: Hold;
 }
 
-/** The mail may be tried. It is composed; signing is still running, which takes longer than all else and hardly ever fails. */
+/** The mail may be tried. It is being composed and signed, which takes longer than all else and hardly ever fails; a large one is composed. */
 export interface Preparing {
   kind: 'preparing';
   /** The conditions of a connection for it; null where there is nothing to send. */
@@ -94,6 +95,12 @@ export interface Preparing {
 /** A mail that no later try could build either, unlike one for which storage or keys failed. */
 class Unbuildable extends Error {}
 
+/** Its keys, none where it needs no signature; its tracking, null where nothing is tracked. */
+interface Extras {
+  keys: readonly SigningKey[];
+  tracking: Tracking | null;
+}
+
 /** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
@@ -103,7 +110,7 @@ export function createPrepare(deps: PrepareDeps) {
   const composer = createComposer(deps);
   const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
   const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
-  const encodedContents = new EncodedContents(CACHE_BYTES, (contentId) => encode(contentId));
+  const encodedContents = new EncodedContents(CACHE_BYTES);
 
   async function rawOf(contentId: string): Promise<Buffer> {
     const raw = await loadRaw(deps.db.prepared, contentId);
@@ -111,47 +118,88 @@ export function createPrepare(deps: PrepareDeps) {
     return raw;
   }
 
-  async function encode(contentId: string, tracking: Tracking | null = null): Promise<Composed> {
-    const row = await contents.load(contentId);
-    if (row === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
-    const done = row.attachment_count === 0 && row.is_raw === 0 ? null : await composer.room();
+  async function textOf(contentId: string): Promise<StoredText> {
+    const text = await contents.load(contentId);
+    if (text === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
+    return text;
+  }
+
+  /** Composes the content and signs the mail that it is composed for. */
+  async function compose(
+    text: StoredText,
+    tracking: Tracking | null,
+    sign: UnsignedFront,
+    order: Order,
+  ): Promise<Made> {
+    const done = hasBytes(text) ? await composer.room() : null;
     try {
-      return await composer.compose({
-        id: contentId,
-        ...(row.is_raw === 0 ? {} : { raw: await rawOf(contentId) }),
-        html: row.html,
-        text: row.text,
-        autoText: row.auto_text === 1,
-        attachments: row.attachment_count === 0 ? [] : await loadAttachments(deps.db.prepared, contentId),
+      const stored: StoredContent = {
+        ...storedText(text),
+        ...(text.is_raw === 0 ? {} : { raw: await rawOf(text.id) }),
+        attachments: text.attachment_count === 0 ? [] : await loadAttachments(deps.db.prepared, text.id),
         ...(tracking === null ? {} : { tracking }),
-      });
+      };
+      return await composer.make(stored, sign.keys.length === 0 ? null : sign, order);
     } catch (error) {
-      if (error instanceof Unencodable)
-        throw new Unbuildable(`content ${contentId} cannot be encoded`, { cause: error });
+      if (error instanceof Unencodable) throw new Unbuildable(`content ${text.id} cannot be encoded`, { cause: error });
       throw error;
     } finally {
       done?.();
     }
   }
 
+  /** Makes the mail. `text` is its content, or null where that is composed already. */
+  async function make(row: StoredMail, text: StoredText | null, { keys, tracking }: Extras): Promise<Prepared> {
+    const order = row.class === 0 ? 0 : 1;
+    const { frontOf, ...addressed } = await addressedOf(deps, row);
+    // The signature has the time of acceptance, so that every try sends the same bytes.
+    const timestamp = Math.floor(row.created_at / 1000);
+    const own: { made?: Promise<Made> } = {};
+    const encode = async (): Promise<Composed> => {
+      const content = text ?? (await textOf(row.content_id));
+      own.made = compose(content, tracking, { front: frontOf(content.is_raw === 1), timestamp, keys }, order);
+      return (await own.made).composed;
+    };
+    const composed = await (tracking === null ? encodedContents.get(row.content_id, encode) : encode());
+    const head = frontOf(composed.isWhole === true) + composed.content.headers;
+    const sign = (): Promise<string> | string =>
+      keys.length === 0 ? '' : composer.sign({ head, bodyHash: composed.bodyHash, timestamp, keys }, order);
+    const signatures = own.made === undefined ? await sign() : (await own.made).signatures;
+    const headBytes = Buffer.from(`${signatures}${head}\r\n`);
+    const { body } = composed.content;
+    return {
+      kind: 'ready',
+      messageId: row.message_id,
+      requestId: row.request_id,
+      ...addressed,
+      data: [headBytes, body],
+      size: headBytes.length + body.length,
+      eightBit: composed.eightBit ?? false,
+      tlsRequest: tlsRequestOf(row),
+      test: row.test === 1,
+      testOutcome: row.test_outcome,
+    };
+  }
+
   async function prepareRow(row: StoredMail): Promise<Preparing> {
     try {
-      const tracking = trackingOf(deps.trackingKey, row);
-      const composed = await (tracking === null
-        ? encodedContents.get(row.content_id)
-        : encode(row.content_id, tracking));
-      const signers = await signersOf(deps, row);
+      const signing = await keysOf(deps, row);
       // Without a signature it is not sent, so no host is dialled for it.
-      if (signers.kind === 'unsigned') return { kind: 'preparing', wanted: null, mail: Promise.resolve(signers) };
-      const wanted = { messageId: row.message_id, tlsRequest: tlsRequestOf(row) };
-      return { kind: 'preparing', wanted, mail: build(deps, row, composed, signers.signers).catch(failure) };
+      if (signing.kind === 'unsigned') return { kind: 'preparing', wanted: null, mail: Promise.resolve(signing) };
+      const tracking = trackingOf(deps.trackingKey, row);
+      const isComposed = tracking === null && encodedContents.has(row.content_id);
+      const text = isComposed ? null : await textOf(row.content_id);
+      const mail = make(row, text, { keys: signing.keys, tracking }).catch(failure);
+      // No connection waits for the memory and the thread of large contents.
+      if (text !== null && (hasBytes(text) || isLarge({ ...storedText(text), attachments: [] }))) await mail;
+      return { kind: 'preparing', wanted: { messageId: row.message_id, tlsRequest: tlsRequestOf(row) }, mail };
     } catch (error) {
       return { kind: 'preparing', wanted: null, mail: Promise.resolve(failure(error)) };
     }
   }
 
   return {
-    /** Resolves when the mail is composed, or when it is known that it may not be tried. */
+    /** Resolves when it is known whether the mail may be tried; where it is large, when it is composed. */
     async begin(deliveryId: string): Promise<Preparing | Held> {
       const row = await deliveries.load(deliveryId);
       if (row === undefined) return { kind: 'preparing', wanted: null, mail: Promise.resolve({ kind: 'gone' }) };
@@ -164,7 +212,7 @@ export function createPrepare(deps: PrepareDeps) {
       const row = await deliveries.load(deliveryId);
       return row === undefined ? { kind: 'gone' } : (await prepareRow(row)).mail;
     },
-    /** Ends the composing thread. */
+    /** Ends the threads. */
     close: () => composer.close(),
   };
 }
@@ -183,49 +231,45 @@ function heldBy({ holdOf }: PrepareDeps, row: StoredMail): Promise<Hold | null> 
   return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
 }
 
-async function signersOf(
+async function keysOf(
   deps: PrepareDeps,
   row: StoredMail,
-): Promise<{ kind: 'signers'; signers: readonly DkimSigner[] } | Extract<Prepared, { kind: 'unsigned' }>> {
-  const signing = await deps.signersFor(row.account_id, row.from_domain, row.class);
+): Promise<{ kind: 'keys'; keys: readonly SigningKey[] } | Extract<Prepared, { kind: 'unsigned' }>> {
+  const signing = await deps.keysFor(row.account_id, row.from_domain);
   // A test key may send from a domain that is not set up; that mail leaves nowhere, so it needs no signature. Our own name has
   // no key either, unless it is a sending domain too.
   const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
   if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
-  return { kind: 'signers', signers: signing.kind === 'ready' ? signing.signers : [] };
+  return { kind: 'keys', keys: signing.kind === 'ready' ? signing.keys : [] };
 }
 
-async function build(
+/** Returns the envelope of a mail, and what writes its header up to the lines of the content. */
+async function addressedOf(
   deps: PrepareDeps,
   row: StoredMail,
-  { content, bodyHash, isWhole, eightBit = false }: Composed,
-  signers: readonly DkimSigner[],
-): Promise<Prepared> {
+): Promise<Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & { frontOf: (isWhole: boolean) => string }> {
   const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
   const marks = marksFor(deps.returnPathKey, row.id);
-  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}${content.headers}`;
-  const head = isWhole === true ? lines : headOrNot(row) + lines;
-  // The signature has the time of acceptance, so that every try sends the same bytes.
-  const signatures =
-    signers.length === 0
-      ? ''
-      : await signHeaders({ head, bodyHash, timestamp: Math.floor(row.created_at / 1000), signers });
-  const headBytes = Buffer.from(`${signatures}${head}\r\n`);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}`;
   return {
-    kind: 'ready',
-    messageId: row.message_id,
-    requestId: row.request_id,
     envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
-    data: [headBytes, content.body],
-    size: headBytes.length + content.body.length,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
-    eightBit,
-    tlsRequest: tlsRequestOf(row),
-    test: row.test === 1,
-    testOutcome: row.test_outcome,
+    // A mail that was submitted whole has its own header.
+    frontOf: (isWhole) => (isWhole ? lines : headOrNot(row) + lines),
   };
 }
+
+/** Returns whether the content has attachments, or is a submitted mail. */
+const hasBytes = ({ attachment_count: attachments, is_raw: isRaw }: StoredText): boolean =>
+  attachments > 0 || isRaw === 1;
+
+const storedText = ({ id, html, text, auto_text: autoText }: StoredText): Omit<StoredContent, 'attachments'> => ({
+  id,
+  html,
+  text,
+  autoText: autoText === 1,
+});
 
 const tlsRequestOf = ({ require_tls: asks }: StoredMail): TlsRequest | null =>
   asks === null ? null : asks === 1 ? 'require' : 'waive';

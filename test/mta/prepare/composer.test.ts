@@ -1,8 +1,18 @@
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
+import { createRequire } from 'node:module';
 import { ThreadRefusal } from '../../../src/base/threads.ts';
+import { dkimRecord } from '../../../src/mail/dkim/key-record.ts';
 import { createCompose, type StoredContent } from '../../../src/mta/prepare/compose.ts';
 import { createComposer, Unencodable, type Composer } from '../../../src/mta/prepare/composer.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
+
+/** mailauth brings no types. */
+type DkimVerify = (
+  mail: Buffer,
+  options: { resolver: (name: string) => Promise<string[][]>; curTime: Date },
+) => Promise<{ results: { status: { result: string } }[] }>;
+const { dkimVerify } = createRequire(import.meta.url)('mailauth/lib/dkim/verify') as { dkimVerify: DkimVerify };
 
 const compose = createCompose({ remembered: 1 });
 const html = `<h1>Žluťoučký</h1>${'<p>A line of <b>text</b> &amp; a <a href="https://acme.test/x">link</a>.</p>\n'.repeat(1000)}`;
@@ -42,7 +52,8 @@ describe('mta/prepare/composer', () => {
   for (const [content, isApart, why] of rows) {
     it(`gives the same octets ${isApart ? 'from a thread' : 'here'}: ${why}`, async () => {
       const here = await compose(content());
-      const got = await composer.compose(content());
+      const { composed: got, signatures } = await composer.make(content(), null, 0);
+      assert.equal(signatures, '');
       assert.ok(Buffer.isBuffer(got.content.body));
       assert.ok(got.content.body.equals(here.content.body));
       assert.deepEqual([got.content.headers, got.bodyHash], [here.content.headers, here.bodyHash]);
@@ -50,19 +61,46 @@ describe('mta/prepare/composer', () => {
     });
   }
 
+  it('signs the header of a mail with the lines of its content, small or large', async () => {
+    const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+    const key = { selector: 's1', domain: 'acme.test', algorithm: 'ed25519-sha256' as const, privateKey };
+    for (const content of [stored({}), stored({ html })]) {
+      const front = 'From: a@acme.test\r\nSubject: hi\r\n';
+      const { composed, signatures } = await composer.make(content, { front, timestamp: 1, keys: [key] }, 0);
+      const { headers, body } = composed.content;
+      const mail = Buffer.concat([Buffer.from(`${signatures}${front}${headers}\r\n`), body]);
+      const { results } = await dkimVerify(mail, {
+        curTime: new Date(2000),
+        resolver: () => Promise.resolve([[dkimRecord(publicKey)]]),
+      });
+      assert.deepEqual(
+        results.map(({ status }) => status.result),
+        ['pass'],
+      );
+      const again = await composer.sign(
+        { head: front + headers, bodyHash: composed.bodyHash, timestamp: 1, keys: [key] },
+        0,
+      );
+      assert.equal(again, signatures, 'for the next recipient of the same content it is only signed');
+    }
+  });
+
   it('says what cannot be encoded, small or large, and goes on', async () => {
     for (const size of [10, 300_000]) {
-      await assert.rejects(composer.compose(stored({ attachments: [file(size, 'multipart/mixed')] })), Unencodable);
+      await assert.rejects(
+        composer.make(stored({ attachments: [file(size, 'multipart/mixed')] }), null, 0),
+        Unencodable,
+      );
     }
-    assert.ok((await composer.compose(stored({ html }))).content.body.length > html.length);
+    assert.ok((await composer.make(stored({ html }), null, 0)).composed.content.body.length > html.length);
   });
 
   it('ends its thread after a minute without work, and at a stop', async () => {
-    await composer.compose(stored({ html }));
+    await composer.make(stored({ html }), null, 0);
     assert.equal(clock.nextAt(), clock.now() + 60_000);
     clock.advance(60_000);
     assert.equal(clock.nextAt(), null);
-    const cut = assert.rejects(composer.compose(stored({ html })), ThreadRefusal);
+    const cut = assert.rejects(composer.make(stored({ html }), null, 0), ThreadRefusal);
     await composer.close();
     await cut;
     assert.equal(clock.nextAt(), null);

@@ -10,47 +10,51 @@ const composed = (bytes: number): Composed => ({
 describe('encoded contents', () => {
   it('encodes a content once for callers that ask while it is being encoded, and after that', async () => {
     const asked: string[] = [];
-    const contents = new EncodedContents(10_000, (id) => {
+    const contents = new EncodedContents(10_000);
+    const encode = (id: string): Promise<Composed> => {
       asked.push(id);
       return Promise.resolve(composed(100));
-    });
-    const [one, other] = await Promise.all([contents.get('a'), contents.get('a')]);
+    };
+    assert.equal(contents.has('a'), false);
+    const [one, other] = await Promise.all([contents.get('a', encode), contents.get('a', encode)]);
     assert.equal(one, other);
-    assert.equal(await contents.get('a'), one);
+    assert.equal(contents.has('a'), true);
+    assert.equal(await contents.get('a', encode), one);
     assert.deepEqual(asked, ['a']);
   });
 
   it('counts the bytes of each body, so that its memory is bounded', async () => {
     const asked: string[] = [];
-    const contents = new EncodedContents(10_000, (id) => {
+    const contents = new EncodedContents(10_000);
+    const encode = (id: string): Promise<Composed> => {
       asked.push(id);
       return Promise.resolve(composed(3000));
-    });
+    };
     for (let n = 0; n < 100; n++) {
-      await contents.get(String(n));
+      await contents.get(String(n), encode);
       assert.ok(contents.bytes <= 10_000, `${String(contents.bytes)} bytes`);
     }
     assert.ok(contents.bytes >= 6000);
     asked.length = 0;
-    await contents.get('99');
+    await contents.get('99', encode);
     assert.deepEqual(asked, [], 'the last ones are kept');
-    await contents.get('0');
+    await contents.get('0', encode);
     assert.deepEqual(asked, ['0'], 'the first ones are not');
   });
 
   it('does not keep a content that alone is larger than the limit', async () => {
-    const contents = new EncodedContents(1000, () => Promise.resolve(composed(5000)));
-    assert.equal((await contents.get('a')).content.body.length, 5000);
+    const contents = new EncodedContents(1000);
+    assert.equal((await contents.get('a', () => Promise.resolve(composed(5000)))).content.body.length, 5000);
     assert.equal(contents.bytes, 0);
   });
 
   it('tries again after a failure', async () => {
     let isBroken = true;
-    const contents = new EncodedContents(1000, () =>
-      isBroken ? Promise.reject(new Error('the disk')) : Promise.resolve(composed(10)),
-    );
-    await assert.rejects(contents.get('a'), /the disk/);
+    const contents = new EncodedContents(1000);
+    const encode = (): Promise<Composed> =>
+      isBroken ? Promise.reject(new Error('the disk')) : Promise.resolve(composed(10));
+    await assert.rejects(contents.get('a', encode), /the disk/);
     isBroken = false;
-    assert.equal((await contents.get('a')).content.body.length, 10);
+    assert.equal((await contents.get('a', encode)).content.body.length, 10);
   });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, sign } from 'node:crypto';
-import type { DkimSigner } from '../../../src/mail/dkim/sign.ts';
+import { generateKeyPairSync } from 'node:crypto';
+import type { SigningKey } from '../../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../../src/messages/delivery/return-path.ts';
 import {
   createPrepare,
@@ -20,10 +20,7 @@ import { hrefsOf, pixelOf, readMail as readSeen } from '../../support/harness/se
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
-const signer: DkimSigner = {
-  key: { selector: 's1', domain: 'acme.test', algorithm: 'ed25519-sha256' },
-  sign: (data) => sign(null, data, privateKey),
-};
+const key: SigningKey = { selector: 's1', domain: 'acme.test', algorithm: 'ed25519-sha256', privateKey };
 const returnPathKey: ReturnPathKey = { id: 1, secret: Buffer.alloc(32, 1) };
 const trackingKey: TrackingKey = { tag: Buffer.alloc(3, 1), sign: Buffer.alloc(32, 2), seal: Buffer.alloc(32, 3) };
 
@@ -60,7 +57,7 @@ describe('mta/prepare/prepare', () => {
     deps = {
       clock: new FakeClock(),
       db: { prepared },
-      signersFor: () => Promise.resolve({ kind: 'ready', signers: [signer] }),
+      keysFor: () => Promise.resolve({ kind: 'ready', keys: [key] }),
       returnPathDomain: (_account, domain) => Promise.resolve(`rp.${domain}`),
       returnPathKey,
       trackingKey,
@@ -100,7 +97,7 @@ describe('mta/prepare/prepare', () => {
     await close();
     const unsigned = createPrepare({
       ...deps,
-      signersFor: () => Promise.resolve({ kind: 'unavailable', why: 'no key' }),
+      keysFor: () => Promise.resolve({ kind: 'unavailable', why: 'no key' }),
     });
     assert.equal(
       await wantedOf(plain.id, (id) => unsigned.begin(id)),
@@ -298,7 +295,7 @@ describe('mta/prepare/prepare', () => {
       const made = await store();
       const unavailable = {
         ...deps,
-        signersFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
+        keysFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
       };
       assert.deepEqual(await prepareWith(unavailable)(made.id), { kind: 'unsigned', why: 'no key' });
     });
@@ -307,7 +304,7 @@ describe('mta/prepare/prepare', () => {
       const made = await store({ test: 1 }, { test: 1, domain: '~simulator' });
       const unavailable = {
         ...deps,
-        signersFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
+        keysFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
       };
       const mail = ready(await prepareWith(unavailable)(made.id));
       assert.equal(mail.test, true);
@@ -338,7 +335,7 @@ describe('mta/prepare/prepare', () => {
     it('nor where the key store or the directory fails', async () => {
       const made = await store();
       const failing = () => Promise.reject(new Error('no disk'));
-      await assert.rejects(prepareWith({ ...deps, signersFor: failing })(made.id), /no disk/);
+      await assert.rejects(prepareWith({ ...deps, keysFor: failing })(made.id), /no disk/);
       await assert.rejects(prepareWith({ ...deps, returnPathDomain: failing })(made.id), /no disk/);
     });
   });

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
-import { createHash, verify } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { addAccount } from '../../src/accounts/account-store.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
-import { createDkimSigners, type DkimSigners, type SignersAnswer } from '../../src/domains/dkim-signer.ts';
+import { createSigningKeys, type SigningKeys, type SigningKeysAnswer } from '../../src/domains/signing-keys.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { rotateDkim } from '../../src/domains/dkim-rotation.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
-import { signHeaders, type DkimSigner } from '../../src/mail/dkim/sign.ts';
+import { signHeaders, type SigningKey } from '../../src/mail/dkim/sign.ts';
+import { signerForLoop, signerForThread } from '../../src/mail/dkim/signers.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -19,19 +19,19 @@ type DkimVerify = (
 ) => Promise<{ results: { status: { result: string }; signingDomain: string; selector: string }[] }>;
 const { dkimVerify } = createRequire(import.meta.url)('mailauth/lib/dkim/verify') as { dkimVerify: DkimVerify };
 
-function ready(answer: SignersAnswer): readonly DkimSigner[] {
+function ready(answer: SigningKeysAnswer): readonly SigningKey[] {
   if (answer.kind === 'unavailable') throw new Error(answer.why);
-  return answer.signers;
+  return answer.keys;
 }
 
-describe('domains/dkim-signer', () => {
+describe('domains/signing-keys', () => {
   let home: TempDatabase;
   let made: DomainWithKeys;
   let temp: TempDatabase;
   let clock: FakeClock;
   let keyring: Keyring;
   let domain: DomainWithKeys;
-  let signers: DkimSigners;
+  let keys: SigningKeys;
   const ref = { accountId: null, nameOrId: 'acme.test' };
 
   // Made once for all tests: an RSA key costs more than all else that they do.
@@ -49,72 +49,63 @@ describe('domains/dkim-signer', () => {
     const { id } = await addAccount({ db: temp.db, clock }, { name: 'a', plan: 'starter' });
     domain = { row: { ...made.row, account_id: id }, keys: made.keys };
     await temp.db.commit.insert({ domains: [domain.row], dkim_keys: domain.keys });
-    signers = createDkimSigners({ db: temp.db, clock, keyring });
+    keys = createSigningKeys({ db: temp.db, clock, keyring });
   });
   afterEach(() => temp.close());
 
-  it('signs so that another implementation verifies it with the records we publish', async () => {
-    const head = 'From: a@acme.test\r\nTo: b@dest.test\r\nSubject: Hi\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\n';
-    const body = 'Hello\r\n';
-    const lines = await signHeaders({
-      head,
-      bodyHash: relaxedBodyHash(Buffer.from(body)),
-      timestamp: Math.floor(clock.now() / 1000),
-      signers: ready(await signers.signersFor(null, 'acme.test')),
+  for (const [where, signerOf] of [
+    ['on the main loop', signerForLoop],
+    ['in a thread', signerForThread],
+  ] as const)
+    it(`signs ${where} so that another implementation verifies it with the records we publish`, async () => {
+      const head = 'From: a@acme.test\r\nTo: b@dest.test\r\nSubject: Hi\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\n';
+      const body = 'Hello\r\n';
+      const lines = await signHeaders({
+        head,
+        bodyHash: relaxedBodyHash(Buffer.from(body)),
+        timestamp: Math.floor(clock.now() / 1000),
+        signers: ready(await keys.keysFor(null, 'acme.test')).map(signerOf),
+      });
+      const { records: published } = toDomainRecord(domain, 'mail.host.test');
+      const records = new Map(published.map(({ host, value }) => [host, value]));
+      const { results } = await dkimVerify(Buffer.from(`${lines}${head}\r\n${body}`), {
+        curTime: new Date(clock.now()),
+        resolver: (name) => Promise.resolve([[records.get(name) ?? '']]),
+      });
+      assert.deepEqual(
+        results.map(({ status, signingDomain, selector }) => [status.result, signingDomain, selector]),
+        [
+          ['pass', 'acme.test', 'ph202601r'],
+          ['pass', 'acme.test', 'ph202601e'],
+        ],
+      );
     });
-    const records = new Map(toDomainRecord(domain, 'mail.host.test').records.map(({ host, value }) => [host, value]));
-    const { results } = await dkimVerify(Buffer.from(`${lines}${head}\r\n${body}`), {
-      curTime: new Date(clock.now()),
-      resolver: (name) => Promise.resolve([[records.get(name) ?? '']]),
-    });
-    assert.deepEqual(
-      results.map(({ status, signingDomain, selector }) => [status.result, signingDomain, selector]),
-      [
-        ['pass', 'acme.test', 'ph202601r'],
-        ['pass', 'acme.test', 'ph202601e'],
-      ],
-    );
-  });
-
-  it('signs RSA in other threads and Ed25519 at once, many at a time', async () => {
-    const [rsa, ed] = ready(await signers.signersFor(null, 'acme.test', 1));
-    assert.deepEqual([rsa?.key.algorithm, ed?.key.algorithm], ['rsa-sha256', 'ed25519-sha256']);
-    const datas = Array.from({ length: 50 }, (_, i) => Buffer.from(`mail ${String(i)}`));
-    const signatures = await Promise.all(datas.map(async (data) => (await rsa?.sign(data)) ?? Buffer.alloc(0)));
-    const [rsaKey, edKey] = domain.keys;
-    datas.forEach((data, i) => {
-      assert.ok(verify('sha256', data, rsaKey?.public_key ?? '', signatures[i] ?? Buffer.alloc(0)));
-    });
-    const digest = createHash('sha256').update('mail').digest();
-    const signature = ed?.sign(digest);
-    assert.ok(Buffer.isBuffer(signature) && verify(null, digest, edKey?.public_key ?? '', signature));
-  });
 
   it('opens keys once, and again when they have changed', async () => {
-    const first = await signers.signersFor(null, 'acme.test');
+    const first = await keys.keysFor(null, 'acme.test');
     clock.advance(60_000);
-    assert.equal(await signers.signersFor(null, 'acme.test'), first);
+    assert.equal(await keys.keysFor(null, 'acme.test'), first);
     await rotateDkim(
       {
         db: temp.db,
         clock,
         keyring,
         changed: (name) => {
-          signers.forget(name);
+          keys.forget(name);
         },
       },
       ref,
       { atOnce: true },
     );
-    const selectors = ready(await signers.signersFor(null, 'acme.test')).map(({ key }) => key.selector);
+    const selectors = ready(await keys.keysFor(null, 'acme.test')).map(({ selector }) => selector);
     assert.deepEqual(selectors, ['ph202601r2', 'ph202601e2']);
   });
 
   it('sees what another process changed within seconds', async () => {
-    await signers.signersFor(null, 'acme.test');
+    await keys.keysFor(null, 'acme.test');
     await rotateDkim({ db: temp.db, clock, keyring }, ref, { atOnce: true });
     clock.advance(5000);
-    assert.equal(ready(await signers.signersFor(null, 'acme.test'))[0]?.key.selector, 'ph202601r2');
+    assert.equal(ready(await keys.keysFor(null, 'acme.test'))[0]?.selector, 'ph202601r2');
   });
 
   it('signs with active keys only', async () => {
@@ -122,7 +113,7 @@ describe('domains/dkim-signer', () => {
       tx.run(`UPDATE dkim_keys SET state = 'pending' WHERE algorithm = 'ed25519-sha256'`),
     );
     assert.deepEqual(
-      ready(await signers.signersFor(null, 'acme.test')).map(({ key }) => key.algorithm),
+      ready(await keys.keysFor(null, 'acme.test')).map(({ algorithm }) => algorithm),
       ['rsa-sha256'],
     );
   });
@@ -135,10 +126,10 @@ describe('domains/dkim-signer', () => {
     const { id: ownerId } = await addAccount(deps, { name: 'b', plan: 'starter' });
     await addDomain(deps, { ...wish, accountId: ownerId });
     const signature = async (account: string | null): Promise<string> => {
-      const answer = await signers.signersFor(account, 'gone.test');
+      const answer = await keys.keysFor(account, 'gone.test');
       if (answer.kind === 'unavailable') return answer.why;
-      const ed = answer.signers.find(({ key }) => key.algorithm === 'ed25519-sha256') ?? assert.fail();
-      return Buffer.from(await ed.sign(Buffer.from('x'))).toString('hex');
+      const ed = answer.keys.find(({ algorithm }) => algorithm === 'ed25519-sha256') ?? assert.fail();
+      return Buffer.from(await signerForThread(ed).sign(Buffer.from('x'))).toString('hex');
     };
     assert.equal(await signature(null), await signature(ownerId));
     assert.notEqual(await signature(lost.row.account_id), await signature(ownerId));
@@ -146,7 +137,7 @@ describe('domains/dkim-signer', () => {
   });
 
   it('has nothing for a domain without keys, and is not stuck with that', async () => {
-    assert.deepEqual(await signers.signersFor(null, 'new.test'), {
+    assert.deepEqual(await keys.keysFor(null, 'new.test'), {
       kind: 'unavailable',
       why: 'new.test has no active DKIM key',
     });
@@ -154,7 +145,7 @@ describe('domains/dkim-signer', () => {
       { db: temp.db, clock, keyring },
       { accountId: domain.row.account_id, name: 'new.test', trusted: true },
     );
-    assert.equal((await signers.signersFor(null, 'new.test')).kind, 'ready');
+    assert.equal((await keys.keysFor(null, 'new.test')).kind, 'ready');
   });
 
   it('never makes do with one key where the other cannot be opened', async () => {
@@ -169,7 +160,7 @@ describe('domains/dkim-signer', () => {
       await temp.db.commit.transact((tx) =>
         tx.run('UPDATE dkim_keys SET private_key_sealed = ? WHERE algorithm = ?', [value, algorithm]),
       );
-      const answer = await signers.signersFor(null, 'acme.test');
+      const answer = await keys.keysFor(null, 'acme.test');
       const why = answer.kind === 'unavailable' ? answer.why : 'ready';
       assert.match(why, /the DKIM key ph202601[re] of acme\.test cannot be opened/, reason);
     }

@@ -1,0 +1,34 @@
+/** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
+import { parentPort } from 'node:worker_threads';
+import { announceReady, ownMemory } from '../../base/threads.ts';
+import { signerForThread } from '../../mail/dkim/signers.ts';
+import { createCompose } from './compose.ts';
+import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
+
+/** Contents whose links are kept in memory: the recipients of one content come one after the other, and a batch has few of them. */
+const REMEMBERED = 10;
+
+const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForThread);
+
+/** Buffers arrive in a thread as plain byte arrays. */
+const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);
+
+function withBuffers(job: MailJob): MailJob {
+  if (job.kind === 'sign') return job;
+  const { stored } = job;
+  const attachments = stored.attachments.map((one) => ({ ...one, content: asBuffer(one.content) }));
+  const raw = stored.raw === undefined ? {} : { raw: asBuffer(stored.raw) };
+  return { ...job, stored: { ...stored, ...raw, attachments } };
+}
+
+async function answer(jobs: readonly MailJob[]): Promise<void> {
+  const answers: MailAnswer[] = [];
+  // One after the other: nothing here waits, and the garbage of one is gone before the next.
+  for (const job of jobs) answers.push(await make(withBuffers(job)));
+  const bodies = answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
+  parentPort?.postMessage(answers, ownMemory(bodies));
+}
+
+parentPort?.on('message', (jobs: readonly MailJob[]) => void answer(jobs));
+announceReady();
