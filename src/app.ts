@@ -72,7 +72,11 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
   makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
   const lock = await lockFolder(config.dataDir);
-  if (lock === null) throw new Unavailable('already_running', `another server is running on ${config.dataDir}`);
+  if (lock === null)
+    throw new Unavailable(
+      'already_running',
+      `another server is running on ${config.dataDir}, or a command has it for itself`,
+    );
   try {
     return await startLocked(config, overrides, lock);
   } catch (error) {

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring } from '../base/keyring.ts';
+import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
@@ -21,20 +22,23 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
         throw new Unavailable('already_running', why);
       }
       const { databaseFile, openDatabase } = await import('../storage/database.ts');
-      // A new database gets its key file at the same time, as `serve` expects.
-      const file = databaseFile(config.storage.url);
-      if (file === null || !existsSync(file)) openKeyring(config.dataDir);
-      const { copyBeforeMigration } = await import('../operator/before-migration.ts');
+      makeDataFolder(config.dataDir);
+      const { changeSchemaAlone, copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
-      const database = await openDatabase({
-        ...config.storage,
-        migrating: (done, of) => {
-          progress.at(done, of);
-        },
-        beforeMigration: () =>
-          copyBeforeMigration(config, (folder) => {
-            context.note(`copied to ${folder} first`);
-          }),
+      const database = await changeSchemaAlone(config.dataDir, async () => {
+        // A new database gets its key file at the same time, as `serve` expects.
+        const file = databaseFile(config.storage.url);
+        if (file === null || !existsSync(file)) openKeyring(config.dataDir);
+        return await openDatabase({
+          ...config.storage,
+          migrating: (done, of) => {
+            progress.at(done, of);
+          },
+          beforeMigration: () =>
+            copyBeforeMigration(config, (folder) => {
+              context.note(`copied to ${folder} first`);
+            }),
+        });
       });
       progress.end();
       await database.close();

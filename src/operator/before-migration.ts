@@ -1,7 +1,8 @@
-/** The backup that is made before a new version changes the database: there is no other way back. */
+/** The two things before a migration: the folder for this process alone, and a backup, since there is no other way back. */
 import { systemClock } from '../base/clock.ts';
 import { createBackup } from '../backup/create.ts';
 import type { Config } from '../config/schema.ts';
+import { lockFolder } from '../storage/folder-lock.ts';
 import { version } from '../version.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -30,4 +31,22 @@ export async function copyBeforeMigration(config: Config, made: (folder: string)
       copy.why === 'no_access' ? 'no_access' : 'no_backup',
       `no backup could be made before the database is migrated: ${copy.text} (backup.beforeMigration: false does without)`,
     );
+}
+
+/**
+ * Runs work that makes or migrates the database, as the only process that may: a server has the lock of its folder from before it opens the
+ * database until it has closed it, so also while its control socket does not answer. Throws `Unavailable` (already_running).
+ */
+export async function changeSchemaAlone<Result>(dataDir: string, work: () => Promise<Result>): Promise<Result> {
+  const lock = await lockFolder(dataDir);
+  if (lock === null)
+    throw new Unavailable(
+      'already_running',
+      `the database cannot be made or migrated now: a server that starts or stops, or another command, has ${dataDir} for itself. Try again when it has ended`,
+    );
+  try {
+    return await work();
+  } finally {
+    await lock.release();
+  }
 }

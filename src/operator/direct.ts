@@ -9,13 +9,13 @@ import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
 import { createResolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
-import { databaseFile, openDatabase } from '../storage/database.ts';
-import { copyBeforeMigration } from './before-migration.ts';
+import { databaseFile, openDatabase, type Database } from '../storage/database.ts';
+import { changeSchemaAlone, copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { isAct, operationNamed, perform, type StoreDeps } from './operations.ts';
 import { writeNote } from './command-acts.ts';
-import { atCommandLine } from './note-command.ts';
+import { atCommandLine, isCurrent } from './note-command.ts';
 import { requireSharedKey } from './sealed-secrets.ts';
 import { notRunning } from './unavailable.ts';
 
@@ -37,10 +37,11 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   if (database !== null) checkFiles(database, changes);
   if (changes) makeDataFolder(config.dataDir);
   const keyring = openKeyring(config.dataDir, { database });
-  const db = await openDatabase({
-    ...config.storage,
-    beforeMigration: () => copyBeforeMigration(config, () => undefined),
-  });
+  const open = (): Promise<Database> =>
+    openDatabase({ ...config.storage, beforeMigration: () => copyBeforeMigration(config, () => undefined) });
+  // Servers of a PostgreSQL database may run while it is migrated.
+  const isAlone = database !== null && !(await isCurrent(config.storage));
+  const db = isAlone ? await changeSchemaAlone(config.dataDir, open) : await open();
   if (db.engine === 'postgres')
     await requireSharedKey({ commit: db.commit, keyring }, path.join(config.dataDir, 'secret.key')).catch(
       async (error: unknown) => {

@@ -18,8 +18,7 @@ export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, n
   const called = await callServer(socketPath(config.dataDir), 'audit.note', noted);
   if (called.kind === 'result') return;
   const { storage } = config;
-  const file = databaseFile(storage.url);
-  if ((file !== null && !existsSync(file)) || !(await isCurrent(storage))) return;
+  if (!(await isCurrent(storage))) return;
   const db = await openDatabase(storage);
   try {
     await writeNote({ commit: db.commit, clock: systemClock }, noted, atCommandLine());
@@ -28,7 +27,10 @@ export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, n
   }
 }
 
-async function isCurrent(storage: StoreAddress): Promise<boolean> {
+/** Returns whether there is a database and this version does not have to migrate it. */
+export async function isCurrent(storage: StoreAddress): Promise<boolean> {
+  const file = databaseFile(storage.url);
+  if (file !== null && !existsSync(file)) return false;
   const { waiting, close } = await openReader(storage);
   await close();
   return waiting.length === 0;

@@ -10,6 +10,7 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { openStill } from '../../src/storage/copy.ts';
 import { openDatabase } from '../../src/storage/database.ts';
+import { lockFolder } from '../../src/storage/folder-lock.ts';
 import { migrationNames, UnsupportedSchema } from '../../src/storage/migrate.ts';
 import { ran } from '../cli/ran.ts';
 import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
@@ -373,6 +374,37 @@ describe('upgrades', () => {
       POSTHORN_BACKUP__BEFORE_MIGRATION: 'false',
     });
     assert.deepEqual([second.code, second.notes, existsSync(path.join(other, 'backups'))], [0, '', false]);
+  });
+
+  it('are not run beside a server that stops or starts: its control socket is closed, but it has the folder', async () => {
+    const env = { POSTHORN_DATA_DIR: folder };
+    openKeyring(folder);
+    const server = await lockFolder(folder);
+    assert.ok(server);
+    const refused = async (...args: string[]): Promise<void> => {
+      const { code, notes } = await ran(args, env);
+      assert.equal(code, 73, `${args.join(' ')}: ${notes}`);
+      assert.match(notes, /^posthorn: the database cannot be made or migrated now: a server that starts or stops/);
+    };
+    await refused('accounts', 'add', 'Acme');
+    await refused('migrate');
+    assert.equal(existsSync(file), false, 'no database is made beside it');
+    await (await openOld(file)).destroy();
+    await refused('accounts', 'list');
+    await refused('accounts', 'add', 'Acme');
+    await refused('migrate');
+    const still = openStill(file);
+    assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], '036-resends');
+    await still.destroy();
+    assert.equal(existsSync(path.join(folder, 'backups')), false);
+
+    await server.release();
+    assert.equal((await ran(['accounts', 'add', 'Acme'], env)).code, 0);
+    const next = await lockFolder(folder);
+    assert.ok(next, 'the command has released the folder');
+    assert.equal((await ran(['accounts', 'list'], env)).code, 0, 'a database that is up to date can be read beside it');
+    await refused('migrate');
+    await next.release();
   });
 
   it('are not run by a backup or a restore, which then have no line in the audit', async () => {
