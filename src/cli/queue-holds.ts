@@ -45,9 +45,10 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
 
 function addHold(queue: CommandUnknownOpts, context: Context): void {
   const hold = ({ for: forMs, note, json, ...part }: HoldOptions, catchesNew: boolean): Promise<void> =>
-    context.show(json, 'queue.hold', { ...partOf(part), for_ms: forMs, new: catchesNew, note }, (row) =>
-      holdLines([row]),
-    );
+    context.show(json, 'queue.hold', { ...partOf(part), for_ms: forMs, new: catchesNew, note }, (row) => {
+      noteUnknownLane(context, row);
+      return holdLines([row]);
+    });
   addHoldOptions(queue, 'hold')
     .description(helpOf('queue.hold'))
     .option('--new', 'also mail that is accepted later')
@@ -83,9 +84,24 @@ function addLimit(queue: CommandUnknownOpts, context: Context): void {
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object')
     .action(({ lane, connections, perMinute, for: forMs, note, json }) =>
-      context.show(json, 'queue.limit', { lane, connections, per_minute: perMinute, for_ms: forMs, note }, (limit) =>
-        limit.data.length === 0 ? [`the limit of ${lane} has ended`] : holdLines(limit.data),
+      context.show(
+        json,
+        'queue.limit',
+        { lane, connections, per_minute: perMinute, for_ms: forMs, note },
+        ({ data }) => {
+          if (data.length === 0) return [`the limit of ${lane} has ended`];
+          for (const row of data) noteUnknownLane(context, row);
+          return holdLines(data);
+        },
       ),
+    );
+}
+
+/** A lane may be held before its first mail; its name may also be mistyped. */
+function noteUnknownLane(context: Context, { lane_known: isKnown, target, id }: ResultOf<'queue.hold'>): void {
+  if (isKnown === false)
+    context.note(
+      `there is no lane ${JSON.stringify(target)} now: it takes effect with the first mail of such a lane. If the name is mistyped, \`posthorn queue lanes\` shows the right one, and \`posthorn queue release ${id}\` ends this`,
     );
 }
 

@@ -13,6 +13,7 @@ import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
+import { isLaneKnown } from './lane-records.ts';
 import { askEach, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
@@ -72,10 +73,11 @@ export const holdOperations = {
         act,
       );
       act.on({ after: row });
+      const laneKnown = about.scope === 'lane' ? await isLaneKnown(deps, about.target) : null;
       await deps.book.add(row, act.rows());
       await inForceEverywhere(deps);
       noteChange(deps, 'queue_held', row, act);
-      return holdRecord(row);
+      return setRecord(row, laneKnown);
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
@@ -127,10 +129,11 @@ export const holdOperations = {
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
+      const laneKnown = await isLaneKnown(deps, lane);
       await deps.book.add(row, act.rows());
       await inForceEverywhere(deps);
       noteChange(deps, 'lane_limited', row, act);
-      return { data: [holdRecord(row)] };
+      return { data: [setRecord(row, laneKnown)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
@@ -298,4 +301,11 @@ const holdRecord = (row: HoldRow) => ({
   created_at: rfc3339(row.created_at),
   /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: row.created_by,
+});
+
+/** Returns the record of a hold or limit that was set just now. */
+const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({
+  ...holdRecord(row),
+  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts, or if it is not known. */
+  lane_known: laneKnown,
 });

@@ -1,9 +1,10 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
-import { unansweredText } from './ask-nodes.ts';
+import { askEach, unansweredText } from './ask-nodes.ts';
 import { MOST_DOMAINS, readEngines, UNANSWERED, type EngineDeps, type Engines, type NodeLane } from './engines.ts';
 import { siteOf } from './held-mail.ts';
+import { laneQuestion } from './lane-acts.ts';
 import { mergedLane, type FleetLane } from './merged-lane.ts';
 import type { OperatorDeps } from './operation.ts';
 
@@ -77,6 +78,25 @@ export async function oneLane(
   if (first === undefined && !isWaitedFor) return null;
   const lane = first === undefined ? unknownLane(name, engines) : mergedLane(first, others);
   return (await recordsOf(deps, [lane], domains))[0] ?? null;
+}
+
+/**
+ * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null where a node that may have it
+ * did not answer.
+ */
+export async function isLaneKnown(
+  deps: Omit<Deps, 'laneFacts'> & Pick<OperatorDeps, 'mta' | 'laneActs'>,
+  name: string,
+): Promise<boolean | null> {
+  const [{ from, unanswered }, { engines, domains }] = await Promise.all([
+    askEach(deps, laneQuestion, { lane: name }),
+    readQueue(deps),
+  ]);
+  const isKnown =
+    from.some(({ result }) => result.now !== null) ||
+    engines.lanes.some(({ lane }) => siteOf(lane.name, lane.source) === name) ||
+    domains.some(({ lane }) => lane === name);
+  return isKnown || unanswered.length === 0 ? isKnown : null;
 }
 
 /** Returns the lanes of all nodes, each once. */

@@ -289,6 +289,7 @@ describe('the posthorn command beside a running server', () => {
       'until',
       'created_at',
       'created_by',
+      'lane_known',
     ]);
     assert.deepEqual(
       [held['target'], held['catches_new'], held['note'], held['until']],
@@ -302,7 +303,12 @@ describe('the posthorn command beside a running server', () => {
       await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
       /at most 1 connections, 30 a minute +lane mx1/,
     );
-    assert.match(await good('queue', 'limit', '--lane', 'mx1', '--connections', '2'), /at most 2 connections/);
+    const limited = await posthorn(['queue', 'limit', '--lane', 'mx1', '--connections', '2']);
+    assert.match(limited.out, /at most 2 connections/);
+    assert.match(
+      limited.notes,
+      /^there is no lane "mx1" now: it takes effect .*`posthorn queue lanes`.*`posthorn queue release hld_\w+`/,
+    );
     assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a limit takes the place of the last');
     for (const wrong of ['6O', '', '0', '1.5', '1000001']) {
       const { code, notes } = await posthorn(['queue', 'limit', '--lane', 'mx1', '--per-minute', wrong]);
@@ -310,6 +316,13 @@ describe('the posthorn command beside a running server', () => {
     }
     assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a typing error does not end the limit');
     assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
+    const paused = await posthorn(['queue', 'pause', '--lane', 'mx1']);
+    assert.match(paused.notes, /^there is no lane "mx1" now/);
+    assert.match(await good('queue', 'resume', '--lane', 'mx1'), /lane mx1/);
+    assert.equal((await posthorn(['queue', 'resume', '--lane', 'mx1'])).code, 66);
+    const again = await posthorn(['queue', 'pause', '--lane', 'mx1', '--json']);
+    assert.deepEqual([(JSON.parse(again.out) as Json)['lane_known'], again.notes], [false, '']);
+    assert.match(await good('queue', 'resume', '--lane', 'mx1'), /lane mx1/);
     assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');

@@ -243,6 +243,30 @@ describe('operator/queue', () => {
     assert.equal((await office.run('queue.holds', {})).data.length, 1);
   });
 
+  for (const [reason, lane, known] of [
+    ['the engine has', 'mx1.known.test', true],
+    ['lanes of several sources share', 'mx2.known.test', true],
+    ['only waiting mail names', 'mx.waiting.test', true],
+    ['nobody knows', 'mx.mistyped.test', false],
+  ] as const)
+    it(`holds and limits a lane that ${reason}, and says whether there is one now`, async () => {
+      await office.mail('a@waiting.test');
+      const idle = { waiting: 0, slots: 0, limit: 1, perMinute: null, cause: 'start', causeAt: null, limits: [] };
+      const silent = { waits: [], parkedUntil: null, lastReply: null, lastProgressAt: 0 };
+      office.lanes = [
+        { name: 'mx1.known.test', source: null, ...idle, ...silent },
+        { name: 'mx2.known.test/one', source: 'one', ...idle, ...silent },
+      ];
+      const held = await office.run('queue.hold', { lane });
+      const limited = await office.run('queue.limit', { lane, connections: 1 });
+      assert.deepEqual([held.lane_known, limited.data[0]?.lane_known], [known, known]);
+      assert.deepEqual(
+        (await office.run('queue.holds', {})).data.map(({ target }) => target),
+        [lane, lane],
+      );
+      assert.equal((await office.run('queue.hold', { domain: 'waiting.test' })).lane_known, null);
+    });
+
   it('tells in the history of a lane what operators did to it, and who', async () => {
     await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
     await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2, note: 'ticket 99' });
