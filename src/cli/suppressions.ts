@@ -6,7 +6,14 @@ import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
 import { askList, type Operator } from '../operator/operator.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
-import { allPages, csvHead, csvOf, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
+import {
+  allPages,
+  csvHead,
+  csvOf,
+  importCsv,
+  type AddedRecord,
+  type Imported,
+} from '../suppressions/suppression-csv.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -74,11 +81,24 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
       });
       if (entry === undefined) throw new Error('one entry was added and none came back');
       if (entry.result === 'rejected') throw new Problem('invalid_address', entry.why, { field: 'email' });
-      const how = entry.result === 'created' ? 'is not mailed any more' : 'was on the list already';
-      context.print(json, entry.entry, () => [
-        `${entry.entry.email} ${how} (${entry.entry.reason}, ${entry.entry.scope})`,
-      ]);
+      context.print(json, entry.entry, () => {
+        if (entry.result === 'existing' && entry.entry.expires_at !== expires_at)
+          context.note(
+            'the entry keeps its end: `posthorn suppressions remove` takes it off the list, and it can be added with another end',
+          );
+        return [addedLine(entry)];
+      });
     });
+}
+
+function addedLine({ result, entry }: Exclude<AddedRecord, { result: 'rejected' }>): string {
+  const { email, reason, scope, expires_at: end } = entry;
+  const until = end === null ? '' : `until ${end}`;
+  const how =
+    result === 'created'
+      ? `is not mailed ${until || 'any more'}`
+      : `was on the list already${until === '' ? '' : `, ${until}`}`;
+  return `${email} ${how} (${reason}, ${scope})`;
 }
 
 function addRemove(suppressions: CommandUnknownOpts, context: Context): void {

@@ -56,6 +56,30 @@ describe('cli/suppressions', () => {
     assert.match(again.notes, /is not on the list/);
   });
 
+  it('says that an entry that is there stays as it is, end included, as the API leaves it', async () => {
+    const add = (...args: string[]): Promise<Ran> => posthorn('suppressions', 'add', 'ana@example.net', ...args);
+    const first = await add('--for', '90d');
+    const [entry] = await list();
+    const end = String(entry?.['expires_at']);
+    assert.equal(first.out, `ana@example.net is not mailed until ${end} (manual, account)`);
+    for (const [args, asked] of [
+      [[], 'none'],
+      [['--for', '1d'], 'another'],
+    ] as const) {
+      const { code, out, notes } = await add(...args);
+      assert.deepEqual([code, out], [0, `ana@example.net was on the list already, until ${end} (manual, account)`]);
+      assert.match(notes, /^the entry keeps its end: .*posthorn suppressions remove/, `${asked} end was asked for`);
+      const { out: json, notes: none } = await add(...args, '--json');
+      assert.deepEqual([JSON.parse(json), none], [entry, '']);
+    }
+    assert.deepEqual(await list(), [entry]);
+    await posthorn('suppressions', 'remove', 'ana@example.net');
+    assert.equal((await add()).out, 'ana@example.net is not mailed any more (manual, account)');
+    const same = await add();
+    assert.deepEqual([same.out, same.notes], ['ana@example.net was on the list already (manual, account)', '']);
+    assert.match((await add('--for', '1d')).notes, /^the entry keeps its end: /);
+  });
+
   it('imports from standard input, also where a character is cut between two pieces', async () => {
     const bytes = Buffer.from('email,note\nana@example.net,Zoë\nnot an address,\n');
     const cut = bytes.indexOf(0xc3) + 1;
