@@ -110,7 +110,7 @@ function resentLines(result: ResultOf<'messages.resend'>): string[] {
     ...(unknown > 0
       ? [`${String(unknown)} may be of this lane, and DNS has not told where their mail goes: run it again`]
       : []),
-    ...(result.has_more ? ['there are more: run it again'] : []),
+    ...(result.has_more ? [result.dry_run ? 'there are more than one run takes' : 'there are more: run it again'] : []),
   ];
 }
 

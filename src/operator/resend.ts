@@ -30,7 +30,7 @@ export interface Resent {
   left_out_because: string | null;
   /** Recipients of domains whose lane DNS has not told, so that a resend by lane leaves them out. */
   lane_unknown: number;
-  /** There are more than one run takes: run it again. */
+  /** There are more than one run sends to: run it again. */
   has_more: boolean;
   dry_run: boolean;
 }
@@ -41,7 +41,7 @@ const STEP = 2000;
 const AT_ONCE = 20;
 /** Time in which a run looks up domains whose lane is not known. */
 const LOOK_UPS_MS = 20_000;
-/** Recipients in one run. */
+/** Recipients that one run sends to. Those left out do not count: the next run meets them again, and would not get past them. */
 const MOST = 10_000;
 /** Attempts are written nearly in the order of their ids: at most so many may precede an older one. */
 const DISORDER = 2000;
@@ -101,7 +101,7 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
   };
   const top = await newestRowId(deps);
   for (let from = Math.max(1, (await firstRowId(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
-    if (result.recipients + result.left_out >= MOST) {
+    if (result.recipients >= MOST) {
       result.has_more = true;
       break;
     }

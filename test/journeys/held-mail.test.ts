@@ -1,6 +1,9 @@
 /** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
 import type { Message } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
+import { insertRows } from '../../src/storage/rows.ts';
+import type { AttemptRow, DeliveryRow } from '../../src/storage/tables.ts';
 import { ran } from '../cli/ran.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
@@ -200,6 +203,37 @@ describe('journey: held mail', () => {
     await startAgain(known);
     assert.deepEqual(await resend(), [1, 0]);
     assert.deepEqual(await resend(), [0, 0]);
+  });
+
+  it('gets past any number of mails whose content is deleted', async () => {
+    await start();
+    answer = REFUSED;
+    const gone = await app.send({ to: 'gone@dest.test' });
+    await app.settled();
+    const { db } = app.app;
+    const now = app.clock.now();
+    const [delivery] = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries');
+    const [attempt] = await db.prepared.all<AttemptRow>('SELECT * FROM attempts');
+    assert.ok(delivery !== undefined && attempt !== undefined);
+    const copies = Array.from({ length: 12_000 }, (_, n) => ({
+      delivery: { ...delivery, id: newId('dlv', now), address_key: `gone${String(n)}@dest.test` },
+      attemptId: newId('att', now),
+    }));
+    await db.commit.transact(async (tx) => {
+      const attempts = copies.map((one) => ({ ...attempt, id: one.attemptId, delivery_id: one.delivery.id }));
+      await insertRows(tx, [{ deliveries: copies.map((one) => one.delivery), attempts }]);
+    });
+    const erased = await app.request('DELETE', `/v1/messages/${gone.id}/content`);
+    assert.equal(erased.status, 204);
+    await app.send({ to: 'ana@dest.test' });
+    await app.settled();
+    answer = '250 2.1.5 ok';
+    const dry = await app.operator.call('messages.resend', { dry_run: true });
+    assert.deepEqual([dry.recipients, dry.left_out, dry.has_more], [1, 12_001, false]);
+    const result = await app.operator.call('messages.resend', {});
+    assert.deepEqual([result.recipients, result.left_out, result.has_more], [1, 12_001, false]);
+    const again = await app.operator.call('messages.resend', {});
+    assert.deepEqual([again.recipients, again.has_more], [0, false]);
   });
 
   it('refuses a time, a lane and a domain that are none', async () => {
