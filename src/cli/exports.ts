@@ -1,5 +1,8 @@
 /** `posthorn exports list|create|save|remove`: lists of the API as files, which the running server writes. */
-import { createReadStream, createWriteStream } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { createReadStream, createWriteStream, existsSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
@@ -102,18 +105,35 @@ async function save(
     for await (const piece of linesOf(source)) context.out(piece);
     return;
   }
-  try {
-    await pipeline(source, createWriteStream(file, { flags: 'wx', mode: 0o600 }));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === undefined) throw error;
-    const why = code === 'EEXIST' ? 'there is such a file already' : code;
-    throw new Problem('invalid_field', `${file} cannot be written: ${why}`, { cause: error });
-  }
+  await saveNew(source, file);
   context.print(json, { object: 'saved_export', id, file, format: found.format, bytes: found.bytes }, () => [
     `${file}: ${String(found.bytes)} bytes`,
   ]);
 }
+
+/** Writes a new file, which gets its name when all of it is on disk: nothing is left of one that cannot be written. */
+async function saveNew(source: Readable, file: string): Promise<void> {
+  const scratch = `${file}.${randomBytes(6).toString('hex')}.new`;
+  try {
+    refuseTaken(file);
+    await pipeline(source, createWriteStream(scratch, { flags: 'wx', mode: 0o600, flush: true }));
+    // Writing may have taken minutes, and a rename overwrites.
+    refuseTaken(file);
+    await rename(scratch, file);
+  } catch (error) {
+    await rm(scratch, { force: true });
+    const { code } = error as NodeJS.ErrnoException;
+    if (error instanceof Problem || code === undefined) throw error;
+    throw notWritten(file, code, error);
+  }
+}
+
+function refuseTaken(file: string): void {
+  if (existsSync(file)) throw notWritten(file, 'there is such a file already');
+}
+
+const notWritten = (file: string, why: string, cause?: unknown): Problem =>
+  new Problem('invalid_field', `${file} cannot be written: ${why}`, { cause });
 
 /** The longest wait for an export, and the pause between two looks; ten million rows take minutes. */
 const LONGEST_WAIT_MS = 3_600_000;
