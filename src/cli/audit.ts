@@ -2,6 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { noteMore } from './note-more.ts';
 import { limitOption } from './options.ts';
 import { table } from './table.ts';
 
@@ -13,12 +14,18 @@ export function addAudit(program: CommandUnknownOpts, context: Context): void {
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(({ account, server, limit, json }) =>
-      context.show(json, 'audit.list', { account, server, limit }, (list) =>
+    .action(async ({ account, server, limit, json }) => {
+      const list = await context.operate((operator) => operator.call('audit.list', { account, server, limit }));
+      context.print(json, list, () =>
         table(
           ['AT', 'WHO', 'WHAT', 'RESULT', 'REQUEST'],
           list.data.map((one) => [one.at, one.actor, one.summary ?? one.endpoint, one.result, one.request_id]),
         ),
-      ),
-    );
+      );
+      const beyond =
+        server === true
+          ? 'the view v_audit of the database has all'
+          : '`posthorn exports create audit` writes all of an account to a file';
+      noteMore(context, json, list, { limit, beyond });
+    });
 }

@@ -4,6 +4,7 @@ import type { Domain } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { noteMore } from './note-more.ts';
 import { printable, table } from './table.ts';
 
 const formNames = ['zone', 'value', 'quoted'] as const;
@@ -94,6 +95,7 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
           ]),
         ),
       );
+      noteMore(context, json, list, { beyond: '`GET /v1/domains` has all, in pages' });
     });
 }
 

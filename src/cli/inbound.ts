@@ -9,6 +9,8 @@ import type { ShownReport } from '../operator/inbound.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { noteMore } from './note-more.ts';
+import { limitOption } from './options.ts';
 import { json, printable, table, type Cell } from './table.ts';
 
 /** The facts of one mail, as `--json` prints them with the file's name. */
@@ -64,9 +66,11 @@ export function addInbound(
   inbound
     .command('unverified')
     .description(helpOf('inbound.unverified'))
+    .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--json', 'one JSON object a line')
-    .action(async (options) => {
-      const { data } = await context.operate((operator) => operator.call('inbound.unverified', {}));
+    .action(async ({ limit, ...options }) => {
+      const list = await context.operate((operator) => operator.call('inbound.unverified', { limit }));
+      const { data } = list;
       if (options.json === true) for (const one of data) context.out(json(one, 0));
       else if (data.length === 0) context.out('there are none');
       else
@@ -75,6 +79,7 @@ export function addInbound(
           data.map((one) => [one.id, one.kind, one.received_at, one.ip, one.sender, one.recipient, one.message_id]),
         ))
           context.out(line);
+      noteMore(context, options.json, list, { limit });
     });
   inbound
     .command('show')

@@ -4,6 +4,7 @@ import type { CreatedKey, Key } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { noteMore } from './note-more.ts';
 import { durationOption, listOption } from './options.ts';
 import { table } from './table.ts';
 
@@ -38,6 +39,7 @@ export function addKeys(program: CommandUnknownOpts, context: Context): void {
         askList<Key>(operator, 'listKeys', { account, limit: MOST_LISTED }),
       );
       context.print(json, { data: list.data }, () => lines(list.data));
+      noteMore(context, json, list, { beyond: '`GET /v1/keys` has all, in pages' });
     });
   keys
     .command('revoke')

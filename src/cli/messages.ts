@@ -5,6 +5,7 @@ import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { noteMore } from './note-more.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
 
@@ -34,6 +35,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
           list.data.map((message) => [message.created_at, message.id, message.status, message.to, message.subject]),
         ),
       );
+      noteMore(context, json, list, { limit, beyond: '`posthorn exports create messages` writes all to a file' });
     });
   messages
     .command('show')

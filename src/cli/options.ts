@@ -40,10 +40,13 @@ export function durationOption(text: string): number {
   throw new InvalidArgumentError(`Expected ${span.expected}.`);
 }
 
-/** Reads a whole number from 1 to 1000. */
+/** The most rows that `--limit` takes. */
+export const LARGEST_LIMIT = 1000;
+
+/** Reads a whole number from 1 to `LARGEST_LIMIT`. */
 export function limitOption(text: string): number {
-  if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= 1000) return Number(text);
-  throw new InvalidArgumentError('Expected a whole number from 1 to 1000.');
+  if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= LARGEST_LIMIT) return Number(text);
+  throw new InvalidArgumentError(`Expected a whole number from 1 to ${String(LARGEST_LIMIT)}.`);
 }
 
 /** Reads a whole number from 1 to 1000000. */

@@ -4,6 +4,7 @@ import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { unansweredLines } from './nodes.ts';
+import { noteMore } from './note-more.ts';
 import { limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
@@ -38,8 +39,9 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--json', 'as one JSON object')
-    .action(({ domain, account, status, limit, json }) =>
-      context.show(json, 'queue.list', { domain, account, status, limit }, (list) =>
+    .action(async ({ domain, account, status, limit, json }) => {
+      const list = await context.operate((operator) => operator.call('queue.list', { domain, account, status, limit }));
+      context.print(json, list, () =>
         table(
           ['NEXT TRY', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
           list.data.map((one) => [
@@ -51,8 +53,9 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
             one.smtp?.reply,
           ]),
         ),
-      ),
-    );
+      );
+      noteMore(context, json, list, { limit, beyond: '--domain, --account and --status narrow the list' });
+    });
   queue
     .command('flush')
     .description(helpOf('queue.flush'))

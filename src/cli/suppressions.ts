@@ -17,6 +17,7 @@ import {
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { noteMore } from './note-more.ts';
 import { durationOption, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { table } from './table.ts';
@@ -49,6 +50,7 @@ function addList(suppressions: CommandUnknownOpts, context: Context): void {
         askList<SuppressionRecord>(operator, 'listSuppressions', { account, query: { reason, stream }, limit }),
       );
       context.print(json, { data: list.data }, () => rows(list.data));
+      noteMore(context, json, list, { limit, beyond: '`posthorn suppressions export` writes all' });
     });
 }
 

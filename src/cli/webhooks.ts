@@ -4,6 +4,7 @@ import type { Webhook } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { noteMore } from './note-more.ts';
 import { table } from './table.ts';
 
 /** The most endpoints that `list` shows. */
@@ -35,6 +36,7 @@ export function addWebhooks(program: CommandUnknownOpts, context: Context): void
         askList<Webhook>(operator, 'listWebhooks', { account, limit: MOST_LISTED }),
       );
       context.print(json, { data: list.data }, () => lines(list.data));
+      noteMore(context, json, list, { beyond: '`GET /v1/webhooks` has all, in pages' });
     });
   for (const [name, enabled] of [
     ['pause', false],

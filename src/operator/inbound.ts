@@ -56,9 +56,9 @@ export const inboundOperations = {
         `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
          FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.state = 'unverified' AND (r.delivery_id IS NULL OR r.state = 'unverified')
          ORDER BY r.id DESC LIMIT ?`,
-        [limit],
+        [limit + 1],
       );
-      return { data: rows.map(unverifiedRecord) };
+      return { data: rows.slice(0, limit).map(unverifiedRecord), has_more: rows.length > limit };
     },
   }),
   /** Returns a report as a mail program shows it, so that a person can judge whether to believe it. */

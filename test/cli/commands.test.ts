@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { serveControl, type Control } from '../../src/operator/control-server.ts';
+import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from '../operator/office.ts';
 import { run } from '../../src/cli/cli.ts';
 import { ran, type Ran } from './ran.ts';
@@ -510,6 +511,47 @@ describe('the posthorn command beside a running server', () => {
       assert.match(await good(...[command].flat(), '--help'), /Examples:\n {2}\$ posthorn/);
     });
   }
+});
+
+describe('a list that is longer than what is shown', () => {
+  let office: Office;
+  let control: Control;
+  before(async () => {
+    office = await Office.open();
+    control = await serveControl(office.deps, office.folder);
+    for (const name of ['a', 'b', 'c']) {
+      const id = await office.mail(`${name}@dest.test`);
+      const [row] = (await office.deps.db.reader('deliveries').where({ message_id: id })) as DeliveryRow[];
+      assert.ok(row);
+      const { account_id, message_id, id: delivery_id } = row;
+      const about = { account_id, message_id, delivery_id, detail_json: '{}', raw: Buffer.alloc(1), size: 1 };
+      const from = { client_ip: '192.0.2.1', sender: '', recipients_json: '[]', received_at: office.clock.now() };
+      await office.deps.db.commit.insert({
+        reports: [{ id: `rep_${name}`, state: 'unverified', kind: 'bounce', ...about, ...from }],
+      });
+      assert.equal((await posthorn('suppressions', 'add', `${name}@old.test`)).code, 0);
+    }
+  });
+  after(async () => {
+    await control.close();
+    await office.close();
+  });
+  const posthorn = (...args: string[]): Promise<Ran> => ran(args, { POSTHORN_DATA_DIR: office.folder });
+
+  for (const [args, beyond] of [
+    [['messages', 'list'], '; `posthorn exports create messages` writes all to a file'],
+    [['queue', 'list'], '; --domain, --account and --status narrow the list'],
+    [['suppressions', 'list'], '; `posthorn suppressions export` writes all'],
+    [['audit'], '; `posthorn exports create audit` writes all of an account to a file'],
+    [['inbound', 'unverified'], ''],
+  ] as const)
+    it(`${args.join(' ')} says so beside what programs read, and how to get the rest`, async () => {
+      const cut = await posthorn(...args, '--limit', '2');
+      assert.deepEqual([cut.code, cut.out.split('\n').length], [0, 3]);
+      assert.equal(cut.notes, `these are the first 2, and there are more: --limit shows up to 1000${beyond}`);
+      assert.equal((await posthorn(...args, '--limit', '1000')).notes, '');
+      assert.equal((await posthorn(...args, '--limit', '2', '--json')).notes, '');
+    });
 });
 
 describe('events tail beside a server that stops', () => {
