@@ -44,7 +44,7 @@ import { addStorage } from './storage.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
-import { json } from './table.ts';
+import { json, printable } from './table.ts';
 import { addTls } from './tls.ts';
 import { addWebhooks } from './webhooks.ts';
 
@@ -52,6 +52,8 @@ import { addWebhooks } from './webhooks.ts';
 export interface Context {
   /** Writes one line of result to standard output. */
   out(line: string): void;
+  /** Writes lines of a file, such as CSV, to standard output: to a terminal with the characters escaped that would control it. */
+  outFile(lines: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
   /** Does the same with a reason why the command fails, which is an error in the journal of systemd. */
@@ -99,6 +101,8 @@ export type Output = Pick<Context, 'out' | 'note'> & {
   /** Writes one line of the error that ended the command to standard error. */
   fail?: Context['note'];
   isTerminal?: boolean;
+  /** True if standard output is a terminal. */
+  isOutTerminal?: boolean;
 };
 
 /** Dependencies that `main` passes. */
@@ -132,6 +136,7 @@ function terminal(env: Context['env']): Output {
       if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
     },
     isTerminal: process.stderr.isTTY,
+    isOutTerminal: process.stdout.isTTY,
   };
 }
 
@@ -173,6 +178,9 @@ export async function run(
   };
   const context: Context = {
     out: output.out,
+    outFile(lines) {
+      output.out(output.isOutTerminal === true ? lines.split('\n').map(printable).join('\n') : lines);
+    },
     note: output.note,
     fail: output.fail ?? output.note,
     status: output.status ?? (() => undefined),

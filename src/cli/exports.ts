@@ -102,7 +102,7 @@ async function save(
   });
   const source = createReadStream(found.path, { encoding: 'utf8' });
   if (file === undefined) {
-    for await (const piece of linesOf(source)) context.out(piece);
+    for await (const piece of linesOf(source)) context.outFile(piece);
     return;
   }
   await saveNew(source, file);

@@ -20,7 +20,7 @@ import { exitCodes } from './exit-codes.ts';
 import { noteMore } from './note-more.ts';
 import { durationOption, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
-import { table } from './table.ts';
+import { json, table } from './table.ts';
 
 type Reason = SuppressionRecord['reason'];
 
@@ -212,14 +212,16 @@ function addExport(suppressions: CommandUnknownOpts, context: Context): void {
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
-    .action(async ({ reason, stream, account, json }) => {
+    .action(async ({ reason, stream, account, json: asJson }) => {
       const progress = showProgress(context, 'exporting');
       await context.operate(async (operator) => {
-        if (json !== true) context.out(csvHead);
+        if (asJson !== true) context.out(csvHead);
         let done = 0;
         const pages = allPages((after) => operator.call('suppressions.export', { reason, stream, account, after }));
         for await (const page of pages) {
-          for (const one of page) context.out(json === true ? JSON.stringify(one) : csvOf(one));
+          for (const one of page)
+            if (asJson === true) context.out(json(one, 0));
+            else context.outFile(csvOf(one));
           progress.at((done += page.length), null);
         }
       });

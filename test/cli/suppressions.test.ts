@@ -131,6 +131,24 @@ describe('cli/suppressions', () => {
     );
   });
 
+  it('exports notes to a terminal without the characters that control it, and to a file as they are', async () => {
+    const note = '\u001b]0;mine\u0007 \u009b2J \u202etxt\nsecond line';
+    await posthorn('suppressions', 'add', 'ana@example.net', '--note', note);
+    const shown = async (isOutTerminal: boolean, ...args: string[]): Promise<string> => {
+      const env = { POSTHORN_DATA_DIR: path.join(folder, 'data') };
+      return (await ran(['suppressions', 'export', ...args], env, {}, { isOutTerminal })).out;
+    };
+    const terminal = await shown(true);
+    assert.match(terminal, /"?\\u001b\]0;mine\\u0007 \\u009b2J \\u202etxt/);
+    assert.doesNotMatch(terminal.replaceAll('\n', ''), /[\p{Cc}\u202e]/u);
+    assert.ok((await shown(false)).includes(`"${note}"`));
+    for (const isTerminal of [true, false]) {
+      const text = await shown(isTerminal, '--json');
+      assert.doesNotMatch(text, /[\p{Cc}\u202e]/u);
+      assert.equal((JSON.parse(text) as { note: string }).note, note);
+    }
+  });
+
   it('imports what is good beside what is far too long', async () => {
     const long = 'a'.repeat(20_000);
     const lines = [
