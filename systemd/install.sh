@@ -40,6 +40,9 @@ need_root systemd/install.sh
 for tool in systemd-sysusers systemd-tmpfiles systemctl; do
   command -v "$tool" >/dev/null || fail "$tool is missing: this installs a systemd service (on Debian: apt-get install systemd)"
 done
+# Earlier ones do not load a folder of credentials, and start the units without the operator's secrets.
+runs=$(systemctl --version | sed -nE '1s/^systemd ([0-9]+).*/\1/p')
+[ -n "$root" ] || [ "${runs:-250}" -ge 250 ] || fail "systemd 250 or newer is needed; this is $runs"
 node=$(command -v node) || fail 'Node.js is missing: 20.19 or newer is needed'
 node=$(readlink -f "$node")
 case "$node" in

@@ -71,6 +71,26 @@ describe('systemd/install.sh', () => {
     if (root !== '') rmSync(root, { recursive: true });
   });
 
+  it('refuses a systemd that is too old, before anything is changed', () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-tools-'));
+    const tool = (name: string, text: string): void => {
+      writeFileSync(path.join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+    };
+    // A Node.js that is too old ends the script at its next check, so that this never installs into the system of who runs the tests.
+    tool('node', 'exit 1');
+    const refusalWith = (version: string): string => {
+      tool('systemctl', `echo '${version}'`);
+      const env = { ...process.env, PATH: `${folder}:${process.env['PATH'] ?? ''}` };
+      const script = path.join(project, 'systemd/install.sh');
+      const { status, stderr } = spawnSync(script, [], { env, encoding: 'utf8' });
+      assert.notEqual(status, 0);
+      return stderr;
+    };
+    assert.match(refusalWith('systemd 249 (249.11-0ubuntu3)'), /systemd 250 or newer is needed; this is 249/);
+    assert.match(refusalWith('systemd 250 (250.4-1)'), /Node\.js 20\.19 or newer is needed/);
+    rmSync(folder, { recursive: true });
+  });
+
   it('leaves the same tree when it runs twice, with a program that runs', () => {
     const first = run('install.sh', '--root', root);
     assert.equal(first.status, 0, first.err);
