@@ -4,21 +4,27 @@
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { isMainThread } from 'node:worker_threads';
 
 const cpuMs = () =>
   Number(readFileSync(`/proc/self/task/${String(process.pid)}/schedstat`, 'latin1').split(' ')[0]) / 1e6;
 
-let last = cpuMs();
-let longest = 0;
-setInterval(() => {
-  const now = cpuMs();
-  longest = Math.max(longest, now - last);
-  last = now;
-}, 1).unref();
+function watch() {
+  let last = cpuMs();
+  let longest = 0;
+  setInterval(() => {
+    const now = cpuMs();
+    longest = Math.max(longest, now - last);
+    last = now;
+  }, 1).unref();
 
-createServer((_request, answer) => {
-  answer.end(String(longest));
-  longest = 0;
-})
-  .listen(Number(process.env['LOOP_WATCH_PORT']), '127.0.0.1')
-  .unref();
+  createServer((_request, answer) => {
+    answer.end(String(longest));
+    longest = 0;
+  })
+    .listen(Number(process.env['LOOP_WATCH_PORT']), '127.0.0.1')
+    .unref();
+}
+
+// Worker threads are started with the same options.
+if (isMainThread) watch();
