@@ -6,6 +6,8 @@ import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
 
 const isFromSource = import.meta.url.endsWith('.ts');
+/** The pause after a thread that could not start, in ms: each try costs a tenth of a second of CPU, and descriptors that Node keeps. */
+const START_AGAIN_MS = 60_000;
 /** The message of a thread whose module is loaded. */
 const READY = 'ready';
 
@@ -24,6 +26,8 @@ export interface ThreadsOptions {
   startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
+  /** Is called when a thread cannot be started by `start`, or ends before it is loaded; the next one is started after a minute. */
+  failed?: (error: unknown) => void;
   /** Heap for young objects of one thread; V8's own limit of 48 MB where absent. */
   maxYoungMb?: number;
 }
@@ -71,12 +75,21 @@ export function createThreads<Input, Output>(
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
   let closed = false;
+  /** No thread is started without a job before this time on the monotonic clock. */
+  let restsUntil = 0;
 
   function assign(): void {
-    const idle = [...threads].find(({ job }) => job === null) ?? (threads.size < options.count ? start() : null);
-    if (idle === null) return;
+    const free = [...threads].find(({ job }) => job === null);
+    if (waiting.length === 0 || (free === undefined && threads.size >= options.count)) return;
     const job = waiting.shift();
     if (job === undefined) return;
+    let idle: Thread<Input, Output>;
+    try {
+      idle = free ?? start();
+    } catch (cause) {
+      job.reject(new ThreadRefusal('died', { cause }));
+      return;
+    }
     idle.timer.cancel();
     idle.job = job;
     idle.timer = after(options.jobMs + (idle.isLoaded ? 0 : (options.startMs ?? 0)), idle, 'slow');
@@ -129,10 +142,16 @@ export function createThreads<Input, Output>(
   async function end(thread: Thread<Input, Output>, refusal: ThreadRefusal): Promise<void> {
     thread.timer.cancel();
     if (!threads.delete(thread)) return;
+    if (refusal.why === 'died' && !thread.isLoaded && thread.job === null) startFailed(refusal.cause ?? refusal);
     thread.job?.reject(refusal);
     thread.job = null;
     await thread.worker.terminate();
     if (waiting.length > 0) assign();
+  }
+
+  function startFailed(error: unknown): void {
+    restsUntil = clock.monotonic() + START_AGAIN_MS;
+    options.failed?.(error);
   }
 
   return {
@@ -145,10 +164,16 @@ export function createThreads<Input, Output>(
       });
     },
     start() {
-      while (!closed && threads.size < options.count) {
-        const thread = start();
-        thread.worker.unref();
-        thread.timer = after(options.idleMs, thread, 'closed');
+      if (clock.monotonic() < restsUntil) return;
+      try {
+        while (!closed && threads.size < options.count) {
+          const thread = start();
+          thread.worker.unref();
+          thread.timer = after(options.idleMs, thread, 'closed');
+        }
+      } catch (error) {
+        // The system has no room for another thread (EAGAIN).
+        startFailed(error);
       }
     },
     get loaded() {

@@ -76,6 +76,56 @@ describe('base/threads', () => {
     assert.equal(clock.nextAt(), null);
   });
 
+  it('says that a thread cannot start, and tries again after a minute', async () => {
+    const failures: unknown[] = [];
+    const entry = new URL('../support/fakes/no-worker.ts', import.meta.url);
+    const some = { entry, count: 1, mostWaiting: 1, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
+    let told = (): void => undefined;
+    const broken = createThreads(
+      { clock },
+      {
+        ...some,
+        failed: (error) => {
+          failures.push(error);
+          told();
+        },
+      },
+    );
+    const failed = (): Promise<void> => new Promise((resolve) => (told = resolve));
+    const first = failed();
+    broken.start();
+    await first;
+    broken.start();
+    clock.advance(59_999);
+    broken.start();
+    assert.equal(clock.nextAt(), null, 'no thread is running');
+    clock.advance(1);
+    const second = failed();
+    broken.start();
+    await second;
+    assert.equal(failures.length, 2);
+    await assert.rejects(broken.run({}), refused('died'));
+    assert.equal(failures.length, 2, 'a job is told itself');
+    await broken.close();
+  });
+
+  it('refuses a job, and says so, where the system has no room for a thread', async () => {
+    const failures: unknown[] = [];
+    // Node throws at once where the system has no room for a thread; here it is the name of the file that throws.
+    const entry = Object.defineProperty(new URL('file:///none.ts'), 'href', {
+      get: () => {
+        throw new Error('EAGAIN');
+      },
+    });
+    const some = { count: 1, mostWaiting: 1, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
+    const none = createThreads<Input, Output>({ clock }, { ...some, entry, failed: (error) => failures.push(error) });
+    none.start();
+    assert.equal(failures.length, 1);
+    await assert.rejects(none.run({ say: 1 }), refused('died'));
+    await assert.rejects(none.run({ say: 2 }), refused('died'), 'the refused one does not wait any more');
+    await none.close();
+  });
+
   it('ends a thread that takes too long', async () => {
     const slow = threads.run({});
     clock.advance(4999);

@@ -82,19 +82,19 @@ function fieldsToSign(head: string): { names: string[]; canonical: string } {
     if (!SIGNED.has(name)) continue;
     const same = found.get(name);
     if (same === undefined) found.set(name, [field]);
-    else same.unshift(field);
+    else same.push(field);
   }
   const names: string[] = [];
   let canonical = '';
   for (const name of OVERSIGNED) {
-    for (const field of found.get(name.toLowerCase()) ?? []) {
+    for (const field of found.get(name.toLowerCase())?.toReversed() ?? []) {
       names.push(name);
       canonical += relaxedHeader(field);
     }
     names.push(name);
   }
   for (const name of SIGNED_WHERE_GIVEN) {
-    const fields = found.get(name.toLowerCase()) ?? [];
+    const fields = found.get(name.toLowerCase())?.toReversed() ?? [];
     canonical += fields.map(relaxedHeader).join('');
     // Once more than they occur, as above.
     if (fields.length > 0) names.push(...fields.map(() => name), name);

@@ -4,18 +4,26 @@
  * many wait.
  */
 import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
 import { createThreads, ownMemory } from '../../base/threads.ts';
 import { signerForLoop } from '../../mail/dkim/signers.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import { MailBatches, type Order } from './mail-batches.ts';
-import { createMailMaker, type MailAnswer, type MailJob, type Unsigned, type UnsignedFront } from './mail-job.ts';
+import {
+  createMailMaker,
+  type MailAnswer,
+  type MailJob,
+  type Signed,
+  type Unsigned,
+  type UnsignedFront,
+} from './mail-job.ts';
 
 export type Composer = ReturnType<typeof createComposer>;
 
-/** A composed content with the DKIM-Signature lines of the mail that it was composed for. */
+/** A composed content, and the mail that it was composed for. */
 export interface Made {
   composed: Composed;
-  signatures: string;
+  signed: Signed;
 }
 
 /** The content itself cannot be encoded. */
@@ -23,6 +31,10 @@ export class Unencodable extends Error {}
 
 /** Contents up to this weight are small: one is composed in about a millisecond. */
 const SMALL_BYTES = 32 * 1024;
+/** Longer headers are signed in that thread too: that of a submitted mail may have 512 KiB and take seconds. */
+const SMALL_HEAD = 16 * 1024;
+/** The weight of an attachment beside its bytes. */
+const ATTACHMENT_WEIGHT = 1024;
 /** A second one is composed while the first is handed over. */
 const THREADS = 1;
 const LARGE_AT_ONCE = 4;
@@ -32,7 +44,7 @@ const IDLE_MS = 60_000;
 /** The limit of one job, in ms; the largest takes half a second. */
 const JOB_MS = 60_000;
 
-export function createComposer(deps: { clock: Clock }) {
+export function createComposer(deps: { clock: Clock; log: Log }) {
   const threads = createThreads<readonly MailJob[], readonly MailAnswer[]>(deps, {
     entry: new URL('./mail-worker.ts', import.meta.url),
     count: THREADS,
@@ -42,7 +54,8 @@ export function createComposer(deps: { clock: Clock }) {
     jobMs: JOB_MS,
     maxHeapMb: 512,
   });
-  const batches = new MailBatches(deps, createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop));
+  const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop);
+  const batches = new MailBatches(deps, make, makeAlone);
   const waiting: (() => void)[] = [];
   let free = LARGE_AT_ONCE;
 
@@ -52,29 +65,33 @@ export function createComposer(deps: { clock: Clock }) {
     else next();
   }
 
-  async function makeLarge(job: Extract<MailJob, { kind: 'compose' }>): Promise<MailAnswer> {
-    const { attachments, raw } = job.stored;
+  /** Makes it in the thread for large ones. */
+  async function makeAlone(job: MailJob): Promise<MailAnswer> {
+    const { attachments = [], raw } = job.kind === 'compose' ? job.stored : {};
     const bytes = [...attachments.map(({ content }) => content), ...(raw === undefined ? [] : [raw])];
     const [answer] = await threads.run([job], ownMemory(bytes));
-    return answer ?? { kind: 'unencodable', why: 'the thread gave no answer' };
+    if (answer === undefined) throw new Error('the thread gave no answer');
+    return answer;
   }
 
   return {
     /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
     async make(stored: StoredContent, sign: UnsignedFront | null, order: Order): Promise<Made> {
       const job = { kind: 'compose', stored, sign } as const;
-      const answer = await (isLarge(stored) ? makeLarge(job) : batches.run(order, job));
+      const isHeavy = isLarge(stored) || (sign !== null && sign.front.length > SMALL_HEAD);
+      const answer = await (isHeavy ? makeAlone(job) : batches.run(order, job));
       if (answer.kind === 'unencodable') throw new Unencodable(answer.why);
-      if (answer.kind !== 'composed') throw new Error(`a mail could not be signed: ${whyOf(answer)}`);
-      const { composed, signatures } = answer;
+      if (answer.kind !== 'composed') throw new Error('the answer to a content to compose was another');
+      const { composed, signed } = answer;
       const { content } = composed;
-      return { composed: { ...composed, content: { ...content, body: asBuffer(content.body) } }, signatures };
+      return { composed: { ...composed, content: { ...content, body: asBuffer(content.body) } }, signed };
     },
-    /** Returns the DKIM-Signature lines. Rejects with ThreadRefusal where it should be tried again later. */
-    async sign(unsigned: Unsigned, order: Order): Promise<string> {
-      const answer = await batches.run(order, { kind: 'sign', unsigned });
-      if (answer.kind !== 'signed') throw new Error(`a mail could not be signed: ${whyOf(answer)}`);
-      return answer.signatures;
+    /** Rejects with ThreadRefusal where it should be tried again later. */
+    async sign(unsigned: Unsigned, order: Order): Promise<Signed> {
+      const job = { kind: 'sign', unsigned } as const;
+      const answer = await (unsigned.head.length > SMALL_HEAD ? makeAlone(job) : batches.run(order, job));
+      if (answer.kind === 'signed' || answer.kind === 'unsigned') return answer;
+      throw new Error('the answer to a header to sign was another');
     },
     /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
     async room(): Promise<() => void> {
@@ -91,12 +108,13 @@ export function createComposer(deps: { clock: Clock }) {
 /** Returns whether the content is composed in the thread for large ones. */
 export const isLarge = (stored: StoredContent): boolean => weight(stored) > SMALL_BYTES;
 
-const whyOf = (answer: MailAnswer): string => ('why' in answer ? answer.why : 'no signature was made');
-
 /** Returns the cost in bytes of text to encode; a text part from html costs as much again, tracking too; attachments cost half. */
 function weight({ html, text, autoText, attachments, tracking, raw }: StoredContent): number {
   const derived = (text === null && autoText ? 2 : 1) + (tracking === undefined ? 0 : 1);
-  const files = attachments.reduce((sum, { content }) => sum + content.length, raw?.length ?? 0);
+  const files = attachments.reduce(
+    (sum, { content }) => sum + content.length + 2 * ATTACHMENT_WEIGHT,
+    raw?.length ?? 0,
+  );
   return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2;
 }
 

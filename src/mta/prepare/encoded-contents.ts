@@ -6,7 +6,7 @@ import type { Composed } from './compose.ts';
 const ENTRY_BYTES = 500;
 
 export class EncodedContents {
-  private readonly entries: LRUCache<string, { encoded: Promise<Composed> }>;
+  private readonly entries: LRUCache<string, { encoded: Promise<Composed>; composed?: Composed }>;
 
   /** Keeps at most `mostBytes`; the contents not used for longest go first. */
   constructor(mostBytes: number) {
@@ -21,14 +21,16 @@ export class EncodedContents {
     this.entries.set(contentId, { encoded }, { size: 1 });
     encoded.then(
       // Its size is known when it is made. The entry is a new object, since lru-cache ignores the size of a value that it has.
-      ({ content }) => this.entries.set(contentId, { encoded }, { size: content.body.length + ENTRY_BYTES }),
+      (composed) =>
+        this.entries.set(contentId, { encoded, composed }, { size: composed.content.body.length + ENTRY_BYTES }),
       () => this.entries.delete(contentId),
     );
     return encoded;
   }
 
-  has(contentId: string): boolean {
-    return this.entries.has(contentId);
+  /** Returns the content if it is encoded already. */
+  made(contentId: string): Composed | undefined {
+    return this.entries.get(contentId)?.composed;
   }
 
   /** The bytes in memory. */

@@ -4,6 +4,7 @@
  * commits.
  */
 import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
 import { createThreads, type Threads } from '../../base/threads.ts';
 import type { MailAnswer, MailJob } from './mail-job.ts';
 
@@ -12,8 +13,8 @@ const HERE = 2;
 /** A batch takes 5 to 20 ms, and the mails behind it wait as long. */
 const MOST_IN_BATCH = 16;
 const IDLE_MS = 60_000;
-/** The limit of one batch, in ms. */
-const BATCH_MS = 60_000;
+/** The limit of one batch, in ms: a hundred times what it takes, and less than what the mails behind it should wait. */
+const BATCH_MS = 20_000;
 
 /** Transactional mail before broadcasts. */
 export type Order = 0 | 1;
@@ -26,15 +27,21 @@ interface Waiting {
 
 export class MailBatches {
   private readonly make: (job: MailJob) => Promise<MailAnswer>;
+  private readonly makeAlone: (job: MailJob) => Promise<MailAnswer>;
   private readonly threads: Threads<readonly MailJob[], readonly MailAnswer[]>;
   private readonly waiting: readonly [Waiting[], Waiting[]] = [[], []];
   private here = 0;
   private isGathering = false;
   private isThreadBusy = false;
 
-  /** `make` does a job here. */
-  constructor(deps: { clock: Clock }, make: (job: MailJob) => Promise<MailAnswer>) {
+  /** `make` does a job here, `makeAlone` in a thread that has no other: where a batch fails, it is not known for which of its jobs. */
+  constructor(
+    deps: { clock: Clock; log: Log },
+    make: (job: MailJob) => Promise<MailAnswer>,
+    makeAlone: (job: MailJob) => Promise<MailAnswer>,
+  ) {
     this.make = make;
+    this.makeAlone = makeAlone;
     this.threads = createThreads(deps, {
       entry: new URL('./mail-worker.ts', import.meta.url),
       // More are of no use: the main loop takes longer for a mail than this thread does.
@@ -44,16 +51,18 @@ export class MailBatches {
       jobMs: BATCH_MS,
       maxHeapMb: 128,
       maxYoungMb: 4,
+      failed: (err) =>
+        deps.log.warn({ event: 'mail_thread_failed', err }, 'the thread that makes mails in batches cannot start'),
     });
   }
 
-  /** Rejects with a ThreadRefusal where the thread dies, or has to end. */
+  /** Rejects with a ThreadRefusal where the job cannot be done in a thread by itself either. */
   run(order: Order, job: MailJob): Promise<MailAnswer> {
     return new Promise((resolve, reject) => {
       this.waiting[order].push({ job, resolve, reject });
       if (this.isGathering) return;
       this.isGathering = true;
-      // What comes within the same turn of the loop counts as waiting together.
+      // Jobs of the same turn of the loop wait together.
       setImmediate(() => {
         this.isGathering = false;
         this.next();
@@ -87,29 +96,33 @@ export class MailBatches {
 
   private async makeHere(taken: readonly Waiting[]): Promise<void> {
     this.here++;
-    await settle(taken, Promise.all(taken.map(({ job }) => this.make(job))));
+    await Promise.all(taken.map((one) => settle(one, this.make(one.job))));
     this.here--;
     this.next();
   }
 
   private async handOver(batch: readonly Waiting[]): Promise<void> {
     this.isThreadBusy = true;
-    await settle(batch, this.threads.run(batch.map(({ job }) => job)));
+    try {
+      const answers = await this.threads.run(batch.map(({ job }) => job));
+      for (const [at, one] of batch.entries()) {
+        const answer = answers[at];
+        if (answer === undefined) one.reject(new Error('the thread gave fewer answers than it had jobs'));
+        else one.resolve(answer);
+      }
+    } catch {
+      // The thread has died or was too slow, and each job is told what becomes of it by itself.
+      for (const one of batch) void settle(one, this.makeAlone(one.job));
+    }
     this.isThreadBusy = false;
     this.next();
   }
 }
 
-/** Hands each answer to its caller. */
-async function settle(batch: readonly Waiting[], answers: Promise<readonly MailAnswer[]>): Promise<void> {
+async function settle({ resolve, reject }: Waiting, answer: Promise<MailAnswer>): Promise<void> {
   try {
-    const all = await answers;
-    for (const [at, { resolve, reject }] of batch.entries()) {
-      const answer = all[at];
-      if (answer === undefined) reject(new Error('the thread gave fewer answers than it had jobs'));
-      else resolve(answer);
-    }
+    resolve(await answer);
   } catch (error) {
-    for (const { reject } of batch) reject(error);
+    reject(error);
   }
 }

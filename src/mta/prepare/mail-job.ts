@@ -15,35 +15,40 @@ export type MailJob =
   { kind: 'compose'; stored: StoredContent; sign: UnsignedFront | null } | { kind: 'sign'; unsigned: Unsigned };
 
 export type MailAnswer =
-  /** `signatures` are the DKIM-Signature lines. */
-  | { kind: 'composed'; composed: Composed; signatures: string }
-  | { kind: 'signed'; signatures: string }
+  /** Others may share the content of a mail that cannot be signed. */
+  | { kind: 'composed'; composed: Composed; signed: Signed }
+  | Signed
   /** The content cannot be encoded, which no later try could either. */
-  | { kind: 'unencodable'; why: string }
-  | { kind: 'unsigned'; why: string };
+  | { kind: 'unencodable'; why: string };
+
+/** `signatures` are the DKIM-Signature lines. */
+export type Signed = { kind: 'signed'; signatures: string } | { kind: 'unsigned'; why: string };
 
 /** Makes the function that does jobs where it is called, with signers of its own. */
 export function createMailMaker(
   compose: Compose,
   signerOf: (key: SigningKey) => DkimSigner,
 ): (job: MailJob) => Promise<MailAnswer> {
-  const sign = ({ keys, ...input }: Unsigned): Promise<string> =>
-    signHeaders({ ...input, signers: keys.map(signerOf) });
+  async function sign({ keys, ...input }: Unsigned): Promise<Signed> {
+    try {
+      return { kind: 'signed', signatures: await signHeaders({ ...input, signers: keys.map(signerOf) }) };
+    } catch (error) {
+      return { kind: 'unsigned', why: whyOf(error) };
+    }
+  }
 
   return async (job) => {
-    let isComposed = false;
+    if (job.kind === 'sign') return sign(job.unsigned);
     try {
-      if (job.kind === 'sign') return { kind: 'signed', signatures: await sign(job.unsigned) };
       const composed = await compose(job.stored);
-      isComposed = true;
-      if (job.sign === null) return { kind: 'composed', composed, signatures: '' };
+      if (job.sign === null) return { kind: 'composed', composed, signed: { kind: 'signed', signatures: '' } };
       const { front, ...rest } = job.sign;
       const { content, bodyHash } = composed;
-      const signatures = await sign({ ...rest, head: front + content.headers, bodyHash });
-      return { kind: 'composed', composed, signatures };
+      return { kind: 'composed', composed, signed: await sign({ ...rest, head: front + content.headers, bodyHash }) };
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      return { kind: job.kind === 'sign' || isComposed ? 'unsigned' : 'unencodable', why };
+      return { kind: 'unencodable', why: whyOf(error) };
     }
   };
 }
+
+const whyOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -22,10 +22,20 @@ function withBuffers(job: MailJob): MailJob {
   return { ...job, stored: { ...stored, ...raw, attachments } };
 }
 
+/** A small body is cut from a pool of 8 KiB, all of which would be handed over and kept with it. */
+function withOwnBody(answer: MailAnswer): MailAnswer {
+  if (answer.kind !== 'composed') return answer;
+  const { composed } = answer;
+  const { content } = composed;
+  if (content.body.buffer.byteLength === content.body.length) return answer;
+  const body = Buffer.from(new Uint8Array(content.body).buffer);
+  return { ...answer, composed: { ...composed, content: { ...content, body } } };
+}
+
 async function answer(jobs: readonly MailJob[]): Promise<void> {
   const answers: MailAnswer[] = [];
-  // One after the other: nothing here waits, and the garbage of one is gone before the next.
-  for (const job of jobs) answers.push(await make(withBuffers(job)));
+  // One after the other, so that the garbage of one is gone before the next.
+  for (const job of jobs) answers.push(withOwnBody(await make(withBuffers(job))));
   const bodies = answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
   parentPort?.postMessage(answers, ownMemory(bodies));
 }

@@ -5,6 +5,7 @@
 import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { createBatchLoader } from '../../base/batch-loader.ts';
 import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
 import { ThreadRefusal } from '../../base/threads.ts';
 import { COPY_FIELD, marksFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
 import type { Tracking } from '../../tracking/track.ts';
@@ -13,7 +14,7 @@ import { createComposer, isLarge, Unencodable, type Made } from './composer.ts';
 import type { Composed, StoredContent } from './compose.ts';
 import { EncodedContents } from './encoded-contents.ts';
 import type { Order } from './mail-batches.ts';
-import type { UnsignedFront } from './mail-job.ts';
+import type { Signed, UnsignedFront } from './mail-job.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
 import type { TrackingKey } from '../../tracking/token.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
@@ -33,6 +34,7 @@ export type Signing = { kind: 'ready'; keys: readonly SigningKey[] } | { kind: '
 export interface PrepareDeps {
   db: { prepared: Connection };
   clock: Clock;
+  log: Log;
   /** Returns the DKIM keys of a sending domain of an account. */
   keysFor(accountId: string, domain: string): Promise<Signing>;
   /** Returns the host in the return path of a sending domain of an account. */
@@ -95,12 +97,6 @@ export interface Preparing {
 /** A mail that no later try could build either, unlike one for which storage or keys failed. */
 class Unbuildable extends Error {}
 
-/** Its keys, none where it needs no signature; its tracking, null where nothing is tracked. */
-interface Extras {
-  keys: readonly SigningKey[];
-  tracking: Tracking | null;
-}
-
 /** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
@@ -124,20 +120,14 @@ export function createPrepare(deps: PrepareDeps) {
     return text;
   }
 
-  /** Composes the content and signs the mail that it is composed for. */
-  async function compose(
-    text: StoredText,
-    tracking: Tracking | null,
-    sign: UnsignedFront,
-    order: Order,
-  ): Promise<Made> {
+  /** Composes the content, and signs the mail that it is composed for. */
+  async function compose(text: StoredText, content: StoredContent, sign: UnsignedFront, order: Order): Promise<Made> {
     const done = hasBytes(text) ? await composer.room() : null;
     try {
       const stored: StoredContent = {
-        ...storedText(text),
+        ...content,
         ...(text.is_raw === 0 ? {} : { raw: await rawOf(text.id) }),
         attachments: text.attachment_count === 0 ? [] : await loadAttachments(deps.db.prepared, text.id),
-        ...(tracking === null ? {} : { tracking }),
       };
       return await composer.make(stored, sign.keys.length === 0 ? null : sign, order);
     } catch (error) {
@@ -148,37 +138,36 @@ export function createPrepare(deps: PrepareDeps) {
     }
   }
 
-  /** Makes the mail. `text` is its content, or null where that is composed already. */
-  async function make(row: StoredMail, text: StoredText | null, { keys, tracking }: Extras): Promise<Prepared> {
-    const order = row.class === 0 ? 0 : 1;
-    const { frontOf, ...addressed } = await addressedOf(deps, row);
-    // The signature has the time of acceptance, so that every try sends the same bytes.
-    const timestamp = Math.floor(row.created_at / 1000);
+  /** Makes a mail whose content is composed. */
+  async function makeFrom(row: StoredMail, composed: Composed, keys: readonly SigningKey[]): Promise<Prepared> {
+    const addressed = await addressedOf(deps, row);
+    const front = addressed.frontOf(composed.isWhole === true);
+    const unsigned = {
+      head: front + composed.content.headers,
+      bodyHash: composed.bodyHash,
+      timestamp: signedAt(row),
+      keys,
+    };
+    const signed = keys.length === 0 ? NOT_SIGNED : await composer.sign(unsigned, orderOf(row));
+    return readyMail(row, addressed, front, { composed, signed });
+  }
+
+  /** Composes and makes a mail. Where others of the same content ask for it meanwhile, one composes and each signs for itself. */
+  async function make(
+    row: StoredMail,
+    text: StoredText,
+    content: StoredContent,
+    keys: readonly SigningKey[],
+  ): Promise<Prepared> {
+    const addressed = await addressedOf(deps, row);
+    const front = addressed.frontOf(text.is_raw === 1);
     const own: { made?: Promise<Made> } = {};
     const encode = async (): Promise<Composed> => {
-      const content = text ?? (await textOf(row.content_id));
-      own.made = compose(content, tracking, { front: frontOf(content.is_raw === 1), timestamp, keys }, order);
+      own.made = compose(text, content, { front, timestamp: signedAt(row), keys }, orderOf(row));
       return (await own.made).composed;
     };
-    const composed = await (tracking === null ? encodedContents.get(row.content_id, encode) : encode());
-    const head = frontOf(composed.isWhole === true) + composed.content.headers;
-    const sign = (): Promise<string> | string =>
-      keys.length === 0 ? '' : composer.sign({ head, bodyHash: composed.bodyHash, timestamp, keys }, order);
-    const signatures = own.made === undefined ? await sign() : (await own.made).signatures;
-    const headBytes = Buffer.from(`${signatures}${head}\r\n`);
-    const { body } = composed.content;
-    return {
-      kind: 'ready',
-      messageId: row.message_id,
-      requestId: row.request_id,
-      ...addressed,
-      data: [headBytes, body],
-      size: headBytes.length + body.length,
-      eightBit: composed.eightBit ?? false,
-      tlsRequest: tlsRequestOf(row),
-      test: row.test === 1,
-      testOutcome: row.test_outcome,
-    };
+    const composed = await (content.tracking === undefined ? encodedContents.get(text.id, encode) : encode());
+    return own.made === undefined ? makeFrom(row, composed, keys) : readyMail(row, addressed, front, await own.made);
   }
 
   async function prepareRow(row: StoredMail): Promise<Preparing> {
@@ -186,13 +175,17 @@ export function createPrepare(deps: PrepareDeps) {
       const signing = await keysOf(deps, row);
       // Without a signature it is not sent, so no host is dialled for it.
       if (signing.kind === 'unsigned') return { kind: 'preparing', wanted: null, mail: Promise.resolve(signing) };
+      const wanted = { messageId: row.message_id, tlsRequest: tlsRequestOf(row) };
       const tracking = trackingOf(deps.trackingKey, row);
-      const isComposed = tracking === null && encodedContents.has(row.content_id);
-      const text = isComposed ? null : await textOf(row.content_id);
-      const mail = make(row, text, { keys: signing.keys, tracking }).catch(failure);
-      // No connection waits for the memory and the thread of large contents.
-      if (text !== null && (hasBytes(text) || isLarge({ ...storedText(text), attachments: [] }))) await mail;
-      return { kind: 'preparing', wanted: { messageId: row.message_id, tlsRequest: tlsRequestOf(row) }, mail };
+      const composed = tracking === null ? encodedContents.made(row.content_id) : undefined;
+      if (composed !== undefined)
+        return { kind: 'preparing', wanted, mail: makeFrom(row, composed, signing.keys).catch(failure) };
+      const text = await textOf(row.content_id);
+      const content = storedText(text, tracking);
+      const mail = make(row, text, content, signing.keys).catch(failure);
+      // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
+      const isReady = !(hasBytes(text) || isLarge(content)) || (await mail).kind === 'ready';
+      return { kind: 'preparing', wanted: isReady ? wanted : null, mail };
     } catch (error) {
       return { kind: 'preparing', wanted: null, mail: Promise.resolve(failure(error)) };
     }
@@ -243,11 +236,10 @@ async function keysOf(
   return { kind: 'keys', keys: signing.kind === 'ready' ? signing.keys : [] };
 }
 
+type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & { frontOf: (isWhole: boolean) => string };
+
 /** Returns the envelope of a mail, and what writes its header up to the lines of the content. */
-async function addressedOf(
-  deps: PrepareDeps,
-  row: StoredMail,
-): Promise<Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & { frontOf: (isWhole: boolean) => string }> {
+async function addressedOf(deps: PrepareDeps, row: StoredMail): Promise<Addressed> {
   const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
   const marks = marksFor(deps.returnPathKey, row.id);
   const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}`;
@@ -264,12 +256,47 @@ async function addressedOf(
 const hasBytes = ({ attachment_count: attachments, is_raw: isRaw }: StoredText): boolean =>
   attachments > 0 || isRaw === 1;
 
-const storedText = ({ id, html, text, auto_text: autoText }: StoredText): Omit<StoredContent, 'attachments'> => ({
+/** Returns a content without its attachments and its bytes. */
+const storedText = ({ id, html, text, auto_text: autoText }: StoredText, tracking: Tracking | null): StoredContent => ({
   id,
   html,
   text,
   autoText: autoText === 1,
+  attachments: [],
+  ...(tracking === null ? {} : { tracking }),
 });
+
+const NOT_SIGNED: Signed = { kind: 'signed', signatures: '' };
+
+const orderOf = (row: StoredMail): Order => (row.class === 0 ? 0 : 1);
+
+/** The signature has the time of acceptance, in seconds, so that every try sends the same bytes. */
+const signedAt = (row: StoredMail): number => Math.floor(row.created_at / 1000);
+
+function readyMail(
+  row: StoredMail,
+  { envelopeFrom, recipient, smtpUtf8 }: Addressed,
+  front: string,
+  { composed, signed }: Made,
+): Ready {
+  if (signed.kind === 'unsigned') throw new Error(`the mail could not be signed: ${signed.why}`);
+  const { content, eightBit = false } = composed;
+  const headBytes = Buffer.from(`${signed.signatures}${front}${content.headers}\r\n`);
+  return {
+    kind: 'ready',
+    messageId: row.message_id,
+    requestId: row.request_id,
+    envelopeFrom,
+    recipient,
+    smtpUtf8,
+    data: [headBytes, content.body],
+    size: headBytes.length + content.body.length,
+    eightBit,
+    tlsRequest: tlsRequestOf(row),
+    test: row.test === 1,
+    testOutcome: row.test_outcome,
+  };
+}
 
 const tlsRequestOf = ({ require_tls: asks }: StoredMail): TlsRequest | null =>
   asks === null ? null : asks === 1 ? 'require' : 'waive';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import { createRequire } from 'node:module';
+import { createLog } from '../../../src/base/log.ts';
 import { ThreadRefusal } from '../../../src/base/threads.ts';
 import { dkimRecord } from '../../../src/mail/dkim/key-record.ts';
 import { createCompose, type StoredContent } from '../../../src/mta/prepare/compose.ts';
@@ -14,6 +15,7 @@ type DkimVerify = (
 ) => Promise<{ results: { status: { result: string } }[] }>;
 const { dkimVerify } = createRequire(import.meta.url)('mailauth/lib/dkim/verify') as { dkimVerify: DkimVerify };
 
+const log = createLog({ level: 'error', format: 'json' });
 const compose = createCompose({ remembered: 1 });
 const html = `<h1>Žluťoučký</h1>${'<p>A line of <b>text</b> &amp; a <a href="https://acme.test/x">link</a>.</p>\n'.repeat(1000)}`;
 const file = (size: number, contentType = 'application/pdf'): StoredContent['attachments'][number] => ({
@@ -37,7 +39,7 @@ describe('mta/prepare/composer', () => {
   let composer: Composer;
   beforeEach(() => {
     clock = new FakeClock();
-    composer = createComposer({ clock });
+    composer = createComposer({ clock, log });
   });
   afterEach(() => composer.close());
 
@@ -48,12 +50,13 @@ describe('mta/prepare/composer', () => {
     [() => stored({ html, text: null, autoText: false }), true, 'html alone'],
     [() => stored({ attachments: [file(300_000), file(10)] }), true, 'attachments'],
     [() => stored({ attachments: [file(100)] }), false, 'a small attachment'],
+    [() => stored({ attachments: Array.from({ length: 40 }, () => file(10)) }), true, 'many small attachments'],
   ];
   for (const [content, isApart, why] of rows) {
     it(`gives the same octets ${isApart ? 'from a thread' : 'here'}: ${why}`, async () => {
       const here = await compose(content());
-      const { composed: got, signatures } = await composer.make(content(), null, 0);
-      assert.equal(signatures, '');
+      const { composed: got, signed } = await composer.make(content(), null, 0);
+      assert.deepEqual(signed, { kind: 'signed', signatures: '' });
       assert.ok(Buffer.isBuffer(got.content.body));
       assert.ok(got.content.body.equals(here.content.body));
       assert.deepEqual([got.content.headers, got.bodyHash], [here.content.headers, here.bodyHash]);
@@ -66,7 +69,8 @@ describe('mta/prepare/composer', () => {
     const key = { selector: 's1', domain: 'acme.test', algorithm: 'ed25519-sha256' as const, privateKey };
     for (const content of [stored({}), stored({ html })]) {
       const front = 'From: a@acme.test\r\nSubject: hi\r\n';
-      const { composed, signatures } = await composer.make(content, { front, timestamp: 1, keys: [key] }, 0);
+      const { composed, signed } = await composer.make(content, { front, timestamp: 1, keys: [key] }, 0);
+      const signatures = signed.kind === 'signed' ? signed.signatures : assert.fail(signed.why);
       const { headers, body } = composed.content;
       const mail = Buffer.concat([Buffer.from(`${signatures}${front}${headers}\r\n`), body]);
       const { results } = await dkimVerify(mail, {
@@ -81,8 +85,17 @@ describe('mta/prepare/composer', () => {
         { head: front + headers, bodyHash: composed.bodyHash, timestamp: 1, keys: [key] },
         0,
       );
-      assert.equal(again, signatures, 'for the next recipient of the same content it is only signed');
+      assert.deepEqual(again, signed, 'for the next recipient of the same content it is only signed');
     }
+  });
+
+  it('signs a long header where large contents are made, so that no batch waits for it', async () => {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const key = { selector: 's1', domain: 'acme.test', algorithm: 'ed25519-sha256' as const, privateKey };
+    const head = `From: a@acme.test\r\n${'Cc:\r\n'.repeat(5000)}`;
+    const signed = await composer.sign({ head, bodyHash: '', timestamp: 1, keys: [key] }, 0);
+    assert.equal(signed.kind, 'signed');
+    assert.notEqual(clock.nextAt(), null);
   });
 
   it('says what cannot be encoded, small or large, and goes on', async () => {

@@ -15,10 +15,11 @@ describe('encoded contents', () => {
       asked.push(id);
       return Promise.resolve(composed(100));
     };
-    assert.equal(contents.has('a'), false);
-    const [one, other] = await Promise.all([contents.get('a', encode), contents.get('a', encode)]);
+    const both = Promise.all([contents.get('a', encode), contents.get('a', encode)]);
+    assert.equal(contents.made('a'), undefined, 'it is being encoded');
+    const [one, other] = await both;
     assert.equal(one, other);
-    assert.equal(contents.has('a'), true);
+    assert.equal(contents.made('a'), one);
     assert.equal(await contents.get('a', encode), one);
     assert.deepEqual(asked, ['a']);
   });

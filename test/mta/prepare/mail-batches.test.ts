@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { createLog } from '../../../src/base/log.ts';
+import { ThreadRefusal } from '../../../src/base/threads.ts';
 import type { StoredContent } from '../../../src/mta/prepare/compose.ts';
 import { MailBatches, type Order } from '../../../src/mta/prepare/mail-batches.ts';
 import type { MailAnswer, MailJob } from '../../../src/mta/prepare/mail-job.ts';
@@ -8,7 +10,9 @@ const jobOf = (text: string): MailJob => {
   const stored: StoredContent = { id: text, html: null, text, attachments: [], autoText: false };
   return { kind: 'compose', stored, sign: null };
 };
+const textOf = (job: MailJob): string => (job.kind === 'compose' ? (job.stored.text ?? '') : '');
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const log = createLog({ level: 'error', format: 'json' });
 /** An answer that only this process gives. */
 const HERE: MailAnswer = { kind: 'unencodable', why: 'made here' };
 
@@ -18,19 +22,27 @@ describe('mta/prepare/mail-batches', () => {
   /** The texts of the jobs that were begun here, and what ends them, in order. */
   let begun: string[];
   let ends: (() => void)[];
+  /** The texts of the jobs that were done in a thread by themselves. */
+  let alone: string[];
 
   beforeEach(() => {
     clock = new FakeClock();
     begun = [];
     ends = [];
-    batches = new MailBatches({ clock }, (job) => {
-      begun.push(job.kind === 'compose' ? (job.stored.text ?? '') : '');
+    alone = [];
+    const make = (job: MailJob): Promise<MailAnswer> => {
+      begun.push(textOf(job));
       return new Promise((resolve) =>
         ends.push(() => {
           resolve(HERE);
         }),
       );
-    });
+    };
+    const makeAlone = (job: MailJob): Promise<MailAnswer> => {
+      alone.push(textOf(job));
+      return textOf(job) === 'deadly' ? Promise.reject(new ThreadRefusal('died')) : Promise.resolve(HERE);
+    };
+    batches = new MailBatches({ clock, log }, make, makeAlone);
   });
   afterEach(() => batches.close());
 
@@ -89,12 +101,15 @@ describe('mta/prepare/mail-batches', () => {
     const texts = Array.from({ length: 40 }, (_, i) => `text ${String(i)}`);
     const answers = await fromThread(texts);
     assert.deepEqual(begun, []);
+    const bodies = answers.map((answer) =>
+      answer.kind === 'composed' ? answer.composed.content.body : assert.fail(answer.kind),
+    );
     assert.deepEqual(
-      answers.map((answer) =>
-        answer.kind === 'composed' ? Buffer.from(answer.composed.content.body).toString().trim() : answer.kind,
-      ),
+      bodies.map((body) => Buffer.from(body).toString().trim()),
       texts,
     );
+    // All of the thread's pool of 8 KiB would stay in memory with each of them.
+    assert.ok(bodies.every((body) => body.buffer.byteLength === body.length));
   });
 
   it('says of each job of a batch by itself that it failed', async () => {
@@ -106,6 +121,19 @@ describe('mta/prepare/mail-batches', () => {
       answers.map((answer) => ('why' in answer ? answer.why : answer.kind)),
       ['composed', 'no DKIM signer', 'composed'],
     );
+  });
+
+  it('tells each job of a batch by itself what becomes of it where the thread dies', async () => {
+    await startThread();
+    await fromThread(['a', 'b', 'c']);
+    // A content without a list of attachments is none, and throws where the thread reads it.
+    const deadly = { kind: 'compose', stored: { id: 'x', text: 'deadly' }, sign: null } as unknown as MailJob;
+    const results = await Promise.allSettled([run('a'), batches.run(0, deadly), run('b')]);
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    );
+    assert.deepEqual([alone, begun], [['a', 'deadly', 'b'], []], 'and it is not done here');
   });
 
   it('makes the rest here after its end', async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
+import { createLog } from '../../../src/base/log.ts';
 import type { SigningKey } from '../../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../../src/messages/delivery/return-path.ts';
 import {
@@ -7,6 +8,7 @@ import {
   type Held,
   type Prepared,
   type PrepareDeps,
+  type Preparing,
   type Ready,
 } from '../../../src/mta/prepare/prepare.ts';
 import { textFor } from '../../../src/storage/sql.ts';
@@ -56,6 +58,7 @@ describe('mta/prepare/prepare', () => {
     };
     deps = {
       clock: new FakeClock(),
+      log: createLog({ level: 'error', format: 'json' }),
       db: { prepared },
       keysFor: () => Promise.resolve({ kind: 'ready', keys: [key] }),
       returnPathDomain: (_account, domain) => Promise.resolve(`rp.${domain}`),
@@ -87,8 +90,9 @@ describe('mta/prepare/prepare', () => {
     const wantedOf = async (id: string, from = begin): Promise<unknown> => {
       const begun = await from(id);
       assert.ok(begun.kind === 'preparing');
+      const { wanted } = begun;
       await begun.mail;
-      return begun.wanted;
+      return wanted;
     };
     const [plain, strict] = [await store({}), await store({ require_tls: 1 })];
     assert.deepEqual(await wantedOf(plain.id), { messageId: plain.message_id, tlsRequest: null });
@@ -285,6 +289,92 @@ describe('mta/prepare/prepare', () => {
       assert.equal(ready(await prepareWith(deps)(made.id)).smtpUtf8, true);
     });
   }
+
+  describe('a large content', () => {
+    const link = '<a href="https://shop.test/?a=1&amp;b=2">x</a>\n';
+    const tracked = { track_opens: 1, track_clicks: 1, tracking_url: 'https://mail.host.test' };
+
+    async function storeWithFile(
+      bytes: number,
+      type = 'application/pdf',
+      content = contentRow({ attachment_count: 1 }),
+    ) {
+      const made = await store({}, {}, content);
+      const file = { content_id: content.id, position: 0, filename: 'a', content_type: type, cid: null };
+      await temp.db.commit.insert({
+        attachments: [{ ...file, disposition: 'attachment', bytes: Buffer.alloc(bytes, 'x') }],
+      });
+      return { made, content };
+    }
+
+    /** Says whether the bytes are made when it is known that the mail may go, which is when a connection may wait for them. */
+    async function isMadeAtOnce(begun: Preparing | Held): Promise<boolean> {
+      assert.ok(begun.kind === 'preparing');
+      const late = Symbol('late');
+      return (await Promise.race([begun.mail, Promise.resolve(late)])) !== late;
+    }
+
+    it('is composed before a connection is looked for, also for those who ask for it meanwhile', async () => {
+      const { made, content } = await storeWithFile(2_000_000);
+      const other = await store({}, { address: 'bo@dest.test' }, content);
+      const { begin, close } = createPrepare(deps);
+      const first = begin(made.id);
+      while (!statements.some((text) => text.includes('FROM attachments')))
+        await new Promise((resolve) => setImmediate(resolve));
+      assert.equal(await isMadeAtOnce(await begin(other.id)), true);
+      assert.equal(await isMadeAtOnce(await first), true);
+      await close();
+    });
+
+    it('is also one that only its tracked links make large', async () => {
+      const html = link.repeat(Math.floor(14_000 / link.length));
+      const made = await store(tracked, {}, contentRow({ html, text: null, auto_text: 1 }));
+      const { begin, close } = createPrepare(deps);
+      assert.equal(await isMadeAtOnce(await begin(made.id)), true);
+      await close();
+    });
+
+    it('has nobody dialled where it cannot be composed, now or ever', async () => {
+      const { made } = await storeWithFile(10, 'multipart/mixed');
+      const prepare = createPrepare(deps);
+      const begun = await prepare.begin(made.id);
+      assert.ok(begun.kind === 'preparing');
+      assert.deepEqual([(await begun.mail).kind, begun.wanted], ['unbuildable', null]);
+      const { made: late } = await storeWithFile(300_000);
+      await prepare.close();
+      const refused = await prepare.begin(late.id);
+      assert.ok(refused.kind === 'preparing');
+      assert.deepEqual([(await refused.mail).kind, refused.wanted], ['unready', null]);
+    });
+  });
+
+  describe('mails that share a content', () => {
+    async function pair(message: Partial<MessageRow>, from = deps): Promise<string[]> {
+      const content = contentRow();
+      const made = [await store(message, {}, content), await store({}, { address: 'bo@dest.test' }, content)];
+      const { begin, close } = createPrepare(from);
+      const kinds = await Promise.all(
+        made.map(async ({ id }) => {
+          const begun = await begin(id);
+          return begun.kind === 'preparing' ? begun.mail.then(({ kind }) => kind, String) : begun.kind;
+        }),
+      );
+      await close();
+      return kinds;
+    }
+
+    it('do not fail for a header of another one that cannot be written', async () => {
+      assert.deepEqual(await pair({ headers_json: '{broken' }), ['unbuildable', 'ready']);
+    });
+
+    it('do not fail for a key of another one that cannot sign', async () => {
+      const keysFor: PrepareDeps['keysFor'] = (_account, domain) =>
+        Promise.resolve({ kind: 'ready', keys: [domain === 'bad.test' ? { ...key, algorithm: 'rsa-sha256' } : key] });
+      const [bad, good] = await pair({ from_domain: 'bad.test' }, { ...deps, keysFor });
+      assert.match(bad ?? '', /could not be signed/);
+      assert.equal(good, 'ready');
+    });
+  });
 
   describe('what cannot be sent', () => {
     it('is gone where its rows are', async () => {
