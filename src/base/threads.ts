@@ -26,7 +26,7 @@ export interface ThreadsOptions {
   startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
-  /** Is called when a thread cannot be started by `start`, or ends before it is loaded; the next one is started after a minute. */
+  /** Is called when `start` cannot start a thread, or that ends before it is loaded and has a job; `start` starts the next one after a minute. */
   failed?: (error: unknown) => void;
   /** Heap for young objects of one thread; V8's own limit of 48 MB where absent. */
   maxYoungMb?: number;
@@ -87,7 +87,9 @@ export function createThreads<Input, Output>(
     try {
       idle = free ?? start();
     } catch (cause) {
-      job.reject(new ThreadRefusal('died', { cause }));
+      // No thread is left that would take the others.
+      const lost = threads.size === 0 ? waiting.splice(0) : [];
+      for (const one of [job, ...lost]) one.reject(new ThreadRefusal('died', { cause }));
       return;
     }
     idle.timer.cancel();

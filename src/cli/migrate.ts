@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring } from '../base/keyring.ts';
+import type { Database } from '../storage/database.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
@@ -22,14 +23,13 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
         throw new Unavailable('already_running', why);
       }
       const { databaseFile, openDatabase } = await import('../storage/database.ts');
-      makeDataFolder(config.dataDir);
       const { changeSchemaAlone, copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
-      const database = await changeSchemaAlone(config.dataDir, async () => {
+      const file = databaseFile(config.storage.url);
+      const migrate = (): Promise<Database> => {
         // A new database gets its key file at the same time, as `serve` expects.
-        const file = databaseFile(config.storage.url);
         if (file === null || !existsSync(file)) openKeyring(config.dataDir);
-        return await openDatabase({
+        return openDatabase({
           ...config.storage,
           migrating: (done, of) => {
             progress.at(done, of);
@@ -39,7 +39,10 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
               context.note(`copied to ${folder} first`);
             }),
         });
-      });
+      };
+      if (file !== null) makeDataFolder(config.dataDir);
+      // Servers of a PostgreSQL database may run while it is migrated.
+      const database = file === null ? await migrate() : await changeSchemaAlone(config.dataDir, migrate);
       progress.end();
       await database.close();
       const { migrated } = database;

@@ -73,11 +73,11 @@ export const holdOperations = {
         act,
       );
       act.on({ after: row });
-      const laneKnown = about.scope === 'lane' ? await isLaneKnown(deps, about.target) : null;
+      const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
       await deps.book.add(row, act.rows());
       await inForceEverywhere(deps);
       noteChange(deps, 'queue_held', row, act);
-      return setRecord(row, laneKnown);
+      return setRecord(row, await laneKnown);
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
@@ -129,11 +129,11 @@ export const holdOperations = {
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
-      const laneKnown = await isLaneKnown(deps, lane);
+      const laneKnown = laneIfKnown(deps, lane);
       await deps.book.add(row, act.rows());
       await inForceEverywhere(deps);
       noteChange(deps, 'lane_limited', row, act);
-      return { data: [setRecord(row, laneKnown)] };
+      return { data: [setRecord(row, await laneKnown)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
@@ -302,6 +302,10 @@ const holdRecord = (row: HoldRow) => ({
   /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: row.created_by,
 });
+
+/** A hold does not wait for this, and is set also where it cannot be found out: null. */
+const laneIfKnown = (deps: Parameters<typeof isLaneKnown>[0], lane: string): Promise<boolean | null> =>
+  isLaneKnown(deps, lane).catch(() => null);
 
 /** Returns the record of a hold or limit that was set just now. */
 const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({

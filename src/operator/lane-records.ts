@@ -82,7 +82,7 @@ export async function oneLane(
 
 /**
  * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null where a node that may have it
- * did not answer.
+ * did not answer, or more domains wait than are read.
  */
 export async function isLaneKnown(
   deps: Omit<Deps, 'laneFacts'> & Pick<OperatorDeps, 'mta' | 'laneActs'>,
@@ -96,7 +96,8 @@ export async function isLaneKnown(
     from.some(({ result }) => result.now !== null) ||
     engines.lanes.some(({ lane }) => siteOf(lane.name, lane.source) === name) ||
     domains.some(({ lane }) => lane === name);
-  return isKnown || unanswered.length === 0 ? isKnown : null;
+  const isAll = unanswered.length === 0 && engines.unanswered.length === 0 && domains.length < MOST_DOMAINS;
+  return isKnown || isAll ? isKnown : null;
 }
 
 /** Returns the lanes of all nodes, each once. */

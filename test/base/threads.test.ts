@@ -126,6 +126,25 @@ describe('base/threads', () => {
     await none.close();
   });
 
+  it('refuses all jobs that wait where a thread has died and the system has no room for the next one', async () => {
+    const file = new URL('../support/fakes/odd-worker.ts', import.meta.url);
+    let starts = 0;
+    const entry = Object.defineProperty(new URL(file), 'href', {
+      get: () => {
+        if (starts++ > 0) throw new Error('EAGAIN');
+        return file.href;
+      },
+    });
+    const some = { count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
+    const one = createThreads<Input, Output>({ clock }, { ...some, entry });
+    const jobs = await Promise.allSettled([one.run({ fall: 'exit' }), one.run({ say: 1 }), one.run({ say: 2 })]);
+    assert.deepEqual(
+      jobs.map((job) => job.status === 'rejected' && refused('died')(job.reason)),
+      [true, true, true],
+    );
+    await one.close();
+  });
+
   it('ends a thread that takes too long', async () => {
     const slow = threads.run({});
     clock.advance(4999);

@@ -31,7 +31,7 @@ export class Unencodable extends Error {}
 
 /** Contents up to this weight are small: one is composed in about a millisecond. */
 const SMALL_BYTES = 32 * 1024;
-/** Longer headers are signed in that thread too: that of a submitted mail may have 512 KiB and take seconds. */
+/** Longer headers are signed in the thread of large contents: that of a submitted mail may have 512 KiB and take half a second. */
 const SMALL_HEAD = 16 * 1024;
 /** The weight of an attachment beside its bytes. */
 const ATTACHMENT_WEIGHT = 1024;
@@ -65,7 +65,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     else next();
   }
 
-  /** Makes it in the thread for large ones. */
+  /** Does the job in the thread of large contents. */
   async function makeAlone(job: MailJob): Promise<MailAnswer> {
     const { attachments = [], raw } = job.kind === 'compose' ? job.stored : {};
     const bytes = [...attachments.map(({ content }) => content), ...(raw === undefined ? [] : [raw])];
@@ -78,8 +78,8 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
     async make(stored: StoredContent, sign: UnsignedFront | null, order: Order): Promise<Made> {
       const job = { kind: 'compose', stored, sign } as const;
-      const isHeavy = isLarge(stored) || (sign !== null && sign.front.length > SMALL_HEAD);
-      const answer = await (isHeavy ? makeAlone(job) : batches.run(order, job));
+      const head = (sign?.front.length ?? 0) + Math.max(0, stored.raw?.indexOf('\r\n\r\n') ?? 0);
+      const answer = await (isLarge(stored) || isLongHead(head) ? makeAlone(job) : batches.run(order, job));
       if (answer.kind === 'unencodable') throw new Unencodable(answer.why);
       if (answer.kind !== 'composed') throw new Error('the answer to a content to compose was another');
       const { composed, signed } = answer;
@@ -89,7 +89,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     /** Rejects with ThreadRefusal where it should be tried again later. */
     async sign(unsigned: Unsigned, order: Order): Promise<Signed> {
       const job = { kind: 'sign', unsigned } as const;
-      const answer = await (unsigned.head.length > SMALL_HEAD ? makeAlone(job) : batches.run(order, job));
+      const answer = await (isLongHead(unsigned.head.length) ? makeAlone(job) : batches.run(order, job));
       if (answer.kind === 'signed' || answer.kind === 'unsigned') return answer;
       throw new Error('the answer to a header to sign was another');
     },
@@ -104,6 +104,9 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     },
   };
 }
+
+/** Returns whether a header of so many characters is signed in the thread of large contents. */
+export const isLongHead = (length: number): boolean => length > SMALL_HEAD;
 
 /** Returns whether the content is composed in the thread for large ones. */
 export const isLarge = (stored: StoredContent): boolean => weight(stored) > SMALL_BYTES;

@@ -70,7 +70,7 @@ export class MailBatches {
     });
   }
 
-  /** Ends the thread. What waits is made here. */
+  /** Ends the thread. Jobs that wait are made here, those of a batch under way are refused. */
   close(): Promise<void> {
     return this.threads.close();
   }

@@ -7,18 +7,17 @@ import { createBatchLoader } from '../../base/batch-loader.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { ThreadRefusal } from '../../base/threads.ts';
-import { COPY_FIELD, marksFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
+import type { ReturnPathKey } from '../../messages/delivery/return-path.ts';
 import type { Tracking } from '../../tracking/track.ts';
 import type { Connection } from '../../storage/connection.ts';
-import { createComposer, isLarge, Unencodable, type Made } from './composer.ts';
+import { createComposer, isLarge, isLongHead, Unencodable, type Made } from './composer.ts';
 import type { Composed, StoredContent } from './compose.ts';
 import { EncodedContents } from './encoded-contents.ts';
 import type { Order } from './mail-batches.ts';
 import type { Signed, UnsignedFront } from './mail-job.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
 import type { TrackingKey } from '../../tracking/token.ts';
-import type { TlsRequest } from '../connection/tls-policy.ts';
-import { addressesIn, headOf } from './head.ts';
+import { addressedOf, readyMail, tlsRequestOf, Unbuildable, type Addressed, type Ready } from './ready-mail.ts';
 import {
   loadAttachments,
   loadContents,
@@ -27,7 +26,7 @@ import {
   type StoredMail,
   type StoredText,
 } from './stored-mail.ts';
-import { listHeaders, trackingOf } from './tracking.ts';
+import { trackingOf } from './tracking.ts';
 
 export type Signing = { kind: 'ready'; keys: readonly SigningKey[] } | { kind: 'unavailable'; why: string };
 
@@ -48,23 +47,7 @@ export interface PrepareDeps {
   ownName?: string;
 }
 
-/** A mail ready to be sent. */
-export interface Ready {
-  kind: 'ready';
-  messageId: string;
-  /** The API request that made the message; null where none did, such as for a notice of failure. */
-  requestId: string | null;
-  envelopeFrom: string;
-  recipient: string;
-  data: readonly Buffer[];
-  size: number;
-  smtpUtf8: boolean;
-  eightBit: boolean;
-  /** The TLS request of the message (RFC 8689). */
-  tlsRequest?: TlsRequest | null;
-  test: boolean;
-  testOutcome: string | null;
-}
+export type { Ready } from './ready-mail.ts';
 
 export type Prepared =
   | Ready
@@ -93,9 +76,6 @@ export interface Preparing {
   /** Tells what holds the mail by now; absent where nothing was asked before. */
   heldNow?: () => Promise<Hold | null>;
 }
-
-/** A mail that no later try could build either, unlike one for which storage or keys failed. */
-class Unbuildable extends Error {}
 
 /** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
 const CACHE_BYTES = 32 * 1024 * 1024;
@@ -139,8 +119,12 @@ export function createPrepare(deps: PrepareDeps) {
   }
 
   /** Makes a mail whose content is composed. */
-  async function makeFrom(row: StoredMail, composed: Composed, keys: readonly SigningKey[]): Promise<Prepared> {
-    const addressed = await addressedOf(deps, row);
+  async function makeFrom(
+    row: StoredMail,
+    composed: Composed,
+    keys: readonly SigningKey[],
+    addressed: Addressed,
+  ): Promise<Prepared> {
     const front = addressed.frontOf(composed.isWhole === true);
     const unsigned = {
       head: front + composed.content.headers,
@@ -158,8 +142,8 @@ export function createPrepare(deps: PrepareDeps) {
     text: StoredText,
     content: StoredContent,
     keys: readonly SigningKey[],
+    addressed: Addressed,
   ): Promise<Prepared> {
-    const addressed = await addressedOf(deps, row);
     const front = addressed.frontOf(text.is_raw === 1);
     const own: { made?: Promise<Made> } = {};
     const encode = async (): Promise<Composed> => {
@@ -167,7 +151,9 @@ export function createPrepare(deps: PrepareDeps) {
       return (await own.made).composed;
     };
     const composed = await (content.tracking === undefined ? encodedContents.get(text.id, encode) : encode());
-    return own.made === undefined ? makeFrom(row, composed, keys) : readyMail(row, addressed, front, await own.made);
+    return own.made === undefined
+      ? makeFrom(row, composed, keys, addressed)
+      : readyMail(row, addressed, front, await own.made);
   }
 
   async function prepareRow(row: StoredMail): Promise<Preparing> {
@@ -178,13 +164,18 @@ export function createPrepare(deps: PrepareDeps) {
       const wanted = { messageId: row.message_id, tlsRequest: tlsRequestOf(row) };
       const tracking = trackingOf(deps.trackingKey, row);
       const composed = tracking === null ? encodedContents.made(row.content_id) : undefined;
-      if (composed !== undefined)
-        return { kind: 'preparing', wanted, mail: makeFrom(row, composed, signing.keys).catch(failure) };
-      const text = await textOf(row.content_id);
-      const content = storedText(text, tracking);
-      const mail = make(row, text, content, signing.keys).catch(failure);
+      const addressed = await addressedOf(deps, row);
+      let mail: Promise<Prepared>;
+      let mayTakeLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
+      if (composed !== undefined) mail = makeFrom(row, composed, signing.keys, addressed).catch(failure);
+      else {
+        const text = await textOf(row.content_id);
+        const content = storedText(text, tracking);
+        mayTakeLong ||= hasBytes(text) || isLarge(content);
+        mail = make(row, text, content, signing.keys, addressed).catch(failure);
+      }
       // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
-      const isReady = !(hasBytes(text) || isLarge(content)) || (await mail).kind === 'ready';
+      const isReady = !mayTakeLong || (await mail).kind === 'ready';
       return { kind: 'preparing', wanted: isReady ? wanted : null, mail };
     } catch (error) {
       return { kind: 'preparing', wanted: null, mail: Promise.resolve(failure(error)) };
@@ -236,22 +227,6 @@ async function keysOf(
   return { kind: 'keys', keys: signing.kind === 'ready' ? signing.keys : [] };
 }
 
-type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & { frontOf: (isWhole: boolean) => string };
-
-/** Returns the envelope of a mail, and what writes its header up to the lines of the content. */
-async function addressedOf(deps: PrepareDeps, row: StoredMail): Promise<Addressed> {
-  const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
-  const marks = marksFor(deps.returnPathKey, row.id);
-  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}`;
-  return {
-    envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
-    recipient: row.address,
-    smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
-    // A mail that was submitted whole has its own header.
-    frontOf: (isWhole) => (isWhole ? lines : headOrNot(row) + lines),
-  };
-}
-
 /** Returns whether the content has attachments, or is a submitted mail. */
 const hasBytes = ({ attachment_count: attachments, is_raw: isRaw }: StoredText): boolean =>
   attachments > 0 || isRaw === 1;
@@ -272,41 +247,3 @@ const orderOf = (row: StoredMail): Order => (row.class === 0 ? 0 : 1);
 
 /** The signature has the time of acceptance, in seconds, so that every try sends the same bytes. */
 const signedAt = (row: StoredMail): number => Math.floor(row.created_at / 1000);
-
-function readyMail(
-  row: StoredMail,
-  { envelopeFrom, recipient, smtpUtf8 }: Addressed,
-  front: string,
-  { composed, signed }: Made,
-): Ready {
-  if (signed.kind === 'unsigned') throw new Error(`the mail could not be signed: ${signed.why}`);
-  const { content, eightBit = false } = composed;
-  const headBytes = Buffer.from(`${signed.signatures}${front}${content.headers}\r\n`);
-  return {
-    kind: 'ready',
-    messageId: row.message_id,
-    requestId: row.request_id,
-    envelopeFrom,
-    recipient,
-    smtpUtf8,
-    data: [headBytes, content.body],
-    size: headBytes.length + content.body.length,
-    eightBit,
-    tlsRequest: tlsRequestOf(row),
-    test: row.test === 1,
-    testOutcome: row.test_outcome,
-  };
-}
-
-const tlsRequestOf = ({ require_tls: asks }: StoredMail): TlsRequest | null =>
-  asks === null ? null : asks === 1 ? 'require' : 'waive';
-
-function headOrNot(row: StoredMail): string {
-  try {
-    return headOf(row);
-  } catch (error) {
-    throw new Unbuildable(`the header of ${row.message_id} cannot be written`, { cause: error });
-  }
-}
-
-const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);

@@ -1,0 +1,90 @@
+/** The parts of a mail beside its content: the envelope, the header, and the facts of its row that a session needs. */
+import { COPY_FIELD, marksFor } from '../../messages/delivery/return-path.ts';
+import type { TlsRequest } from '../connection/tls-policy.ts';
+import type { Made } from './composer.ts';
+import { addressesIn, headOf } from './head.ts';
+import type { Signed } from './mail-job.ts';
+import type { PrepareDeps } from './prepare.ts';
+import type { StoredMail } from './stored-mail.ts';
+import { listHeaders } from './tracking.ts';
+
+/** A mail ready to be sent. */
+export interface Ready {
+  kind: 'ready';
+  messageId: string;
+  /** The API request that made the message; null where none did, such as for a notice of failure. */
+  requestId: string | null;
+  envelopeFrom: string;
+  recipient: string;
+  data: readonly Buffer[];
+  size: number;
+  smtpUtf8: boolean;
+  eightBit: boolean;
+  /** The TLS request of the message (RFC 8689). */
+  tlsRequest?: TlsRequest | null;
+  test: boolean;
+  testOutcome: string | null;
+}
+
+/** A mail that no later try could build either, unlike one for which storage or keys failed. */
+export class Unbuildable extends Error {}
+
+export type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
+  frontOf: (isWhole: boolean) => string;
+};
+
+/** Returns the envelope of a mail, and what writes its header up to the lines of the content. */
+export async function addressedOf(
+  deps: Pick<PrepareDeps, 'returnPathDomain' | 'returnPathKey' | 'trackingKey'>,
+  row: StoredMail,
+): Promise<Addressed> {
+  const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
+  const marks = marksFor(deps.returnPathKey, row.id);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}`;
+  return {
+    envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
+    recipient: row.address,
+    smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
+    // A mail that was submitted whole has its own header.
+    frontOf: (isWhole) => (isWhole ? lines : headOrNot(row) + lines),
+  };
+}
+
+/** Returns the mail, or why it cannot be signed. */
+export function readyMail(
+  row: StoredMail,
+  { envelopeFrom, recipient, smtpUtf8 }: Addressed,
+  front: string,
+  { composed, signed }: Made,
+): Ready | Extract<Signed, { kind: 'unsigned' }> {
+  if (signed.kind === 'unsigned') return signed;
+  const { content, eightBit = false } = composed;
+  const headBytes = Buffer.from(`${signed.signatures}${front}${content.headers}\r\n`);
+  return {
+    kind: 'ready',
+    messageId: row.message_id,
+    requestId: row.request_id,
+    envelopeFrom,
+    recipient,
+    smtpUtf8,
+    data: [headBytes, content.body],
+    size: headBytes.length + content.body.length,
+    eightBit,
+    tlsRequest: tlsRequestOf(row),
+    test: row.test === 1,
+    testOutcome: row.test_outcome,
+  };
+}
+
+export const tlsRequestOf = ({ require_tls: asks }: StoredMail): TlsRequest | null =>
+  asks === null ? null : asks === 1 ? 'require' : 'waive';
+
+function headOrNot(row: StoredMail): string {
+  try {
+    return headOf(row);
+  } catch (error) {
+    throw new Unbuildable(`the header of ${row.message_id} cannot be written`, { cause: error });
+  }
+}
+
+const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
