@@ -4,7 +4,15 @@ import type { Page } from 'playwright-core';
 import type { TestApp } from '../support/harness/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/harness/browser.ts';
-import { axeFindings, findingsHere, narrowTo, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import {
+  axeFindings,
+  findingsHere,
+  narrowTo,
+  ifChromium,
+  needsChromium,
+  openWindow,
+  setUp,
+} from '../support/harness/chromium.ts';
 import { startFilledApp } from '../support/harness/filled.ts';
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import type { DashboardDeps } from '../../src/dashboard/deps.ts';
@@ -31,11 +39,13 @@ describe('browser: every page', function () {
     assert.ok(colleague !== null);
     pages.push(colleague);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-    await server.close();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+      await server.close();
+    }),
+  );
 
   it('walks every page that is declared', () => {
     const declared = pagesOf({

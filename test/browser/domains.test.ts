@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { findingsHere, ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 
 const HOUR = 3_600_000;
@@ -28,10 +28,12 @@ describe('browser: domains', () => {
     close = () => window.context.close();
     await setUp(page, (await app.operator.call('admin.reset', {})).url);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+    }),
+  );
   afterEach(() => {
     assert.deepEqual(complaints, []);
   });

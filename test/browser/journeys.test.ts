@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Dialog, Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const EMAIL = 'ana@example.net';
@@ -24,11 +24,13 @@ describe('browser: journeys', () => {
     ({ page, complaints } = window);
     close = () => window.context.close();
   });
-  after(async () => {
-    await close();
-    await app.stop();
-    await server.close();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+      await server.close();
+    }),
+  );
   afterEach(() => {
     assert.deepEqual(complaints, [], 'the console stays quiet: no script fails, and nothing is blocked');
   });

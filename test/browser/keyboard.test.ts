@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import type { TestApp } from '../support/harness/app.ts';
-import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startFilledApp } from '../support/harness/filled.ts';
 
@@ -75,11 +75,13 @@ describe('browser: the keyboard', function () {
     close = () => window.context.close();
     await setUp(page, (await app.operator.call('admin.reset', {})).url);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-    await server.close();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+      await server.close();
+    }),
+  );
 
   /** The page is shown before its script has moved the message to its form and the cursor into the field. */
   const marked = () => page.locator('[aria-invalid=true]:focus').waitFor();

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { needsChromium, narrowTo, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, narrowTo, openWindow, setUp } from '../support/harness/chromium.ts';
 
 const HTML = `<meta name="color-scheme" content="light dark"><style>
 :root { color-scheme: light dark }
@@ -27,10 +27,12 @@ describe('browser: looks', () => {
     close = () => window.context.close();
     await setUp(page, (await app.operator.call('admin.reset', {})).url);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+    }),
+  );
 
   describe('the preview of a template', () => {
     let outer: FrameLocator;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { findingsHere, ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
 const EMAIL = 'ana@example.net';
 
@@ -31,10 +31,12 @@ describe('browser: the palette', () => {
     close = () => window.context.close();
     await setUp(page, (await app.operator.call('admin.reset', {})).url, EMAIL);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+    }),
+  );
 
   const dialog = () => page.getByRole('dialog', { name: 'Search' });
   const field = () => dialog().getByRole('combobox', { name: 'Search everything' });

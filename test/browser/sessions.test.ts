@@ -4,7 +4,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/harness/browser.ts';
-import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { findingsHere, ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
 const EMAIL = 'ana@example.net';
 
@@ -19,10 +19,12 @@ describe('browser: windows and sessions', () => {
     ({ page, context } = await openWindow(app.url));
     await setUp(page, (await app.operator.call('admin.reset', {})).url, EMAIL);
   });
-  afterEach(async () => {
-    await context.close();
-    await app.stop();
-  });
+  afterEach(
+    ifChromium(async () => {
+      await context.close();
+      await app.stop();
+    }),
+  );
 
   const second = (): Promise<Page> => context.newPage();
   const signIn = async (on: Page): Promise<void> => {

@@ -4,7 +4,7 @@ import type { Locator, Page } from 'playwright-core';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
@@ -63,11 +63,13 @@ describe('browser: ten tasks', () => {
       waiting.push((await app.send({ to })).id);
     for (const id of waiting) await heldBack(id);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-    await server.close();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+      await server.close();
+    }),
+  );
   beforeEach(async () => {
     await page.goto('/');
     clicks = 0;

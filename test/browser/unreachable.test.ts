@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
 describe('browser: a server that does not answer', () => {
   let app: TestApp;
@@ -16,10 +16,12 @@ describe('browser: a server that does not answer', () => {
     ({ page, context } = window);
     await setUp(page, (await app.operator.call('admin.reset', {})).url);
   });
-  after(async () => {
-    await context?.close();
-    await app.stop();
-  });
+  after(
+    ifChromium(async () => {
+      await context?.close();
+      await app.stop();
+    }),
+  );
 
   const chip = (name: string) => page.locator('.chips').getByRole('link', { name, exact: true });
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
@@ -30,12 +30,14 @@ describe('browser: without scripts', () => {
     close = () => window.context.close();
     await setUp(page, (await app.operator.call('admin.reset', {})).url, EMAIL);
   });
-  after(async () => {
-    await close();
-    await app.stop();
-    await receiver.close();
-    await server.close();
-  });
+  after(
+    ifChromium(async () => {
+      await close();
+      await app.stop();
+      await receiver.close();
+      await server.close();
+    }),
+  );
 
   const button = (name: string) => page.getByRole('button', { name, exact: true });
   const said = (text: string | RegExp) => page.getByText(text).first().waitFor();

@@ -40,6 +40,13 @@ export function needsChromium(context: Mocha.Context): void {
   if (!existsSync(PATH)) context.skip('Chromium is not installed (apt-get install chromium)');
 }
 
+/** Makes a hook that ends what a suite has begun: where Chromium is missing it has begun nothing, and hooks run all the same. */
+export function ifChromium(hook: () => Promise<void>): () => Promise<void> {
+  return async () => {
+    if (existsSync(PATH)) await hook();
+  };
+}
+
 /** A window of its own, with cookies of its own. What its pages complain of gathers in `complaints`. */
 export async function openWindow(
   url: string,
