@@ -1,4 +1,4 @@
-/** The two things before a migration: the folder for this process alone, and a backup, since there is no other way back. */
+/** Prepares a migration: takes the data folder for this process alone, and makes a backup, without which there is no way back. */
 import { systemClock } from '../base/clock.ts';
 import { createBackup } from '../backup/create.ts';
 import type { Config } from '../config/schema.ts';

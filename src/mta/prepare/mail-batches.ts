@@ -26,6 +26,7 @@ interface Waiting {
 }
 
 export class MailBatches {
+  private readonly log: Log;
   private readonly make: (job: MailJob) => Promise<MailAnswer>;
   private readonly makeAlone: (job: MailJob) => Promise<MailAnswer>;
   private readonly threads: Threads<readonly MailJob[], readonly MailAnswer[]>;
@@ -40,6 +41,7 @@ export class MailBatches {
     make: (job: MailJob) => Promise<MailAnswer>,
     makeAlone: (job: MailJob) => Promise<MailAnswer>,
   ) {
+    this.log = deps.log;
     this.make = make;
     this.makeAlone = makeAlone;
     this.threads = createThreads(deps, {
@@ -110,8 +112,12 @@ export class MailBatches {
         if (answer === undefined) one.reject(new Error('the thread gave fewer answers than it had jobs'));
         else one.resolve(answer);
       }
-    } catch {
-      // The thread has died or was too slow, and each job is told what becomes of it by itself.
+    } catch (err) {
+      this.log.warn(
+        { event: 'mail_thread_failed', err },
+        'a batch of mails failed in its thread; each is made by itself',
+      );
+      // One job may be the cause. It fails alone then, and the others are made.
       for (const one of batch) void settle(one, this.makeAlone(one.job));
     }
     this.isThreadBusy = false;
