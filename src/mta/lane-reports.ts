@@ -31,7 +31,7 @@ export interface LaneReportsDeps {
   control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'routeOf' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
-  placing: Pick<Placing, 'laneFor'>;
+  placing: Pick<Placing, 'laneFor' | 'isLookingUp'>;
 }
 
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
@@ -69,7 +69,10 @@ export class LaneReports {
     const marked = mark === null ? null : sources.holdOf(mark);
     const known = sites.lastKnown(domain);
     if (known === null || known.kind === 'unresolved')
-      return { held: marked, waits: dnsWaits(domain, known, sites.isAsking(domain)) };
+      return {
+        held: marked,
+        waits: dnsWaits(domain, known, sites.isAsking(domain) || this.deps.placing.isLookingUp(domain)),
+      };
     if (known.kind === 'hold') return { held: marked, waits: [routeWait(domain)] };
     if (known.kind !== 'site') return { held: marked, waits: [] };
     const held =

@@ -296,7 +296,7 @@ export class Mta {
       maxSlots: () => this.options.maxConnections,
       failed: (lane, error) =>
         log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),
-      empty: () => this.control.forgetOld(),
+      empty: (lane) => this.control.noteEmpty(lane),
     });
   }
 

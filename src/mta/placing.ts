@@ -5,6 +5,7 @@
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Lanes } from '../scheduling/lanes.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { Log } from '../base/log.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
@@ -47,6 +48,20 @@ export interface PlacingDeps {
 /** Names of the lanes of mail that needs no connection. */
 const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
 
+/** Domains whose destinations are looked up at once: each takes a few KB, and after a start tens of thousands may wait. */
+const MOST_LOOK_UPS = 500;
+/** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/dns-slots.ts). */
+const SLOW_LOOK_UP_MS = 2_000;
+
+/** A domain whose destination is not known yet. */
+interface Unplaced {
+  jobs: Job[];
+  isAsked: boolean;
+}
+
+/** Accounts take turns, and the classes of an account: a broadcast to many domains does not hold up single mails to others. */
+const shareOf = (job: Job): string => `${String(job.class)} ${job.share}`;
+
 /** Returns the lane of a destination and source, or null where there is none. */
 function laneOf(destination: Destination, source: string | null): string | null {
   if (destination.kind === 'hold' || destination.kind === 'unresolved') return null;
@@ -56,6 +71,11 @@ function laneOf(destination: Destination, source: string | null): string | null 
 export class Placing {
   private readonly deps: PlacingDeps;
   private readonly preferences: BatchLoader<SourcePreference>;
+  /** By domain. */
+  private readonly unplaced = new Map<string, Unplaced>();
+  /** Domains that wait to be looked up. */
+  private readonly line = new WaitingLine<string>();
+  private lookUps = 0;
 
   constructor(deps: PlacingDeps) {
     this.deps = deps;
@@ -65,16 +85,13 @@ export class Placing {
   /** Brings a job into the lane of its destination, once that is known. */
   place(job: Job): void {
     const known = this.deps.sites.known(job.domain);
-    if (known !== null && !(known.kind === 'site' && this.deps.sources.named && job.preference === undefined))
-      this.offer(job, known);
-    else
-      this.findDestination(job).then(
-        (found) => this.offer(job, found),
-        (error: unknown) => {
-          this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
-          this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);
-        },
-      );
+    if (known !== null) this.placeAt(job, known);
+    else this.awaitLookUp(job);
+  }
+
+  /** Tells whether the destination of a domain is being looked up, or waits for its turn. */
+  isLookingUp(domain: string): boolean {
+    return this.unplaced.has(domain);
   }
 
   /** Returns the lane of a destination, for this job or for mail without a preference. */
@@ -177,11 +194,65 @@ export class Placing {
     delete job.quotaSite;
   }
 
-  private async findDestination(job: Job): Promise<Destination> {
-    const found = await this.deps.sites.find(job.domain);
-    if (found.kind === 'site' && this.deps.sources.named)
-      job.preference ??= (await this.preferences.load(job.id)) ?? { pool: DEFAULT_POOL, last: null };
-    return found;
+  private awaitLookUp(job: Job): void {
+    const share = shareOf(job);
+    const found = this.unplaced.get(job.domain);
+    const isInLine = found?.jobs.some((one) => shareOf(one) === share) ?? false;
+    if (found === undefined) this.unplaced.set(job.domain, { jobs: [job], isAsked: false });
+    else found.jobs.push(job);
+    if (isInLine || found?.isAsked === true) return;
+    this.line.add(share, job.domain);
+    this.lookUpNext();
+  }
+
+  private lookUpNext(): void {
+    while (this.lookUps < MOST_LOOK_UPS && !this.deps.isStopping()) {
+      const next = this.line.next();
+      if (next === undefined) return;
+      // A domain may have waited in the lines of several shares.
+      const unplaced = this.unplaced.get(next.item);
+      if (unplaced?.isAsked === false) void this.lookUp(next.item, unplaced);
+    }
+  }
+
+  private async lookUp(domain: string, unplaced: Unplaced): Promise<void> {
+    unplaced.isAsked = true;
+    this.lookUps++;
+    let isCounted = true;
+    const leave = (): void => {
+      if (isCounted) this.lookUps--;
+      isCounted = false;
+      this.lookUpNext();
+    };
+    const timer = this.deps.clock.after(SLOW_LOOK_UP_MS, leave);
+    try {
+      const found = await this.deps.sites.find(domain);
+      this.unplaced.delete(domain);
+      for (const job of unplaced.jobs) this.placeAt(job, found);
+    } catch (error) {
+      this.unplaced.delete(domain);
+      for (const job of unplaced.jobs) this.notFound(job, error);
+    }
+    timer.cancel();
+    leave();
+  }
+
+  private placeAt(job: Job, destination: Destination): void {
+    if (destination.kind !== 'site' || !this.deps.sources.named || job.preference !== undefined)
+      this.offer(job, destination);
+    else
+      this.preferences.load(job.id).then(
+        (preference) => {
+          job.preference = preference ?? { pool: DEFAULT_POOL, last: null };
+          this.offer(job, destination);
+        },
+        (error: unknown) => this.notFound(job, error),
+      );
+  }
+
+  private notFound(job: Job, error: unknown): void {
+    this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
+    this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);
   }
 
   private offer(job: Job, destination: Destination): void {

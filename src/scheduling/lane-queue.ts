@@ -28,6 +28,7 @@ const isFirstClass = (job: LaneJob): boolean => job.class === 0;
 const isAny = (): boolean => true;
 
 type Shares<Job> = Map<string, Job[]>;
+const newShares = <Job>(): Shares<Job> => new Map<string, Job[]>();
 
 export class LaneQueue<Job extends LaneJob> {
   readonly name: string;
@@ -38,9 +39,11 @@ export class LaneQueue<Job extends LaneJob> {
   /** Jobs that the lane's only worker has taken while other lanes had no slot. */
   takenWhileOthersStarve = 0;
   private turn = 0;
-  private readonly classes: readonly [Shares<Job>, Shares<Job>] = [new Map<string, Job[]>(), new Map<string, Job[]>()];
-  /** Prefetched jobs; true where class 1 had that turn by right. */
-  private readonly prefetched = new Map<Job, boolean>();
+  /** The waiting jobs of class 0 and of class 1, by share. Made where they are needed: most of thousands of lanes have one class. */
+  private first: Shares<Job> | null = null;
+  private second: Shares<Job> | null = null;
+  /** Prefetched jobs; true where class 1 had that turn by right. Made where it is needed. */
+  private prefetched: Map<Job, boolean> | null = null;
   private isReserveTurn = false;
   private readonly mayTake: (lane: LaneQueue<Job>) => boolean;
 
@@ -50,7 +53,7 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   add(job: Job, isFront = false): void {
-    const shares = this.classes[job.class === 0 ? 0 : 1];
+    const shares = isFirstClass(job) ? (this.first ??= newShares<Job>()) : (this.second ??= newShares<Job>());
     const jobs = shares.get(job.share);
     if (jobs === undefined) shares.set(job.share, [job]);
     else if (isFront) jobs.unshift(job);
@@ -68,7 +71,7 @@ export class LaneQueue<Job extends LaneJob> {
   prefetch(): Job | null {
     if (!this.mayTake(this)) return null;
     const job = this.takeNext(false);
-    if (job !== null) this.prefetched.set(job, this.isReserveTurn);
+    if (job !== null) (this.prefetched ??= new Map<Job, boolean>()).set(job, this.isReserveTurn);
     return job;
   }
 
@@ -77,29 +80,30 @@ export class LaneQueue<Job extends LaneJob> {
    * and where another job goes first, which may be one that a busy worker has prefetched. In the last two cases it waits again.
    */
   own(job: Job): boolean {
-    const byRight = this.prefetched.get(job);
-    if (byRight === undefined) return false;
+    const { prefetched } = this;
+    const byRight = prefetched?.get(job);
+    if (prefetched === null || byRight === undefined) return false;
     const isOvertaken = job.class !== 0 && !byRight && this.hasFirstClass;
-    if (!isOvertaken && this.mayTake(this)) return this.prefetched.delete(job);
+    if (!isOvertaken && this.mayTake(this)) return prefetched.delete(job);
     this.giveBack(job);
     return false;
   }
 
   /** Puts a job back to the front of its share. */
   giveBack(job: Job): void {
-    this.prefetched.delete(job);
+    this.prefetched?.delete(job);
     this.add(job, true);
   }
 
   /** Puts back what workers that have ended had prefetched. */
   giveBackPrefetched(): void {
-    for (const job of this.prefetched.keys()) this.giveBack(job);
+    for (const job of this.prefetched?.keys() ?? []) this.giveBack(job);
   }
 
   /** Removes and returns the waiting jobs that are `unwanted`. Prefetched ones stay. */
   removeWaiting(unwanted: (job: Job) => boolean): Job[] {
     const removed: Job[] = [];
-    for (const shares of this.classes)
+    for (const shares of [this.first, this.second].filter((one) => one !== null))
       for (const [share, jobs] of shares) {
         removed.push(...jobs.filter(unwanted));
         const kept = jobs.filter((job) => !unwanted(job));
@@ -111,28 +115,29 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   get isIdle(): boolean {
-    return this.slots === 0 && this.waiting === 0 && this.prefetched.size === 0;
+    return this.slots === 0 && this.waiting === 0 && (this.prefetched?.size ?? 0) === 0;
   }
 
   /** True while a job of class 0 waits, or a busy worker has prefetched one. */
   private get hasFirstClass(): boolean {
-    if (this.classes[0].size > 0) return true;
-    for (const job of this.prefetched.keys()) if (isFirstClass(job)) return true;
+    if (this.first !== null && this.first.size > 0) return true;
+    for (const job of this.prefetched?.keys() ?? []) if (isFirstClass(job)) return true;
     return false;
   }
 
   /** `maySteal`: a job of class 0 that another worker has prefetched goes before one of class 1. */
   private takeNext(maySteal: boolean): Job | null {
     this.turn = (this.turn + 1) % TURNS_A_RESERVE;
-    const [first, second] = this.classes;
-    this.isReserveTurn = this.turn === 0 && second.size > 0;
+    const { first, second } = this;
+    this.isReserveTurn = this.turn === 0 && second !== null && second.size > 0;
     if (this.isReserveTurn) return this.takeFrom(second);
     const job = this.takeFrom(first) ?? (maySteal ? this.steal(isFirstClass) : null);
     return job ?? this.takeFrom(second);
   }
 
   /** Takes the first job of the share whose turn it is; that share then goes to the end. */
-  private takeFrom(shares: Shares<Job>): Job | null {
+  private takeFrom(shares: Shares<Job> | null): Job | null {
+    if (shares === null) return null;
     for (const [share, jobs] of shares) {
       shares.delete(share);
       const job = jobs.shift();
@@ -146,9 +151,11 @@ export class LaneQueue<Job extends LaneJob> {
 
   /** Takes over a job that a busy worker has prefetched. */
   private steal(isWanted: (job: Job) => boolean): Job | null {
-    for (const job of this.prefetched.keys()) {
+    const { prefetched } = this;
+    if (prefetched === null) return null;
+    for (const job of prefetched.keys()) {
       if (!isWanted(job)) continue;
-      this.prefetched.delete(job);
+      prefetched.delete(job);
       return job;
     }
     return null;

@@ -10,6 +10,8 @@ import { freePort, until } from './peers.ts';
 const here = path.resolve(import.meta.dirname, '../..');
 /** For a start on a machine that has others to serve, in milliseconds. */
 const START_MS = 120_000;
+/** Bytes: a command that lists 20,000 lanes writes some 20 MB. */
+const MOST_OUTPUT = 64 * 1024 * 1024;
 
 export interface Appliance {
   url: string;
@@ -130,7 +132,11 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
       return JSON.parse(result.stdout) as unknown;
     },
     async command(...args) {
-      const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], { cwd: root, env: all });
+      const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], {
+        cwd: root,
+        env: all,
+        maxBuffer: MOST_OUTPUT,
+      });
       return JSON.parse(stdout) as unknown;
     },
     rss: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024,

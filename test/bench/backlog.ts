@@ -45,11 +45,13 @@ const HOUR_MS = 3_600_000;
 
 const isDead = (domain: number): boolean => domain % 100 < Number(options.dead);
 
-/** Nobody listens at 127.0.0.9. */
+/** Nobody listens at 127.0.0.9. What does not exist is listed too: the DNS server searches all keys for a name that is not. */
 function zones(): Zones {
   const all: Zones = {};
   for (let n = 0; n < domains; n++) {
     all[`d${String(n)}.test MX`] = [`10 mx.d${String(n)}.test`];
+    all[`mx.d${String(n)}.test AAAA`] = [];
+    all[`_mta-sts.d${String(n)}.test TXT`] = [];
     all[`mx.d${String(n)}.test A`] = [isDead(n) ? '127.0.0.9' : '127.0.0.1'];
   }
   return all;

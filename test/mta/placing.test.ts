@@ -49,3 +49,118 @@ describe('mta/placing: what a mail that does not go was counted against is given
       assert.equal(one.quotaSite, told.length === 1 ? 'mx.a.test' : undefined);
     });
 });
+
+describe('mta/placing: look-ups of destinations', () => {
+  /** Sites whose look-ups end when the test says so, and the jobs that came into lanes. */
+  function lookUps(): {
+    placing: Placing;
+    clock: FakeClock;
+    asked: string[];
+    found: (domain: string) => Promise<void>;
+    fail: (domain: string) => Promise<void>;
+    offered: string[];
+    done: string[];
+    stop: () => void;
+  } {
+    const clock = new FakeClock(NOW);
+    const asked: string[] = [];
+    const offered: string[] = [];
+    const done: string[] = [];
+    const answers = new Map<string, { resolve: (site: unknown) => void; reject: (error: Error) => void }>();
+    let isStopping = false;
+    const deps = {
+      clock,
+      log: { error: () => undefined },
+      sites: {
+        known: () => null,
+        find: (domain: string) => {
+          asked.push(domain);
+          return new Promise((resolve, reject) => answers.set(domain, { resolve, reject }));
+        },
+      },
+      sources: { named: false, choose: () => ({ name: null }) },
+      control: { register: () => undefined },
+      lanes: { offer: (_lane: string, { id }: Job) => offered.push(id), view: () => ({ waiting: 0, slots: 0 }) },
+      dueQueue: { done: ({ id }: Job) => done.push(id) },
+      offered: () => undefined,
+      isStopping: () => isStopping,
+    };
+    const settled = async (settle: () => void): Promise<void> => {
+      settle();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    return {
+      placing: new Placing(deps as unknown as PlacingDeps),
+      clock,
+      asked,
+      found: (domain) =>
+        settled(() => answers.get(domain)?.resolve({ kind: 'site', name: domain, hosts: [], relay: null })),
+      fail: (domain) => settled(() => answers.get(domain)?.reject(new Error('the database is gone'))),
+      offered,
+      done,
+      stop: () => {
+        isStopping = true;
+      },
+    };
+  }
+
+  const mail = (id: string, domain: string, { share = 'a', order = 1 } = {}): Job =>
+    ({ id, domain, share, class: order }) as unknown as Job;
+
+  it('asks once for a domain however many of its mails wait, and places all of them', async () => {
+    const { placing, asked, found, offered } = lookUps();
+    for (const id of ['one', 'two', 'three']) placing.place(mail(id, 'x.test', { share: id }));
+    assert.deepEqual([asked, placing.isLookingUp('x.test')], [['x.test'], true]);
+    await found('x.test');
+    assert.deepEqual([offered, placing.isLookingUp('x.test')], [['one', 'two', 'three'], false]);
+  });
+
+  it('asks for 500 domains at once, and says of the others that they are being looked up', async () => {
+    const { placing, asked, found } = lookUps();
+    for (let at = 0; at < 20_000; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    assert.equal(asked.length, 500);
+    assert.ok(placing.isLookingUp('d19999.test'));
+    await found('d7.test');
+    assert.deepEqual([asked.length, asked.at(-1)], [501, 'd500.test']);
+  });
+
+  it("an account with 20,000 domains keeps neither another account's mail waiting nor its own single mail", async () => {
+    const { placing, asked, found } = lookUps();
+    for (let at = 0; at < 20_000; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    placing.place(mail('other', 'other.test', { share: 'b' }));
+    placing.place(mail('single', 'single.test', { order: 0 }));
+    placing.place(mail('same', 'd19999.test', { order: 0 }));
+    for (let at = 0; at < 6; at++) await found(`d${String(at)}.test`);
+    for (const domain of ['other.test', 'single.test', 'd19999.test']) assert.ok(asked.includes(domain), domain);
+  });
+
+  it('domains whose DNS is silent do not keep others waiting', async () => {
+    const { placing, asked, clock, found, offered } = lookUps();
+    for (let at = 0; at < 500; at++) placing.place(mail(`m${String(at)}`, `dead${String(at)}.test`));
+    placing.place(mail('good', 'good.test'));
+    assert.ok(!asked.includes('good.test'));
+    clock.advance(2_000);
+    assert.ok(asked.includes('good.test'));
+    await found('good.test');
+    await found('dead3.test');
+    assert.deepEqual(offered, ['good', 'm3']);
+    for (let at = 0; at < 1_000; at++) placing.place(mail(`n${String(at)}`, `e${String(at)}.test`));
+    assert.equal(asked.length, 1_001, 'a slow look-up that ends frees no second place');
+  });
+
+  it('mail whose look-up fails falls due again, and the next domain is asked for', async () => {
+    const { placing, asked, fail, done } = lookUps();
+    for (let at = 0; at < 501; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    placing.place(mail('second', 'd0.test'));
+    await fail('d0.test');
+    assert.deepEqual([done, asked.at(-1), placing.isLookingUp('d0.test')], [['m0', 'second'], 'd500.test', false]);
+  });
+
+  it('asks for no more when the server stops', async () => {
+    const { placing, asked, found, stop } = lookUps();
+    for (let at = 0; at < 600; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    stop();
+    await found('d0.test');
+    assert.equal(asked.length, 500);
+  });
+});

@@ -3,12 +3,14 @@
  * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
  * waits for its refresh; it holds when DNS or the web server fail, so that blocking them does not switch it off (section 5.1).
  */
+import { createBatchLoader } from '../../base/batch-loader.ts';
 import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { readStsPolicy, readStsRecord, type StsFault, type StsPolicy } from '../../mail/sts-policy.ts';
 import type { Database } from '../../storage/database.ts';
+import { statement } from '../../storage/sql.ts';
 import type { StsPolicyRow } from '../../storage/tables.ts';
 import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
@@ -32,6 +34,10 @@ const REFRESH_MS = 86_400_000;
 /** After a fetch that failed, RFC 8461 section 3.3 asks for a pause. */
 const PAUSE_MS = 5 * 60_000;
 
+const policiesOf = statement(
+  ({ listed }) => `SELECT p.* FROM ${listed('w', 'text')} JOIN sts_policies p ON p.domain = w.value`,
+);
+
 export function createStsPolicies(deps: {
   db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
@@ -46,11 +52,16 @@ export function createStsPolicies(deps: {
   const known = createLru<string, { row: Known | null }>(MOST_DOMAINS);
   const failed = createLru<string, { at: number; fault: StsFault }>(MOST_DOMAINS);
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
+  /** When the queue is found after a start, thousands of domains are asked for at once: a query for each would hold up all other reads. */
+  const policies = createBatchLoader<StsPolicyRow>(async (domains) => {
+    const rows = await db.prepared.all<StsPolicyRow>(policiesOf, [JSON.stringify(domains)]);
+    return new Map(rows.map((row) => [row.domain, row]));
+  });
 
   async function stored(domain: string): Promise<Known | null> {
     const cached = known.get(domain);
     if (cached !== undefined) return cached.row;
-    const [row] = await db.prepared.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
+    const row = await policies.load(domain);
     const found = row === undefined ? null : fromRow(row);
     known.set(domain, { row: found });
     return found;

@@ -45,6 +45,8 @@ export interface LaneControlOptions {
 }
 
 const MOST_LANE_STATES = 10_000;
+/** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
+const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
 /** A rest that ended longer ago than this, in ms, does not keep its lane in memory. */
@@ -53,6 +55,7 @@ const REST_FORGOTTEN_MS = 60 * 60_000;
 export class LaneControl {
   private readonly deps: LaneControlDeps;
   private readonly options: LaneControlOptions;
+  /** Those that ran out of work longest ago first. */
   private readonly states = new Map<string, LaneState>();
   /** Lanes by the hosts that they lead to. */
   private readonly byHost = new Map<string, Set<string>>();
@@ -270,24 +273,35 @@ export class LaneControl {
     );
   }
 
-  /** Forgets the lanes that made progress longest ago, beyond a bound. */
-  forgetOld(): void {
+  /** Notes that a lane has no work left. Beyond a bound of lanes forgets those that ran out of work longest ago. */
+  noteEmpty(lane: string): void {
     const { states } = this;
-    if (states.size <= MOST_LANE_STATES) return;
-    const byUse = [...states].sort(([, a], [, b]) => a.lastProgressAt - b.lastProgressAt);
+    const state = states.get(lane);
+    if (state !== undefined) this.moveToEnd(lane, state);
     const restsSince = this.deps.clock.now() - REST_FORGOTTEN_MS;
-    for (const [lane, state] of byUse.slice(0, states.size - MOST_LANE_STATES)) {
+    let looks = 0;
+    for (const [old, its] of states) {
+      if (states.size <= MOST_LANE_STATES || ++looks > LOOKS) return;
       // A lane that rests or has work is not forgotten, however long ago it made progress.
-      const { waiting, slots } = this.deps.viewOf(lane);
-      if (waiting + slots > 0 || state.rests.list().some(({ until }) => until > restsSince)) continue;
-      state.timer?.cancel();
-      this.leaveHosts(lane, state);
-      states.delete(lane);
+      const { waiting, slots } = this.deps.viewOf(old);
+      if (waiting + slots > 0 || its.rests.list().some(({ until }) => until > restsSince)) this.moveToEnd(old, its);
+      else this.forget(old, its);
     }
   }
 
   stop(): void {
     for (const state of this.states.values()) state.timer?.cancel();
+  }
+
+  private moveToEnd(lane: string, state: LaneState): void {
+    this.states.delete(lane);
+    this.states.set(lane, state);
+  }
+
+  private forget(lane: string, state: LaneState): void {
+    state.timer?.cancel();
+    this.leaveHosts(lane, state);
+    this.states.delete(lane);
   }
 
   /** Forgets that the lane leads to its hosts. */

@@ -47,6 +47,7 @@ export class LaneLearning {
     const result = this.noteRefusal(lane, state, part, outcome, about);
     if (touchesLane) {
       const operator = state.site?.operator?.name ?? null;
+      state.shaping ??= new Map();
       for (const fired of shape(this.options.rules, state.shaping, operator, outcome, now))
         this.changes.applyRule(lane, state, fired);
     }

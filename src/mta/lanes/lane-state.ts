@@ -22,7 +22,8 @@ export interface LaneState {
   source: string | null;
   throttle: Throttle;
   pace: Pace;
-  shaping: ShapingMemory;
+  /** Null until a reply is counted. */
+  shaping: ShapingMemory | null;
   rests: Rests;
   /** The two domains whose mail was accepted last, and when; used in operators' lanes only. */
   accepted: { domain: string; at: number }[];
@@ -46,7 +47,7 @@ export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
     source: null,
     throttle: newThrottle(limits, now),
     pace: newPace(now),
-    shaping: new Map(),
+    shaping: null,
     rests: new Rests(() => isShared(state)),
     accepted: [],
     ruleRest: null,

@@ -22,11 +22,16 @@ export interface Pace {
   readonly refusals: number;
   /** How often the pace has grown since the last refusal. */
   readonly grown: number;
-  /** Mails accepted in each of the last 60 seconds, by second of the minute, and the second that each count is of. */
-  readonly accepted: Uint32Array;
-  readonly seconds: Float64Array;
+  /** The seconds of the last minute in which mails were accepted, oldest first. */
+  readonly accepted: readonly AcceptedMails[];
   /** Mails under way. */
   readonly inFlight: number;
+}
+
+/** Mails that were accepted within one second, which is counted from the epoch. */
+interface AcceptedMails {
+  readonly second: number;
+  mails: number;
 }
 
 const SECONDS = 60;
@@ -45,6 +50,9 @@ const COLD_PER_MINUTE = 6;
 /** A pace beyond this number of mails a minute is forgotten. */
 const FORGET_OVER = 12_000;
 
+/** There are thousands of lanes, and most of them accept a mail now and then. */
+const none: readonly AcceptedMails[] = [];
+
 export const newPace = (now: number): Pace => ({
   perMinute: null,
   cause: '',
@@ -53,8 +61,7 @@ export const newPace = (now: number): Pace => ({
   refusedAt: -Infinity,
   refusals: 0,
   grown: 0,
-  accepted: new Uint32Array(SECONDS),
-  seconds: new Float64Array(SECONDS),
+  accepted: none,
   inFlight: 0,
 });
 
@@ -116,8 +123,7 @@ function allowed({ perMinute }: Pace, taken: number): number {
 
 /** Counts an accepted mail. A pace that was used whole for a minute grows. */
 export function taken(before: Pace, now: number): Pace {
-  const pace = ended(before);
-  count(pace, now);
+  const pace = { ...ended(before), accepted: counted(before.accepted, now) };
   if (pace.perMinute === null) return pace;
   const quiet = pace.refusals === 0 ? pace : { ...pace, refusals: 0 };
   if (now - pace.changedAt < growsAfter(pace) || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
@@ -144,34 +150,30 @@ export const forgotten = (pace: Pace, now: number): Pace => ({
 export function shifted(pace: Pace, ms: number): Pace {
   const { changedAt, nextAt, refusedAt } = pace;
   const moved = { changedAt: changedAt + ms, nextAt: nextAt + ms, refusedAt: refusedAt + ms };
-  return { ...pace, ...moved, accepted: new Uint32Array(SECONDS), seconds: new Float64Array(SECONDS) };
+  return { ...pace, ...moved, accepted: none };
 }
 
-/** Counts in place, since this happens for every mail, and the pace before is not used again. */
-function count({ accepted, seconds }: Pace, now: number): void {
+/** Counts a mail, in place within one second: the pace before is not used again. Drops what is older than a minute. */
+function counted(accepted: readonly AcceptedMails[], now: number): readonly AcceptedMails[] {
   const second = Math.floor(now / 1000);
-  const at = second % SECONDS;
-  accepted[at] = seconds[at] === second ? (accepted[at] ?? 0) + 1 : 1;
-  seconds[at] = second;
+  const last = accepted.at(-1);
+  if (last?.second === second) {
+    last.mails++;
+    return accepted;
+  }
+  return [...accepted.filter((one) => isOfLastMinute(one, now)), { second, mails: 1 }];
 }
+
+const isOfLastMinute = ({ second }: AcceptedMails, now: number): boolean => second > Math.floor(now / 1000) - SECONDS;
 
 /** Mails accepted in the last 60 seconds. */
-function lastMinute({ accepted, seconds }: Pace, now: number): number {
-  const from = Math.floor(now / 1000) - SECONDS;
-  let sum = 0;
-  for (let at = 0; at < SECONDS; at++) if ((seconds[at] ?? 0) > from) sum += accepted[at] ?? 0;
-  return sum;
-}
+const lastMinute = ({ accepted }: Pace, now: number): number =>
+  accepted.reduce((sum, one) => (isOfLastMinute(one, now) ? sum + one.mails : sum), 0);
 
 /** Returns when the first mail of the last minute is a minute old; where only mails under way fill the pace, a second from now. */
-function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
-  const from = Math.floor(now / 1000) - SECONDS;
-  let oldest = Infinity;
-  for (let at = 0; at < SECONDS; at++) {
-    const second = seconds[at] ?? 0;
-    if (second > from && (accepted[at] ?? 0) > 0) oldest = Math.min(oldest, second);
-  }
-  return oldest === Infinity ? now + 1000 : (oldest + SECONDS) * 1000 + 1000;
+function oldestLeaves({ accepted }: Pace, now: number): number {
+  const oldest = accepted.find((one) => isOfLastMinute(one, now));
+  return oldest === undefined ? now + 1000 : (oldest.second + SECONDS) * 1000 + 1000;
 }
 
 /** Returns the part of an operator's limit that this node may use: at least one mail a minute, so that none waits for ever. */

@@ -64,9 +64,9 @@ const MOST_PARTS = 1000;
 
 export class Rests {
   private readonly isShared: () => boolean;
-  /** Plain maps, the part met longest ago first: there are thousands of lanes, and nearly all of them have nothing here. */
-  private readonly streaks = new Map<string, Streak>();
-  private readonly rests = new Map<string, Rest>();
+  /** The part met longest ago first. Made where they are needed: there are thousands of lanes, and nearly all have nothing here. */
+  private streaks: Map<string, Streak> | null = null;
+  private rests: Map<string, Rest> | null = null;
   private acceptedAt = -Infinity;
 
   /** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
@@ -80,7 +80,7 @@ export class Rests {
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
-      const existing = this.rests.get(key);
+      const existing = this.rests?.get(key);
       // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
       if (existing !== undefined) {
         const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
@@ -97,10 +97,10 @@ export class Rests {
   /** Counts an accepted mail; returns the rests that it ends. */
   accepted(part: Part, now: number): Rest[] {
     this.acceptedAt = now;
-    if (this.streaks.size === 0 && this.rests.size === 0) return [];
-    for (const kind of kinds) for (const scope of this.scopesOf(kind, part)) this.streaks.delete(keyOf(kind, scope));
+    if (this.streaks === null && this.rests === null) return [];
+    for (const kind of kinds) for (const scope of this.scopesOf(kind, part)) this.streaks?.delete(keyOf(kind, scope));
     const over = this.touching(part);
-    for (const one of over) this.rests.delete(keyOf(one.kind, one));
+    for (const one of over) this.rests?.delete(keyOf(one.kind, one));
     return over;
   }
 
@@ -122,7 +122,7 @@ export class Rests {
   /** Ends the rests of this domain (null: all) on an operator's request; one mail tries. */
   tryNow(domain: string | null, now: number): number {
     let ended = 0;
-    for (const one of this.rests.values()) {
+    for (const one of this.list()) {
       if (domain !== null && one.domain !== null && one.domain !== domain) continue;
       one.until = Math.min(one.until, now);
       one.isProbing = false;
@@ -132,13 +132,13 @@ export class Rests {
   }
 
   list(): readonly Rest[] {
-    return [...this.rests.values()];
+    return this.rests === null ? [] : [...this.rests.values()];
   }
 
   /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void {
     this.acceptedAt += ms;
-    for (const one of this.rests.values()) {
+    for (const one of this.list()) {
       one.since += ms;
       one.until += ms;
     }
@@ -153,16 +153,18 @@ export class Rests {
   }
 
   private count(key: string, domain: string): Streak {
-    const streak = this.streaks.get(key) ?? { count: 0, domains: new Set() };
+    const streaks = (this.streaks ??= new Map<string, Streak>());
+    const streak = streaks.get(key) ?? { count: 0, domains: new Set() };
     streak.count++;
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
-    remember(this.streaks, key, streak);
+    remember(streaks, key, streak);
     return streak;
   }
 
   private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
     const key = keyOf(kind, scope);
-    const before = this.rests.get(key);
+    const rests = (this.rests ??= new Map<string, Rest>());
+    const before = rests.get(key);
     const step = before === undefined ? 0 : before.step + 1;
     const pauses = PAUSES[kind];
     const pause = pauses[Math.min(step, pauses.length - 1)] ?? MINUTE_MS;
@@ -177,15 +179,14 @@ export class Rests {
       loggedStep: before?.loggedStep ?? -1,
       isProbing: false,
     };
-    remember(this.rests, key, next);
+    remember(rests, key, next);
     return next;
   }
 
   private touching(part: Part): Rest[] {
-    if (this.rests.size === 0) return [];
-    return kinds.flatMap((kind) =>
-      this.scopesOf(kind, part).flatMap((scope) => this.rests.get(keyOf(kind, scope)) ?? []),
-    );
+    const { rests } = this;
+    if (rests === null || rests.size === 0) return [];
+    return kinds.flatMap((kind) => this.scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
   }
 }
 
