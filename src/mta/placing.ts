@@ -56,6 +56,8 @@ const SLOW_LOOK_UP_MS = 2_000;
 /** A domain whose destination is not known yet. */
 interface Unplaced {
   jobs: Job[];
+  /** In whose lines it waits. */
+  shares: Set<string>;
   isAsked: boolean;
 }
 
@@ -195,12 +197,12 @@ export class Placing {
   }
 
   private awaitLookUp(job: Job): void {
+    const unplaced = this.unplaced.get(job.domain) ?? { jobs: [], shares: new Set<string>(), isAsked: false };
+    this.unplaced.set(job.domain, unplaced);
+    unplaced.jobs.push(job);
     const share = shareOf(job);
-    const found = this.unplaced.get(job.domain);
-    const isInLine = found?.jobs.some((one) => shareOf(one) === share) ?? false;
-    if (found === undefined) this.unplaced.set(job.domain, { jobs: [job], isAsked: false });
-    else found.jobs.push(job);
-    if (isInLine || found?.isAsked === true) return;
+    if (unplaced.isAsked || unplaced.shares.has(share)) return;
+    unplaced.shares.add(share);
     this.line.add(share, job.domain);
     this.lookUpNext();
   }

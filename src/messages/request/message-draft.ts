@@ -11,10 +11,13 @@ import { checkExpiry } from './send-time.ts';
 /** Bytes of all keys and values of `metadata`, in UTF-8. */
 const METADATA_MOST_BYTES = 10 * 1024;
 
-/** A content and its largest possible size in the mail; measured once however many messages share it. */
+/** A content, and what is known of its size in the mail, however many messages share it. */
 export interface SizedContent {
-  content: MessageContent;
-  bytes: number;
+  readonly content: MessageContent;
+  /** Never less than its size; from the lengths alone. */
+  readonly bound: number;
+  /** Never less either, and within some percent; measured where the first is not enough to know. */
+  measured?: number;
 }
 
 /** Returns the content. Throws `missing_content` without html and text. */
@@ -27,17 +30,13 @@ export function contentOf(parts: Parts, prefix: string): SizedContent {
   }
   const autoText = html !== null && text === null && parts.autoText !== false;
   const content = { html, text, autoText, attachments: parts.attachments ?? [] };
-  return { content, bytes: mostBytes(content) };
+  return { content, bound: boundOf(content) };
 }
 
 /** Builds the draft. Throws the first fault; `prefix` is the place of the message: `''` or `recipients[3].`. */
-export function draftOf(
-  parts: Parts,
-  { content, bytes }: SizedContent,
-  rules: SendRules,
-  prefix: string,
-): MessageDraft {
+export function draftOf(parts: Parts, sized: SizedContent, rules: SendRules, prefix: string): MessageDraft {
   const { now } = rules;
+  const { content } = sized;
   const sendAt = parts.sendAt !== null && parts.sendAt > now ? parts.sendAt : null;
   const draft: MessageDraft = {
     from: required(parts.from, `${prefix}from`),
@@ -62,7 +61,7 @@ export function draftOf(
   checkCounts(draft, rules.limits.recipients, prefix);
   if (parts.metadata !== null) checkMetadata(parts.metadata, `${prefix}metadata`);
   if (draft.expiresAt !== null) checkExpiry(draft.expiresAt, sendAt ?? now, `${prefix}expires_at`);
-  checkSize(draft, bytes, rules, prefix);
+  checkSize(draft, sized, rules, prefix);
   return draft;
 }
 
@@ -130,19 +129,17 @@ function checkMetadata(metadata: Readonly<Record<string, string>>, field: string
   throw new Problem('invalid_field', `\`${field}\` must have at most ${why}.`, { field });
 }
 
-/** Bodies below this size are not measured: even if every byte becomes three, they are far below any sensible limit. */
-const SMALL_BODY = 64 * 1024;
+/** Returns the characters of html and text, with a derived text part, which is shorter than its html. */
+const charactersOf = ({ html, text, autoText }: MessageContent): number =>
+  (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
 
-/**
- * Returns the largest possible encoded size. A derived text part is shorter than its html, and is derived only if that decides.
- */
-function mostBytes(content: MessageContent): number {
-  const { html, text, attachments, autoText } = content;
-  const characters = (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
-  // A UTF-16 unit has at most three bytes of UTF-8, a byte at most three characters of quoted-printable, plus soft line breaks.
-  if (attachments.length === 0 && characters < SMALL_BODY) return characters * 10 + 2000;
-  return encodedSize(content) + (autoText ? encodedSize({ html: null, text: html, attachments: [] }) : 0);
-}
+/** A UTF-16 unit has at most three bytes of UTF-8, a byte at most three characters of quoted-printable, plus soft line breaks. */
+const boundOf = (content: MessageContent): number =>
+  charactersOf(content) * 10 + encodedSize({ html: null, text: null, attachments: content.attachments }) + 1000;
+
+/** Looks at every character, which takes a millisecond for 100 KB. A text part is derived only if that decides. */
+const measure = (content: MessageContent): number =>
+  encodedSize(content) + (content.autoText ? encodedSize({ html: null, text: content.html, attachments: [] }) : 0);
 
 /** Bytes that the service adds: Received and DKIM fields, ids, list headers. */
 const OWN_HEADERS = 4 * 1024;
@@ -150,10 +147,12 @@ const OWN_HEADERS = 4 * 1024;
 const LARGEST_HEAD = 2 * 1024 * 1024;
 
 /** Throws `message_too_large`. The exact size is computed only near the limit. */
-function checkSize(draft: MessageDraft, contentBytes: number, rules: SendRules, prefix: string): void {
+function checkSize(draft: MessageDraft, sized: SizedContent, rules: SendRules, prefix: string): void {
   const most = rules.limits.messageBytes;
+  if (sized.bound + LARGEST_HEAD <= most) return;
+  const { content } = sized;
+  const contentBytes = (sized.measured ??= measure(content));
   if (contentBytes + LARGEST_HEAD <= most) return;
-  const { content } = draft;
   const head =
     writeHead({ ...draft, to: [draft.to], extra: draft.headers, date: new Date(rules.now), messageId: '' }).length +
     OWN_HEADERS;
