@@ -46,9 +46,17 @@ export class LaneReports {
 
   /** Returns the lanes that have work or a limit. */
   list(): LaneReport[] {
-    const { lanes, control } = this.deps;
-    const names = new Set([...lanes.views().map(({ name }) => name), ...control.limited()]);
-    return [...names].map((name) => ({ ...this.viewOf(name), ...(control.report(name) ?? noNetwork) }));
+    return this.names().map((name) => this.reportOf(name));
+  }
+
+  /** Returns at most so many of them, those with the most workers first: a report for each of thousands of lanes takes too long. */
+  busiest(most: number): LaneReport[] {
+    const working = this.deps.lanes.views().filter(({ slots }) => slots > 0);
+    const views = working.length < most ? this.names().map((name) => this.deps.lanes.view(name)) : working;
+    return views
+      .sort((a, b) => b.slots - a.slots || b.waiting - a.waiting)
+      .slice(0, most)
+      .map(({ name }) => this.reportOf(name));
   }
 
   one(name: string): { now: LaneReport; changes: LaneChange[] } | null {
@@ -89,6 +97,15 @@ export class LaneReports {
       needs: destination.hosts.map((host) => needOf(destination, host)),
       lane: this.one(name)?.now ?? null,
     };
+  }
+
+  private names(): string[] {
+    const { lanes, control } = this.deps;
+    return [...new Set([...lanes.views().map(({ name }) => name), ...control.limited()])];
+  }
+
+  private reportOf(name: string): LaneReport {
+    return { ...this.viewOf(name), ...(this.deps.control.report(name) ?? noNetwork) };
   }
 
   /** Jobs that are put aside wait in the lane, too. */

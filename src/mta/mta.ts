@@ -199,6 +199,11 @@ export class Mta {
     return this.reports.list();
   }
 
+  /** Returns at most so many lanes, those with the most workers. */
+  busiestLanes(most: number): LaneReport[] {
+    return this.reports.busiest(most);
+  }
+
   /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     return this.reports.one(name);
@@ -248,8 +253,9 @@ export class Mta {
     void this.noteComplaint(deliveryId).catch(this.logStorageFailure);
   }
 
-  sizes(): { groups: number; jobs: number; connections: number } {
-    return { ...this.dueQueue.sizes(), connections: this.pool.count() };
+  /** Counts what is in memory. Connections include those that are idle. */
+  sizes(): { groups: number; jobs: number; connections: number; workers: number } {
+    return { ...this.dueQueue.sizes(), connections: this.pool.count(), workers: this.lanesOfJobs.workers() };
   }
 
   private async noteComplaint(deliveryId: string): Promise<void> {

@@ -227,16 +227,14 @@ export class Placing {
       this.lookUpNext();
     };
     const timer = this.deps.clock.after(SLOW_LOOK_UP_MS, leave);
-    try {
-      const found = await this.deps.sites.find(domain);
-      this.unplaced.delete(domain);
-      for (const job of unplaced.jobs) this.placeAt(job, found);
-    } catch (error) {
-      this.unplaced.delete(domain);
-      for (const job of unplaced.jobs) this.notFound(job, error);
-    }
+    const place = await this.deps.sites.find(domain).then(
+      (found) => (job: Job) => this.placeAt(job, found),
+      (error: unknown) => (job: Job) => this.notFound(job, error),
+    );
+    this.unplaced.delete(domain);
     timer.cancel();
     leave();
+    for (const job of unplaced.jobs) place(job);
   }
 
   private placeAt(job: Job, destination: Destination): void {

@@ -1,7 +1,7 @@
 /** The lanes of domains that may have no mail waiting, so that their nodes may not have looked them up since they were started. */
 import { z } from 'zod';
 import { askOwner, unansweredText, type Question } from './ask-nodes.ts';
-import { MOST_DOMAINS, readEngines } from './engines.ts';
+import { MOST_DOMAINS, readLanesOf } from './engines.ts';
 import { Problem } from '../base/problem.ts';
 import type { OperatorDeps } from './operation.ts';
 
@@ -33,7 +33,7 @@ export async function lanesOfDomains(
   const lanes = new Map<string, string | null>();
   for (let at = 0; at < domains.length; at += MOST_DOMAINS) {
     const some = domains.slice(at, at + MOST_DOMAINS);
-    const { laneOf, unanswered } = await readEngines(deps, some);
+    const { laneOf, unanswered } = await readLanesOf(deps, some);
     if (unanswered.length > 0)
       throw new Problem('service_unavailable', `the mail of the lane is not known: ${unansweredText(unanswered)}`);
     for (const domain of some) lanes.set(domain, knownOf(laneOf(domain)));

@@ -7,10 +7,11 @@ import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
-import { MOST_DOMAINS, readEngines, type EngineDeps } from './engines.ts';
+import { MOST_DOMAINS, readLanesOf, type EngineDeps } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
 
 export interface FigureDeps extends EngineDeps {
+  mta: EngineDeps['mta'] & Pick<OperatorDeps['mta'], 'busiestLanes'>;
   db: Database;
   clock: Clock;
   laneFacts: OperatorDeps['laneFacts'];
@@ -82,6 +83,8 @@ interface Waiting {
 /** Each lane is a time series of Prometheus; lanes beyond this number share one. */
 const MOST_LANES = 50;
 const OTHER_LANES = '~other';
+/** Domains whose lanes a server without other nodes looks up for the figures; 20,000 rows would hold its main loop for a tenth of a second. */
+const MOST_DOMAINS_ALONE = 5_000;
 
 export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
   const { inFlight, waiting } = resolver.load();
@@ -95,19 +98,24 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
 export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
   const { db, clock, nodes } = deps;
   const now = clock.now();
-  const rows = await db.reader.raw<(Waiting & { domain: string })[]>(
-    `SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
-     FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain ORDER BY due DESC, waiting DESC, domain`,
-    [now],
+  // The domains beyond these, which have the least due, are one row, and among the other lanes.
+  const most = nodes.hasOthers ? MOST_DOMAINS : MOST_DOMAINS_ALONE;
+  const rows = await db.reader.raw<(Waiting & { domain: string | null })[]>(
+    `WITH by_domain AS MATERIALIZED (
+       SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
+       FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain),
+     the_first AS MATERIALIZED (SELECT * FROM by_domain ORDER BY due DESC, waiting DESC, domain LIMIT ?)
+     SELECT * FROM the_first UNION ALL
+     SELECT NULL, SUM(waiting), SUM(due), MIN(oldest) FROM by_domain WHERE domain NOT IN (SELECT domain FROM the_first) HAVING COUNT(*) > 0`,
+    [now, most],
   );
-  // Other nodes are asked for so many; the rest, which has the least due, is among the other lanes.
-  const asked = nodes.hasOthers ? rows.slice(0, MOST_DOMAINS) : rows;
-  const { laneOf } = await readEngines(
+  const { laneOf } = await readLanesOf(
     deps,
-    asked.map(({ domain }) => domain),
+    rows.flatMap(({ domain }) => domain ?? []),
   );
-  const rest = addedUp(rows.slice(asked.length).map((row) => [OTHER_LANES, row]));
-  const lanes = largest(addedUp([...asked.map((row) => [laneOf(row.domain), row] as const), ...rest]));
+  const lanes = largest(
+    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : laneOf(row.domain), row] as const)),
+  );
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
   const total = [...lanes.values()].reduce((sum, { waiting }) => sum + waiting, 0);
@@ -132,8 +140,8 @@ export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'c
 }
 
 /** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
-export function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Family[] {
-  const busiest = [...mta.lanes()].sort((a, b) => b.slots - a.slots || b.waiting - a.waiting).slice(0, MOST_LANES);
+export function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'busiestLanes'> }): Family[] {
+  const busiest = mta.busiestLanes(MOST_LANES);
   return [
     gauge(
       'posthorn_lane_connections',
@@ -160,8 +168,10 @@ function addedUp(rows: readonly (readonly [lane: string, waiting: Waiting])[]): 
 /** Returns the lanes with the most due, then the most waiting; the rest as one. */
 function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
   const sorted = [...lanes].sort(([, a], [, b]) => b.due - a.due || b.waiting - a.waiting);
-  const rest = sorted.slice(MOST_LANES).map(([, one]) => [OTHER_LANES, one] as const);
-  return new Map([...sorted.slice(0, MOST_LANES), ...addedUp(rest)]);
+  const shown = sorted.filter(([lane]) => lane !== OTHER_LANES).slice(0, MOST_LANES);
+  const names = new Set(shown.map(([lane]) => lane));
+  const rest = sorted.flatMap(([lane, one]) => (names.has(lane) ? [] : [[OTHER_LANES, one] as const]));
+  return new Map([...shown, ...addedUp(rest)]);
 }
 
 export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {

@@ -20,7 +20,7 @@ export interface Moment {
 export interface HistoryDeps {
   db: Pick<Database, 'reader'>;
   clock: Clock;
-  mta: { lanes(): readonly { slots: number }[] };
+  mta: { sizes(): { workers: number } };
   /** The figures that are counted in memory, or null where none are. */
   families: (() => readonly Family[]) | null;
   failed: (error: unknown) => void;
@@ -60,7 +60,7 @@ export function createHistory(deps: HistoryDeps) {
     const buckets = bucketsOf(deps.families?.().find(({ name }) => name === ACCEPT)?.samples ?? []);
     const accept = percentiles(since(before, buckets));
     before = buckets;
-    const connections = deps.mta.lanes().reduce((sum, { slots }) => sum + slots, 0);
+    const connections = deps.mta.sizes().workers;
     moments.push({ at, waiting: await waitingNow(deps), connections, accept });
     if (moments.length > MOST) moments.shift();
   }

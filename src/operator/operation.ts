@@ -70,6 +70,8 @@ export interface OperatorDeps extends StoreDeps {
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
+    /** Returns at most so many of them, those with the most workers. */
+    busiestLanes(most: number): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;

@@ -9,7 +9,7 @@ import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
-import { readEngines } from './engines.ts';
+import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
 import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
@@ -96,7 +96,7 @@ export const queueOperations = {
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
       const { unanswered } = await askEach(deps, tryNowQuestion, { domains });
       if (domain !== undefined)
-        deps.laneActs.note((await readEngines(deps, [domain])).laneOf(domain), {
+        deps.laneActs.note((await readLanesOf(deps, [domain])).laneOf(domain), {
           at: deps.clock.now(),
           what: 'flush',
           to: `mail for ${domain} tried now`,

@@ -83,6 +83,11 @@ export class Lanes<Job extends LaneJob> {
     return { name, waiting, slots };
   }
 
+  /** Counts the workers of all lanes. */
+  workers(): number {
+    return this.total;
+  }
+
   /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
   starving(): number {
     return this.starved.size;

@@ -28,7 +28,7 @@ describe('operator/history', () => {
       const history = createHistory({
         db: app.app.db,
         clock: app.clock,
-        mta: { lanes: () => [{ slots: 2 }, { slots: 1 }] },
+        mta: { sizes: () => ({ workers: 3 }) },
         families: () => [{ name: 'posthorn_accept_seconds', type: 'histogram', help: '', samples: accept.samples() }],
         failed: (error) => {
           throw error;

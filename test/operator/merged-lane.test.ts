@@ -112,8 +112,8 @@ describe('operator/merged-lane', () => {
 
   it('figures have the fifty busiest lanes of the node', () => {
     const lanes = Array.from({ length: 60 }, (_, n) => state({ name: `mx${String(n)}.test`, slots: n }));
-    const [connections] = laneFigures({ mta: { lanes: () => lanes } });
+    const [connections] = laneFigures({ mta: { busiestLanes: (most) => lanes.slice(0, most) } });
     assert.equal(connections?.samples.length, 50);
-    assert.deepEqual(connections.samples[0], { labels: { lane: 'mx59.test' }, value: 59 });
+    assert.deepEqual(connections.samples[1], { labels: { lane: 'mx1.test' }, value: 1 });
   });
 });

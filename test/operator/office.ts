@@ -101,6 +101,7 @@ export class Office {
       mta: {
         resolve: () => Promise.resolve(this.resolved),
         lanes: () => this.lanes,
+        busiestLanes: (most) => this.lanes.slice(0, most),
         lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };

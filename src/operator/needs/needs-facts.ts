@@ -16,7 +16,7 @@ import { createMachine } from '../doctor/machine.ts';
 import { withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
-import { readEngines } from '../engines.ts';
+import { readLanesOf } from '../engines.ts';
 import { readQueue, type WaitingDomain } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
@@ -214,7 +214,7 @@ async function deferredMail(deps: OperatorDeps, account: string): Promise<Deferr
     [account, MOST_DEFERRED],
   );
   if (rows.length === 0) return [];
-  const { laneOf } = await readEngines(deps, [...new Set(rows.map(({ domain }) => domain))]);
+  const { laneOf } = await readLanesOf(deps, [...new Set(rows.map(({ domain }) => domain))]);
   return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
     lane: laneOf(domain),
     domain,

@@ -102,7 +102,7 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--rate', '50', '--seconds', '2', '--delivered-rate', '50', '--lanes', '10'],
     needs: ['smtp-sink'],
-    minutes: 2,
+    minutes: 1,
   },
   {
     name: 'backlog',
@@ -111,7 +111,7 @@ export const benches: readonly Bench[] = [
     args: ['--recipients', '1000000', '--domains', '20000', '--seconds', '60', '--memory', '286'],
     quick: ['--recipients', '2000', '--domains', '100', '--seconds', '2', '--short', '500'],
     needs: [],
-    minutes: 6,
+    minutes: 4,
   },
   {
     name: 'isolation',
@@ -120,7 +120,7 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--mails', '50', '--bad', '1'],
     needs: [],
-    minutes: 2,
+    minutes: 1,
   },
   {
     name: 'wan',
@@ -138,7 +138,7 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--seconds', '1', '--connections', '10,20'],
     needs: [],
-    minutes: 3,
+    minutes: 4,
   },
   {
     name: 'idle',
@@ -156,7 +156,7 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--counts', '200,400'],
     needs: ['smtp-sink'],
-    minutes: 6,
+    minutes: 3,
   },
   {
     name: 'postgresql',
@@ -175,7 +175,7 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--seconds', '2', '--mails', '300', '--connections', '100'],
     needs: ['smtp-sink'],
-    minutes: 4,
+    minutes: 3,
   },
 ];
 
