@@ -129,13 +129,14 @@ function checkMetadata(metadata: Readonly<Record<string, string>>, field: string
   throw new Problem('invalid_field', `\`${field}\` must have at most ${why}.`, { field });
 }
 
-/** Returns the characters of html and text, with a derived text part, which is shorter than its html. */
-const charactersOf = ({ html, text, autoText }: MessageContent): number =>
-  (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
-
-/** A UTF-16 unit has at most three bytes of UTF-8, a byte at most three characters of quoted-printable, plus soft line breaks. */
-const boundOf = (content: MessageContent): number =>
-  charactersOf(content) * 10 + encodedSize({ html: null, text: null, attachments: content.attachments }) + 1000;
+/**
+ * A UTF-16 unit has at most three bytes of UTF-8, a byte at most three characters of quoted-printable, plus soft line breaks. A derived text
+ * part is shorter than its html.
+ */
+function boundOf({ html, text, autoText, attachments }: MessageContent): number {
+  const characters = (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
+  return characters * 10 + encodedSize({ html: null, text: null, attachments }) + 1000;
+}
 
 /** Looks at every character, which takes a millisecond for 100 KB. A text part is derived only if that decides. */
 const measure = (content: MessageContent): number =>
