@@ -21,6 +21,8 @@ export interface Group {
   /** The group is not read before then: its destination keeps its mail back. */
   restUntil: number;
   reading: boolean;
+  /** It waits for a place in memory. */
+  isInLine: boolean;
   /** Its domain has moved to another node. */
   isGone: boolean;
 }
@@ -48,6 +50,7 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   nextDueAt: null,
   restUntil: -Infinity,
   reading: false,
+  isInLine: false,
   isGone: false,
 });
 

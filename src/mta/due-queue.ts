@@ -13,11 +13,16 @@
  * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only where it is not known what falls due
  * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them where a hint was lost.
  *
+ * Groups that have jobs in memory are bounded in number, since a domain takes a few KB there with its lane, host and answers of DNS. While so
+ * many have jobs, other groups wait for a place, accounts and classes in turns. Those that wait for nothing but a slow or dead host would
+ * keep their places, so `makeRoom` asks for jobs that cannot go now, which then rest on disk.
+ *
  * Of several nodes each reads only the domains that are its own. When domains have moved, the groups of those that went are forgotten, and a
  * scan finds those that came; a job that is in a lane already is forgotten there, before its claim.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
 import { beginRead, isIdle, keyOf, newGroup, type Group, type Read } from './due-group.ts';
@@ -50,6 +55,8 @@ export interface DueQueueDeps {
   tell(hints: readonly DueHint[]): void;
   /** Takes a job that is due. */
   offer(job: Job): void;
+  /** Asks for `rest` of jobs that cannot go now: groups wait for a place. Is called once a second as long as that lasts. */
+  makeRoom(): void;
   /** Reports that reading failed; it is tried again after a while. */
   failed(error: unknown): void;
 }
@@ -64,21 +71,35 @@ const LOW = 32;
 const MOST_JOBS = 20_000;
 /** Rows for a group while memory is full: mail for a slow destination, however much, never keeps out mail for another. */
 const ROWS_WHEN_FULL = 2;
+/** Groups that have jobs in memory at a time. */
+const MOST_GROUPS = 10_000;
+/** Of these, how many may be of class 1: a broadcast, however many domains it goes to, leaves places for single mails. */
+const MOST_GROUPS_OF_CLASS_1 = 9_000;
+const MAKE_ROOM_MS = 1_000;
 /** Groups read by one statement. */
 const GROUPS_AT_ONCE = 32;
 const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
+
+/** Accounts take turns, and the classes of an account. */
+const shareOf = (group: Group): string => `${String(group.class)} ${group.account}`;
+const isOfClass0 = (share: string): boolean => share.startsWith('0 ');
 
 export class DueQueue {
   private readonly deps: DueQueueDeps;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
   /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
-  private readonly empty = new Set<Group>();
+  private readonly empty = new WaitingLine<Group>();
   /** Groups to be read that have a few. */
   private readonly low = new Set<Group>();
   private readonly timer: DueTimer<Group>;
   private isReading = false;
+  /** Counts the groups that have jobs in memory, and those of class 1 among them. */
+  private withJobs = 0;
+  private withJobsOfClass1 = 0;
+  /** Set for a second after room was asked for. */
+  private roomTimer: Timer | null = null;
   /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
   private isStopped = false;
@@ -115,7 +136,6 @@ export class DueQueue {
       if (this.deps.isOurs(group.domain)) continue;
       group.isGone = true;
       this.groups.delete(key);
-      this.empty.delete(group);
       this.low.delete(group);
     }
     await this.scan();
@@ -144,11 +164,13 @@ export class DueQueue {
     group.restUntil = Math.max(group.restUntil, until);
     group.dirty = true;
     this.noteOrTell(group, until);
+    this.startReading();
   }
 
   /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */
   leave(job: Job): void {
     this.unbuffer(job);
+    this.startReading();
   }
 
   /** Ends all rests: the groups are read again. */
@@ -165,6 +187,7 @@ export class DueQueue {
     this.isStopped = true;
     this.timer.stop();
     this.pause?.cancel();
+    this.roomTimer?.cancel();
   }
 
   /** Counts the groups and the jobs in memory, for metrics. */
@@ -189,12 +212,17 @@ export class DueQueue {
 
   private buffer(group: Group, id: string): void {
     this.bufferedIds.add(id);
-    group.buffered++;
+    if (group.buffered++ === 0) this.countWithJobs(group, 1);
     this.deps.offer({ id, class: group.class, share: group.account, domain: group.domain, group });
   }
 
   private unbuffer({ id, group }: Job): void {
-    if (this.bufferedIds.delete(id)) group.buffered--;
+    if (this.bufferedIds.delete(id) && --group.buffered === 0) this.countWithJobs(group, -1);
+  }
+
+  private countWithJobs(group: Group, by: 1 | -1): void {
+    this.withJobs += by;
+    if (group.class !== 0) this.withJobsOfClass1 += by;
   }
 
   /** The domain may have moved, also away and back, while the job was in hand. */
@@ -231,10 +259,12 @@ export class DueQueue {
   private requestRead(group: Group): void {
     if (this.isStopped || group.isGone || group.reading || this.isResting(group) || group.buffered >= LOW) return;
     if (!group.dirty && group.cursor === null) return;
-    if (group.buffered === 0) {
+    if (group.buffered > 0) this.low.add(group);
+    else {
       this.low.delete(group);
-      this.empty.add(group);
-    } else this.low.add(group);
+      if (!group.isInLine) this.empty.add(shareOf(group), group);
+      group.isInLine = true;
+    }
     this.startReading();
   }
 
@@ -243,7 +273,7 @@ export class DueQueue {
   }
 
   private get mayRead(): boolean {
-    return !this.isStopped && this.pause === null && (this.empty.size > 0 || (this.low.size > 0 && !this.isFull));
+    return !this.isStopped && this.pause === null && (this.empty.all > 0 || (this.low.size > 0 && !this.isFull));
   }
 
   private startReading(): void {
@@ -254,6 +284,7 @@ export class DueQueue {
     this.isReading = true;
     while (this.mayRead) {
       const some = this.takeGroups();
+      if (some.length === 0) break;
       for (const group of some) group.reading = true;
       const error = await this.readSome(some);
       for (const group of some) group.reading = false;
@@ -265,17 +296,46 @@ export class DueQueue {
         }
     }
     this.isReading = false;
+    if (this.empty.all > 0) this.askForRoom();
   }
 
+  /** A group that rests is read when its rest ends. */
   private takeGroups(): Group[] {
     const some: Group[] = [];
-    for (const groups of this.isFull ? [this.empty] : [this.empty, this.low])
-      for (const group of groups) {
-        if (some.length >= GROUPS_AT_ONCE) return some;
-        groups.delete(group);
-        some.push(group);
-      }
+    const take = (group: Group): void => {
+      if (!group.isGone && !this.isResting(group)) some.push(group);
+    };
+    while (some.length < GROUPS_AT_ONCE) {
+      const group = this.takeFromLine(some);
+      if (group === null) break;
+      take(group);
+    }
+    if (this.isFull) return some;
+    for (const group of this.low) {
+      if (some.length >= GROUPS_AT_ONCE) break;
+      this.low.delete(group);
+      take(group);
+    }
     return some;
+  }
+
+  /** Takes the next group for which there is a place beside those that are about to be read. */
+  private takeFromLine(some: readonly Group[]): Group | null {
+    if (this.withJobs + some.length >= MOST_GROUPS) return null;
+    const ofClass1 = this.withJobsOfClass1 + some.filter((group) => group.class !== 0).length;
+    const next = this.empty.next((share) => ofClass1 < MOST_GROUPS_OF_CLASS_1 || isOfClass0(share));
+    if (next === undefined) return null;
+    next.item.isInLine = false;
+    return next.item;
+  }
+
+  private askForRoom(): void {
+    if (this.isStopped || this.pause !== null || this.roomTimer !== null) return;
+    this.roomTimer = this.deps.clock.after(MAKE_ROOM_MS, () => {
+      this.roomTimer = null;
+      this.startReading();
+    });
+    this.deps.makeRoom();
   }
 
   /** Reads the groups and offers their jobs; returns the error of a failure, or null. */

@@ -34,6 +34,7 @@ import type { Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
 import { Sweeper, type SweeperDeps } from './sweeper.ts';
 import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
+import { createRoom } from './room.ts';
 import { createWorker } from './worker.ts';
 
 export type { LaneReport, Resolved } from './lane-reports.ts';
@@ -92,6 +93,7 @@ export class Mta {
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
+  private readonly makeRoom: ReturnType<typeof createRoom>;
   private readonly passages: Passages;
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
@@ -121,6 +123,7 @@ export class Mta {
       isOurs: (domain) => deps.owners.isOurs(domain),
       tell: (hints) => deps.notifiers.deliveries.notify(hints),
       offer: (job) => this.placing.place(job),
+      makeRoom: () => void this.makeRoom().catch(this.logStorageFailure),
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
@@ -128,7 +131,8 @@ export class Mta {
     this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
     this.placing = this.makePlacing();
-    const { control, aside, placing, pool, hostTls, transcripts } = this;
+    const { control, aside, placing, pool, hostTls, transcripts, dueQueue } = this;
+    this.makeRoom = createRoom({ clock, control, pool, aside, placing, dueQueue, lanes: this.lanesOfJobs });
     const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
     this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
     const pump = (lane: string): void => this.lanesOfJobs.pump(lane);

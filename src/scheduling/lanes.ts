@@ -65,13 +65,13 @@ export class Lanes<Job extends LaneJob> {
 
   /** Removes and returns the jobs that wait in any lane and are `unwanted`. */
   removeWaiting(unwanted: (job: Job) => boolean): Job[] {
-    const removed: Job[] = [];
-    for (const lane of [...this.lanes.values()]) {
-      removed.push(...lane.removeWaiting(unwanted));
-      if (lane.waiting === 0) this.starved.delete(lane);
-      this.forgetIfIdle(lane);
-    }
-    return removed;
+    return [...this.lanes.values()].flatMap((lane) => this.removeFrom(lane, unwanted));
+  }
+
+  /** Removes and returns the jobs that wait in this lane. */
+  withdraw(name: string): Job[] {
+    const lane = this.lanes.get(name);
+    return lane === undefined ? [] : this.removeFrom(lane, () => true);
   }
 
   views(): LaneView[] {
@@ -108,6 +108,13 @@ export class Lanes<Job extends LaneJob> {
     else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
     return true;
   };
+
+  private removeFrom(lane: LaneQueue<Job>, unwanted: (job: Job) => boolean): Job[] {
+    const removed = lane.removeWaiting(unwanted);
+    if (lane.waiting === 0) this.starved.delete(lane);
+    this.forgetIfIdle(lane);
+    return removed;
+  }
 
   private forgetIfIdle(lane: LaneQueue<Job>): void {
     if (!lane.isIdle) return;

@@ -1,6 +1,6 @@
 /** A waiting line in which shares (accounts, addresses) take turns, and within a share those who came first. Pure. */
 export class WaitingLine<Item> {
-  private readonly shares = new Map<string, Item[]>();
+  private readonly shares = new Map<string, Fifo<Item>>();
   private count = 0;
 
   /** Counts those who wait in a share. */
@@ -14,9 +14,12 @@ export class WaitingLine<Item> {
   }
 
   add(share: string, item: Item): void {
-    const line = this.shares.get(share);
-    if (line === undefined) this.shares.set(share, [item]);
-    else line.push(item);
+    let line = this.shares.get(share);
+    if (line === undefined) {
+      line = new Fifo();
+      this.shares.set(share, line);
+    }
+    line.push(item);
     this.count++;
   }
 
@@ -32,5 +35,29 @@ export class WaitingLine<Item> {
       return { share, item };
     }
     return undefined;
+  }
+}
+
+/** `Array.shift` moves the whole array where that has more than some ten thousand entries. */
+class Fifo<Item> {
+  private items: Item[] = [];
+  private head = 0;
+
+  get length(): number {
+    return this.items.length - this.head;
+  }
+
+  push(item: Item): void {
+    this.items.push(item);
+  }
+
+  shift(): Item | undefined {
+    const item = this.items[this.head];
+    if (this.head < this.items.length) this.head++;
+    if (this.head * 2 >= this.items.length) {
+      this.items = this.items.slice(this.head);
+      this.head = 0;
+    }
+    return item;
   }
 }

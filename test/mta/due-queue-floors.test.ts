@@ -68,6 +68,7 @@ class World {
         if (this.held.has(job.id)) this.faults.push(`${job.id} was offered twice`);
         this.held.set(job.id, job);
       },
+      makeRoom: () => undefined,
       failed: () => undefined,
     });
   }

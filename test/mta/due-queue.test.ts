@@ -22,6 +22,8 @@ describe('mta/due-queue', () => {
   let underWay = 0;
   /** Notes each statement, and how many run. */
   let prepared: Connection;
+  /** Is called where more groups have due mail than may have jobs in memory. */
+  let makeRoom: () => void;
   /** Set to make reading fail, or to let something happen while a statement runs. */
   let disturb: (() => Promise<void> | void) | null;
 
@@ -34,6 +36,7 @@ describe('mta/due-queue', () => {
     foreign = new Set();
     told = [];
     disturb = null;
+    makeRoom = () => assert.fail('there is room');
     prepared = {
       ...temp.db.prepared,
       async all(sql, values) {
@@ -57,6 +60,7 @@ describe('mta/due-queue', () => {
         windows.hint(hints);
       },
       offer: (job) => offered.push(job),
+      makeRoom: () => makeRoom(),
       failed: (error) => failures.push(error),
     });
   });
@@ -102,6 +106,28 @@ describe('mta/due-queue', () => {
     return offered.length > 0;
   };
   const ids = (): string[] => offered.map(({ id }) => id);
+
+  /** The rows of a queue as acceptance would have written them, made inside the database. */
+  const fill = (rows: number, domains: number, changes: Record<string, string> = {}): Promise<undefined> =>
+    write(async (tx) => {
+      const sample = deliveryRow();
+      await insertRows(tx, [{ deliveries: [sample] }]);
+      const columns = Object.keys(sample);
+      const made: Record<string, string> = {
+        id: "'dlv_' || substr(CAST(100000000000 + n AS TEXT), 2)",
+        domain: `'d' || substr(CAST(100000 + n % ${domains} AS TEXT), 2) || '.test'`,
+        due_at: `${NOW} - 1000 + n % 1000`,
+        class: '(n / 7) % 2',
+        ...changes,
+      };
+      const picks = columns.map((column) => made[column] ?? `d.${column}`);
+      await tx.run(
+        `WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ${rows})
+           INSERT INTO deliveries (${columns.join(', ')}) SELECT ${picks.join(', ')} FROM s JOIN deliveries d ON d.id = ?`,
+        [sample.id],
+      );
+      await tx.run('DELETE FROM deliveries WHERE id = ?', [sample.id]);
+    });
 
   it('offers what a hint names, with what its lane and its turn need', async () => {
     const [row] = await add({ domain: 'dest.test', class: 1 });
@@ -156,6 +182,7 @@ describe('mta/due-queue', () => {
         offered.push(job);
         held.rest(job, clock.now() + 30_000);
       },
+      makeRoom: () => undefined,
       failed: (error) => failures.push(error),
     });
     await held.scan();
@@ -376,27 +403,6 @@ describe('mta/due-queue', () => {
   describe('a long queue', () => {
     const ROWS = 100_000;
     const DOMAINS = 2_000;
-    /** The rows of a queue as acceptance would have written them, made inside the database. */
-    const fill = (rows: number, domains: number): Promise<undefined> =>
-      write(async (tx) => {
-        const sample = deliveryRow();
-        await insertRows(tx, [{ deliveries: [sample] }]);
-        const columns = Object.keys(sample);
-        const made: Record<string, string> = {
-          id: "'dlv_' || substr(CAST(100000000000 + n AS TEXT), 2)",
-          domain: `'d' || substr(CAST(10000 + n % ${domains} AS TEXT), 2) || '.test'`,
-          due_at: `${NOW} - 1000 + n % 1000`,
-          class: '(n / 7) % 2',
-        };
-        const picks = columns.map((column) => made[column] ?? `d.${column}`);
-        await tx.run(
-          `WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ${rows})
-           INSERT INTO deliveries (${columns.join(', ')}) SELECT ${picks.join(', ')} FROM s JOIN deliveries d ON d.id = ?`,
-          [sample.id],
-        );
-        await tx.run('DELETE FROM deliveries WHERE id = ?', [sample.id]);
-      });
-
     it('is drained completely, each once, with a bounded number in memory', async () => {
       await fill(ROWS, DOMAINS);
       await windows.scan();
@@ -428,6 +434,94 @@ describe('mta/due-queue', () => {
       hint(NOW, 'healthy.test');
       await idle();
       assert.deepEqual(ids(), [row?.id]);
+    });
+  });
+
+  describe('mail for more domains than may have jobs in memory', () => {
+    const MOST = 10_000;
+    const MOST_OF_CLASS_1 = 9_000;
+    const domainsIn = (jobs: readonly Job[]): number => new Set(jobs.map(({ group }) => group)).size;
+
+    it('is drained completely, each once, with jobs of a bounded number of domains in memory', async () => {
+      let asked = 0;
+      makeRoom = () => asked++;
+      await fill(30_000, 15_000, { class: '0' });
+      await windows.scan();
+      const seen = new Set<string>();
+      let [twice, most] = [0, 0];
+      while (await anyOffered()) {
+        most = Math.max(most, domainsIn(offered));
+        const batch = offered.splice(0, 5000);
+        for (const { id } of batch) {
+          if (seen.has(id)) twice++;
+          seen.add(id);
+        }
+        await finish(batch);
+      }
+      assert.deepEqual([seen.size, twice, most, asked], [30_000, 0, MOST, 1]);
+      assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
+    });
+
+    it('leaves places for single mails where a broadcast has taken its own', async () => {
+      makeRoom = () => undefined;
+      await fill(12_000, 12_000, { class: '1' });
+      await windows.scan();
+      await idle();
+      assert.equal(offered.length, MOST_OF_CLASS_1);
+      const [row] = await add({ domain: 'single.test', class: 0 });
+      hint(NOW, 'single.test');
+      await idle();
+      assert.equal(offered.at(-1)?.id, row?.id);
+      assert.equal(offered.length, MOST_OF_CLASS_1 + 1);
+    });
+
+    it('lets an account with one mail go before the thousands of another', async () => {
+      makeRoom = () => undefined;
+      await fill(12_000, 12_000, { class: '1' });
+      await windows.scan();
+      await idle();
+      const [row] = await add({ domain: 'single.test', class: 1, account_id: 'acc_other' });
+      windows.hint([{ domain: 'single.test', class: 1, accountId: 'acc_other', dueAt: NOW }]);
+      await idle();
+      assert.equal(offered.length, MOST_OF_CLASS_1);
+      await finish(offered.splice(0, 2));
+      await idle();
+      assert.ok(offered.some(({ id }) => id === row?.id));
+    });
+
+    it('asks for room once a second, and reads others while jobs rest; those come when their rest ends', async () => {
+      let asked = 0;
+      makeRoom = () => {
+        // All that is in memory waits for dead hosts.
+        for (const job of asked++ === 0 ? offered.splice(0) : []) windows.rest(job, NOW + 60_000);
+      };
+      await fill(12_000, 12_000, { class: '1' });
+      await windows.scan();
+      await idle();
+      assert.deepEqual([offered.length, asked], [3_000, 1]);
+      await finish(offered.splice(0));
+      await idle();
+      assert.deepEqual([offered.length, windows.sizes().jobs], [0, 0]);
+      clock.advance(60_000);
+      await idle();
+      assert.deepEqual([domainsIn(offered), asked], [MOST_OF_CLASS_1, 1]);
+    });
+
+    it('goes on asking for room as long as groups wait, and no longer', async () => {
+      let asked = 0;
+      makeRoom = () => asked++;
+      await fill(12_000, 12_000, { class: '1' });
+      await windows.scan();
+      await idle();
+      for (const times of [2, 3]) {
+        clock.advance(1_000);
+        await idle();
+        assert.equal(asked, times);
+      }
+      while (await anyOffered()) await finish(offered.splice(0));
+      clock.advance(5_000);
+      await idle();
+      assert.equal(asked, 3);
     });
   });
 

@@ -508,4 +508,18 @@ describe('base/lanes', () => {
     assert.deepEqual(bench.lanes.views(), [{ name: 'here', waiting: 2, slots: 1 }]);
     assert.deepEqual(await bench.finish(), ['h1', 'h2', 'h3']);
   });
+
+  it('gives all waiting jobs of one lane out of its hands', async () => {
+    const bench = new Bench();
+    bench.most = 1;
+    bench.offer('here', [job('h1'), job('h2'), job('h3', 'b', 1)]);
+    bench.offer('there', [job('t1')]);
+    assert.deepEqual(
+      ['here', 'there', 'nowhere'].map((name) => bench.lanes.withdraw(name).map(({ id }) => id)),
+      [['h2', 'h3'], ['t1'], []],
+    );
+    assert.deepEqual(bench.empties, ['there']);
+    bench.offer('there', [job('t2')]);
+    assert.deepEqual(await bench.finish(), ['h1', 't2']);
+  });
 });

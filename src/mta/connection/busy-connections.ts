@@ -37,6 +37,17 @@ export class BusyConnections {
     return count;
   }
 
+  /** Counts, for each lane, the connections whose host has kept us waiting in one phase since before this time. */
+  allWaitingLong(before: number): Map<string, number> {
+    const counts = new Map<string, number>();
+    const count = (lane: string, since: number): void => {
+      if (since <= before) counts.set(lane, (counts.get(lane) ?? 0) + 1);
+    };
+    for (const { lane, since } of this.opening.values()) count(lane, since);
+    for (const { lane, session } of this.leased) count(lane, session.waitingSince ?? Infinity);
+    return counts;
+  }
+
   /**
    * Drops connections that have been waited for in one phase since before this time, except for `most` of them: those that waited
    * longest go first, none behind its final dot. Returns how many were dropped.

@@ -212,6 +212,11 @@ export class Pool {
     return this.busy.waitingLong(lane, this.clock.monotonic() - waitMs);
   }
 
+  /** Counts, for each lane that has some, the connections whose host has kept us waiting for over `waitMs` in one phase. */
+  allWaitingLong(waitMs: number): ReadonlyMap<string, number> {
+    return this.busy.allWaitingLong(this.clock.monotonic() - waitMs);
+  }
+
   /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
   waitOf(name: string, maxPerHost = this.limits.maxPerHost): GateWait | null {
     const host = this.hosts.get(name);

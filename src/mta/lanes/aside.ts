@@ -14,6 +14,8 @@ interface Entry {
   readonly hosts: readonly string[];
   readonly jobs: Job[];
   timer: Timer | null;
+  /** When the timer runs, on the monotonic clock. */
+  comesBackAt: number;
 }
 
 export type Aside = ReturnType<typeof createAside>;
@@ -23,12 +25,7 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
   const byHost = new Map<string, Set<Entry>>();
   let stopped = false;
 
-  /** Brings jobs back. A job may be put aside again at once, in a new entry. */
-  function release(key: string, entry: Entry, most = Infinity): void {
-    if (most < entry.jobs.length) {
-      comeBack(entry.lane, entry.jobs.splice(0, most));
-      return;
-    }
+  function remove(key: string, entry: Entry): void {
     entry.timer?.cancel();
     entries.delete(key);
     for (const host of entry.hosts) {
@@ -36,11 +33,20 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       waiting?.delete(entry);
       if (waiting?.size === 0) byHost.delete(host);
     }
+  }
+
+  /** Brings jobs back. A job may be put aside again at once, in a new entry. */
+  function release(key: string, entry: Entry, most = Infinity): void {
+    if (most < entry.jobs.length) {
+      comeBack(entry.lane, entry.jobs.splice(0, most));
+      return;
+    }
+    remove(key, entry);
     if (!stopped) comeBack(entry.lane, entry.jobs);
   }
 
   function create(key: string, lane: string, hosts: readonly string[]): Entry {
-    const entry: Entry = { lane, hosts, jobs: [], timer: null };
+    const entry: Entry = { lane, hosts, jobs: [], timer: null, comesBackAt: Infinity };
     entries.set(key, entry);
     for (const host of hosts) {
       const waiting = byHost.get(host);
@@ -58,8 +64,17 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       const key = keyOf(lane, hosts);
       const entry = entries.get(key) ?? create(key, lane, hosts);
       entry.jobs.push(job);
+      if (entry.timer !== null) return;
       const wait = until === null ? LOOK_AGAIN_MS : Math.max(1, until - clock.monotonic());
-      entry.timer ??= clock.after(wait, () => release(key, entry));
+      entry.comesBackAt = clock.monotonic() + wait;
+      entry.timer = clock.after(wait, () => release(key, entry));
+    },
+    /** Removes and returns the jobs that come back in `ms` or later, with the time until then, in ms. */
+    takeOut(ms: number): { jobs: readonly Job[]; wait: number }[] {
+      const now = clock.monotonic();
+      const late = [...entries].filter(([, { comesBackAt }]) => comesBackAt - now >= ms);
+      for (const [key, entry] of late) remove(key, entry);
+      return late.map(([, { jobs, comesBackAt }]) => ({ jobs, wait: comesBackAt - now }));
     },
     /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
     wake(lane: string, host: string, room: number): void {

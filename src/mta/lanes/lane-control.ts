@@ -248,6 +248,12 @@ export class LaneControl {
     for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
+  /** Returns when the lane is looked at again, where its limits and hosts let no worker begin now; null where they let one, or that is not known. */
+  closedUntil(lane: string): number | null {
+    const state = this.states.get(lane);
+    return state?.site == null || this.slots(lane) > 0 || state.timer === null ? null : state.timerAt;
+  }
+
   /** Returns the names of the lanes that have learnt something or were registered lately. */
   names(): readonly string[] {
     return [...this.states.keys()];

@@ -36,6 +36,20 @@ describe('mta/lanes/aside', () => {
     assert.deepEqual(back, ['farm:1']);
   });
 
+  it('those that come back late can be taken out, with the time that is left', () => {
+    aside.add('farm', ['a:25'], job('1'), clock.monotonic() + 60_000);
+    aside.add('farm', ['a:25'], job('2'), clock.monotonic() + 90_000);
+    aside.add('farm', ['b:25'], job('3'), null);
+    clock.advance(1000);
+    assert.deepEqual(
+      aside.takeOut(5_000).map(({ jobs, wait }) => [jobs.map(({ id }) => id), wait]),
+      [[['1', '2'], 59_000]],
+    );
+    assert.deepEqual([aside.count('farm'), aside.lanesWaiting('a:25')], [1, []]);
+    clock.advance(120_000);
+    assert.deepEqual(back, ['farm:3']);
+  });
+
   it('as many come back as the lane may have connections, those that waited longest first', () => {
     for (const id of ['1', '2', '3', '4']) aside.add('farm', ['a:25', 'b:25'], job(id), null);
     aside.wake('farm', 'b:25', 1);

@@ -122,6 +122,19 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(control.slots(LANE), slots);
   });
 
+  it('tells until when it lets no worker begin, where that is known', () => {
+    view = { waiting: 100, slots: 0 };
+    assert.equal(control.closedUntil(LANE), null);
+    const until = clock.monotonic() + 60_000;
+    wait = { why: 'closed', until, how: 'unreachable', cause: 'connection refused', since: clock.monotonic() };
+    assert.equal(control.closedUntil(LANE), NOW + 60_000);
+    clock.advance(20_000);
+    assert.equal(control.closedUntil(LANE), NOW + 60_000);
+    wait = null;
+    assert.equal(control.closedUntil(LANE), null);
+    assert.equal(control.closedUntil('never.seen'), null);
+  });
+
   describe('while other nodes send there, too', () => {
     const rate = (perMinute: number | null): LaneLimits => ({
       connections: null,
