@@ -17,15 +17,14 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
 }
 
 /** Returns true where the record holds a list that is worth slices. */
-export const hasLongList = (record: object): boolean =>
-  !Array.isArray(record) && Object.values(record).some((value) => Array.isArray(value) && value.length > SLICE);
+export const hasLongList = (record: object): boolean => !Array.isArray(record) && Object.values(record).some(isLong);
 
-/** Returns the bytes of `JSON.stringify` for a plain record whose members may be long lists. */
+/** Returns the bytes of `JSON.stringify` for a plain record. Long lists among its members, or those of a record in it, are written in slices. */
 export async function jsonInSlices(record: object): Promise<Buffer> {
   const parts: Buffer[] = [];
   let open = '{';
   for (const [name, value] of Object.entries(record) as [string, unknown][]) {
-    if (Array.isArray(value) && value.length > SLICE) {
+    if (isLong(value)) {
       open += `${JSON.stringify(name)}:[`;
       for (const slice of slicesOf(value)) {
         parts.push(Buffer.from(open + JSON.stringify(slice).slice(1, -1)));
@@ -33,11 +32,16 @@ export async function jsonInSlices(record: object): Promise<Buffer> {
         await yieldToEventLoop();
       }
       open = '],';
+    } else if (typeof value === 'object' && value !== null && hasLongList(value)) {
+      parts.push(Buffer.from(`${open}${JSON.stringify(name)}:`), await jsonInSlices(value));
+      open = ',';
     } else if (value !== undefined) open += `${JSON.stringify(name)}:${JSON.stringify(value)},`;
   }
   parts.push(Buffer.from(`${open.replace(/,$/, '')}}`));
   return Buffer.concat(parts);
 }
+
+const isLong = (value: unknown): value is unknown[] => Array.isArray(value) && value.length > SLICE;
 
 function* slicesOf<Item>(items: readonly Item[]): Generator<Item[]> {
   for (let from = 0; from < items.length; from += SLICE) yield items.slice(from, from + SLICE);

@@ -1,4 +1,5 @@
 /** Reports on lanes and destinations for operators, commands and metrics: from memory, except for `resolve`, which asks DNS. */
+import { mapInSlices } from '../base/slices.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
@@ -37,6 +38,12 @@ export interface LaneReportsDeps {
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
 export const INNER_SLOTS = 64;
 
+/** The lanes with the most jobs in memory first, or those with the most workers. */
+const orders = {
+  fullest: (a: LaneView, b: LaneView): number => b.waiting - a.waiting || b.slots - a.slots,
+  busiest: (a: LaneView, b: LaneView): number => b.slots - a.slots || b.waiting - a.waiting,
+};
+
 export class LaneReports {
   private readonly deps: LaneReportsDeps;
 
@@ -44,19 +51,11 @@ export class LaneReports {
     this.deps = deps;
   }
 
-  /** Returns the lanes that have work or a limit. */
-  list(): LaneReport[] {
-    return this.names().map((name) => this.reportOf(name));
-  }
-
-  /** Returns at most so many of them, those with the most workers first: a report for each of thousands of lanes takes too long. */
-  busiest(most: number): LaneReport[] {
-    const working = this.deps.lanes.views().filter(({ slots }) => slots > 0);
-    const views = working.length < most ? this.names().map((name) => this.deps.lanes.view(name)) : working;
-    return views
-      .sort((a, b) => b.slots - a.slots || b.waiting - a.waiting)
-      .slice(0, most)
-      .map(({ name }) => this.reportOf(name));
+  /** Returns at most so many of the lanes that have work or a limit, since a report of each of thousands takes too long. */
+  list(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
+    const atWork = this.deps.lanes.views().filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
+    const views = atWork.length < most ? this.names().map((name) => this.deps.lanes.view(name)) : atWork;
+    return mapInSlices(views.sort(orders[first]).slice(0, most), ({ name }) => this.reportOf(name));
   }
 
   one(name: string): { now: LaneReport; changes: LaneChange[] } | null {

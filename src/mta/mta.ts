@@ -199,13 +199,9 @@ export class Mta {
     void this.dueQueue.scan().catch(this.logStorageFailure);
   }
 
-  lanes(): LaneReport[] {
-    return this.reports.list();
-  }
-
-  /** Returns at most so many lanes, those with the most workers. */
-  busiestLanes(most: number): LaneReport[] {
-    return this.reports.busiest(most);
+  /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
+  lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
+    return this.reports.list(most, first);
   }
 
   /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */

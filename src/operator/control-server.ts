@@ -4,6 +4,7 @@ import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
+import { jsonInSlices } from '../base/slices.ts';
 import { awaitDatabase } from './await-database.ts';
 import { answerOf } from './control-answer.ts';
 import { LARGEST_COMMAND_BYTES, lookAtSocket, socketPath, tooLarge } from './control-socket.ts';
@@ -93,14 +94,14 @@ async function answer(deps: OperatorDeps, request: IncomingMessage, response: Se
     if (isAct(name)) await awaitDatabase(deps);
     return await perform(deps, name, args, { acting });
   });
-  const text = JSON.stringify(body);
+  const bytes = await jsonInSlices(body);
   response.writeHead(status, {
     'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(text),
+    'content-length': bytes.length,
     // Without it the rest of a refused body would be read as the next request.
     connection: 'close',
   });
-  response.end(text);
+  response.end(bytes);
 }
 
 async function readArgs(request: IncomingMessage): Promise<unknown> {

@@ -14,8 +14,8 @@ export type EngineDeps = AskDeps & Engine;
 export const UNANSWERED = '~unanswered';
 /** Domains in one question, which is the most that lists of waiting domains have. */
 export const MOST_DOMAINS = 1000;
-/** Lanes in the answer to another node. */
-const MOST_LANES = 1000;
+/** Lanes of a node that are read, the fullest first, besides those of the domains. */
+export const MOST_LANES = 1000;
 
 /** A lane at a node. */
 export interface NodeLane {
@@ -40,26 +40,21 @@ interface Known {
 }
 
 /** Asks what a node knows of its lanes, and of the lanes of these domains. `most` bounds the lanes, the fullest first; 0 asks for none. */
-export const engineQuestion: Question<Engine, { domains: readonly string[]; most: number | null }, Known> = {
+export const engineQuestion: Question<Engine, { domains: readonly string[]; most: number }, Known> = {
   name: 'engine',
   args: z.strictObject({
     domains: z.array(z.string().max(300)).max(MOST_DOMAINS),
-    most: z.int().min(0).nullable(),
+    most: z.int().min(0),
   }),
-  answer({ mta }, { domains, most }) {
+  async answer({ mta }, { domains, most }) {
     const lanesOf = domains.map((domain) => mta.laneOf(domain));
-    if (most === 0) return Promise.resolve({ lanes: [], lanesOf });
-    const atWork = mta.lanes();
+    if (most === 0) return { lanes: [], lanesOf };
+    const atWork = await mta.lanes(most, 'fullest');
     const names = new Set(atWork.map(({ name }) => name));
     const atRest = [...new Set(lanesOf)].flatMap((name) => (names.has(name) ? [] : (mta.lane(name)?.now ?? [])));
-    return Promise.resolve({ lanes: [...fullest(atWork, most), ...atRest], lanesOf });
+    return { lanes: [...atWork, ...atRest], lanesOf };
   },
 };
-
-function fullest(lanes: readonly LaneState[], most: number | null): readonly LaneState[] {
-  if (most === null || lanes.length <= most) return lanes;
-  return [...lanes].sort((a, b) => b.waiting - a.waiting || b.slots - a.slots).slice(0, most);
-}
 
 /** Asks every node for the lanes of domains: at most `MOST_DOMAINS`, but for one node alone. Makes no report of any lane. */
 export const readLanesOf = (
@@ -67,7 +62,7 @@ export const readLanesOf = (
   domains: readonly string[],
 ): Promise<Pick<Engines, 'laneOf' | 'unanswered'>> => readEngines(deps, domains, { withLanes: false });
 
-/** Asks every node for its lanes as well, whose reports take a fifth of a second where there are 20,000. */
+/** Asks every node for its fullest lanes as well. */
 export async function readEngines(
   deps: EngineDeps,
   domains: readonly string[],
@@ -81,7 +76,7 @@ export async function readEngines(
     else list.push(domain);
   }
   // A node of an older version refuses to answer with no lane.
-  const [own, others] = withLanes ? [null, MOST_LANES] : [0, 1];
+  const [own, others] = withLanes ? [MOST_LANES, MOST_LANES] : [0, 1];
   const { from, unanswered } = await askEach(deps, engineQuestion, ({ epoch }) => ({
     domains: owned.get(epoch) ?? [],
     most: epoch === deps.nodes.epoch ? own : others,

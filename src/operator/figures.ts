@@ -11,7 +11,6 @@ import { MOST_DOMAINS, readLanesOf, type EngineDeps } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
 
 export interface FigureDeps extends EngineDeps {
-  mta: EngineDeps['mta'] & Pick<OperatorDeps['mta'], 'busiestLanes'>;
   db: Database;
   clock: Clock;
   laneFacts: OperatorDeps['laneFacts'];
@@ -140,8 +139,8 @@ export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'c
 }
 
 /** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
-export function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'busiestLanes'> }): Family[] {
-  const busiest = mta.busiestLanes(MOST_LANES);
+export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Promise<Family[]> {
+  const busiest = await mta.lanes(MOST_LANES, 'busiest');
   return [
     gauge(
       'posthorn_lane_connections',

@@ -1,6 +1,6 @@
 /** The facts of lanes about mails, on any node: each of the nodes that deliver them is asked once. */
 import { z } from 'zod';
-import { yieldToEventLoop } from '../base/slices.ts';
+import { mapInSlices } from '../base/slices.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
 import type { NodeRecord } from '../storage/nodes.ts';
 import { ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
@@ -28,20 +28,8 @@ export const laneFactsQuestion: Question<Engine, { mails: readonly MailOfLane[] 
       )
       .max(MOST_MAILS),
   }),
-  answer: ({ mta }, { mails }) => inSlices(mails, (mail) => mta.laneFacts(mail)),
+  answer: ({ mta }, { mails }) => mapInSlices(mails, (mail) => mta.laneFacts(mail)),
 };
-
-/** Mails whose facts are read in one turn of the event loop. */
-const AT_ONCE = 50;
-
-async function inSlices<Mail>(mails: readonly Mail[], factsOf: (mail: Mail) => LaneFacts): Promise<LaneFacts[]> {
-  const facts: LaneFacts[] = [];
-  for (const [at, mail] of mails.entries()) {
-    if (at > 0 && at % AT_ONCE === 0) await yieldToEventLoop();
-    facts.push(factsOf(mail));
-  }
-  return facts;
-}
 
 /** Mails of one node, with their places in the list. */
 interface Part {
@@ -54,7 +42,7 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
 
   async function factsAt({ node, mails }: Part): Promise<readonly LaneFacts[]> {
     if (node.epoch === nodes.epoch && !node.isDelivering) return mails.map(() => nobody);
-    if (node.epoch === nodes.epoch) return await inSlices(mails, ([, mail]) => mta.laneFacts(mail));
+    if (node.epoch === nodes.epoch) return await mapInSlices(mails, ([, mail]) => mta.laneFacts(mail));
     const asked = { name: laneFactsQuestion.name, args: { mails: mails.map(([, mail]) => plain(mail)) } };
     const answer = await askNode(node, asked, WITHIN_MS);
     // The other node has the same declaration of the question.

@@ -1,8 +1,17 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
+import { mapInSlices } from '../base/slices.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
 import { askEach, unansweredText } from './ask-nodes.ts';
-import { MOST_DOMAINS, readEngines, UNANSWERED, type EngineDeps, type Engines, type NodeLane } from './engines.ts';
+import {
+  MOST_DOMAINS,
+  MOST_LANES,
+  readEngines,
+  UNANSWERED,
+  type EngineDeps,
+  type Engines,
+  type NodeLane,
+} from './engines.ts';
 import { siteOf } from './held-mail.ts';
 import { laneQuestion } from './lane-acts.ts';
 import { mergedLane, type FleetLane } from './merged-lane.ts';
@@ -58,7 +67,7 @@ function waitingDomain(
 
 type LaneRecord = ReturnType<typeof laneRecord>;
 
-/** Returns every lane that has work, waiting mail or a limit; those that an engine has in memory come first. */
+/** Returns the lanes that have work, waiting mail or a limit, as far as they were read; those that an engine has in memory come first. */
 export async function laneRecords(deps: Pick<Deps, 'laneFacts'>, queue: Queue): Promise<LaneRecord[]> {
   const { engines, domains } = queue;
   const lanes = fleetLanes(engines);
@@ -82,7 +91,7 @@ export async function oneLane(
 
 /**
  * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null where a node that may have it
- * did not answer, or more domains wait than are read.
+ * did not answer, or there are more domains or lanes than are read.
  */
 export async function isLaneKnown(
   deps: Omit<Deps, 'laneFacts'> & Pick<OperatorDeps, 'mta' | 'laneActs'>,
@@ -96,7 +105,10 @@ export async function isLaneKnown(
     from.some(({ result }) => result.now !== null) ||
     engines.lanes.some(({ lane }) => siteOf(lane.name, lane.source) === name) ||
     domains.some(({ lane }) => lane === name);
-  const isAll = unanswered.length === 0 && engines.unanswered.length === 0 && domains.length < MOST_DOMAINS;
+  const isAll =
+    [...unanswered, ...engines.unanswered].length === 0 &&
+    domains.length < MOST_DOMAINS &&
+    engines.lanes.length < MOST_LANES;
   return isKnown || isAll ? isKnown : null;
 }
 
@@ -155,7 +167,7 @@ async function recordsOf(
   const asked = all.filter(({ lane, own }) => own.length > 0 && lane.name !== UNANSWERED);
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
-  return all.map(({ lane, own }) => laneRecord(lane, own, facts.get(lane) ?? null));
+  return await mapInSlices(all, ({ lane, own }) => laneRecord(lane, own, facts.get(lane) ?? null));
 }
 
 function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts | null) {

@@ -107,7 +107,7 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
   return [
     ...commitFigures(deps),
     ...resolverFigures(deps),
-    ...laneFigures(deps),
+    ...(await laneFigures(deps)),
     ...serverFigures(deps),
     ...nodeFigures(deps.nodes),
     ...files,

@@ -69,9 +69,8 @@ export interface OperatorDeps extends StoreDeps {
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
-    lanes(): readonly LaneState[];
-    /** Returns at most so many of them, those with the most workers. */
-    busiestLanes(most: number): readonly LaneState[];
+    /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
+    lanes(most: number, first: 'fullest' | 'busiest'): Promise<readonly LaneState[]>;
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;

@@ -53,6 +53,13 @@ describe('base/slices', () => {
     ['text that ends like a list', { data: numbers(101), next: 'a],', last: ',' }],
     ['what is not there behind a long list', { data: numbers(101), next: undefined }],
     ['holes in a long list', { data: [...numbers(100), undefined, 'x'] }],
+    ['a record with a long list', { result: { data: numbers(201), more: true } }],
+    [
+      'records with long lists, side by side',
+      { a: { data: numbers(101) }, b: { x: 1, y: numbers(101), z: undefined }, c: 1 },
+    ],
+    ['a record with a long list behind a long list', { a: numbers(101), b: { data: numbers(101) } }],
+    ['a long list behind a record with one', { b: { data: numbers(101) }, a: numbers(101) }],
     ['8 bit', { data: Array.from({ length: 150 }, () => 'Grüße 📮') }],
   ];
   for (const [name, record] of records) {

@@ -68,7 +68,7 @@ describe('journey: pressure', () => {
       )
     )[0] ?? assert.fail(id);
   /** A worker has a mail in hand: it opens a connection, sends, or writes an outcome. */
-  const isAtWork = (): boolean => app.app.mta.lanes().some(({ slots }) => slots > 0);
+  const isAtWork = (): boolean => app.app.mta.sizes().workers > 0;
 
   /** The answer to a mail that is offered by SMTP, each command before it having been taken. */
   const offered = async (port: number, commands: readonly string[]): Promise<string> => {

@@ -34,23 +34,24 @@ describe('monitoring', () => {
   before(async () => {
     const test = await startTestApp({ settings: { metrics: { port: 0 } } });
     // Lanes are there while they have work.
-    test.app.mta.busiestLanes = () => [
-      {
-        name: '~unresolved',
-        source: null,
-        slots: 1,
-        waiting: 0,
-        limit: 2,
-        cause: '',
-        causeAt: null,
-        perMinute: null,
-        limits: [],
-        waits: [],
-        parkedUntil: null,
-        lastReply: null,
-        lastProgressAt: 0,
-      },
-    ];
+    test.app.mta.lanes = () =>
+      Promise.resolve([
+        {
+          name: '~unresolved',
+          source: null,
+          slots: 1,
+          waiting: 0,
+          limit: 2,
+          cause: '',
+          causeAt: null,
+          perMinute: null,
+          limits: [],
+          waits: [],
+          parkedUntil: null,
+          lastReply: null,
+          lastProgressAt: 0,
+        },
+      ]);
     await test.send({ to: 'x@later.test', send_at: new Date(test.clock.now() + 60_000).toISOString() });
     const url = String(test.logged.find(({ event }) => event === 'metrics')?.['url']);
     const text = await (await fetch(url)).text();

@@ -19,33 +19,53 @@ function world(lanes: Readonly<Record<string, { waiting: number; slots: number }
   return { reports: new LaneReports(deps as unknown as LaneReportsDeps), made: () => reports };
 }
 
-describe('mta/lane-reports: the busiest lanes', () => {
-  it('are those with the most workers, of twenty thousand lanes, and no report is made of the others', () => {
-    const lanes = Object.fromEntries(
-      Array.from({ length: 20_000 }, (_, n) => [
-        `mx${String(n)}.test`,
-        { waiting: 1, slots: n % 100 === 0 ? n / 100 : 0 },
-      ]),
-    );
-    const { reports, made } = world(lanes, ['mx1.test']);
-    const busiest = reports.busiest(50);
+describe('mta/lane-reports: the list of lanes', () => {
+  const thousands = Object.fromEntries(
+    Array.from({ length: 20_000 }, (_, n) => [
+      `mx${String(n)}.test`,
+      { waiting: 20_000 - n, slots: n % 100 === 0 ? n / 100 : 0 },
+    ]),
+  );
+
+  it('has those with the most workers, of twenty thousand lanes, and no report is made of the others', async () => {
+    const { reports, made } = world(thousands, ['mx1.test']);
+    const busiest = await reports.list(50, 'busiest');
     assert.deepEqual(
       [busiest.length, busiest[0]?.name, busiest[0]?.slots, busiest[49]?.slots, made()],
       [50, 'mx19900.test', 199, 150, 50],
     );
   });
 
-  it('are followed by lanes that wait and by those with a limit, where few work', () => {
+  it('has those with the most jobs, and others have a turn while the reports are made', async () => {
+    const { reports, made } = world(thousands);
+    const madeAtTurns: number[] = [];
+    const turn = (): void => {
+      madeAtTurns.push(made());
+      if (made() < 1_000) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const fullest = await reports.list(1_000, 'fullest');
+    assert.deepEqual(
+      [fullest.length, fullest[0]?.name, fullest[999]?.name, made()],
+      [1_000, 'mx0.test', 'mx999.test', 1_000],
+    );
+    assert.ok(
+      madeAtTurns.every((count, at) => count - (madeAtTurns[at - 1] ?? 0) <= 100),
+      madeAtTurns.join(),
+    );
+  });
+
+  it('has lanes that wait and those with a limit behind them, where few work', async () => {
     const lanes = {
       'a.test': { waiting: 1, slots: 0 },
       'b.test': { waiting: 9, slots: 0 },
       'c.test': { waiting: 0, slots: 1 },
     };
     const { reports } = world(lanes, ['limited.test']);
-    assert.deepEqual(
-      reports.busiest(10).map(({ name }) => name),
-      ['c.test', 'b.test', 'a.test', 'limited.test'],
-    );
-    assert.equal(reports.busiest(2).length, 2);
+    const names = async (most: number, first: 'fullest' | 'busiest'): Promise<string[]> =>
+      (await reports.list(most, first)).map(({ name }) => name);
+    assert.deepEqual(await names(10, 'busiest'), ['c.test', 'b.test', 'a.test', 'limited.test']);
+    assert.deepEqual(await names(10, 'fullest'), ['b.test', 'a.test', 'c.test', 'limited.test']);
+    assert.deepEqual(await names(2, 'fullest'), ['b.test', 'a.test']);
   });
 });

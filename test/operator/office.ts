@@ -100,8 +100,7 @@ export class Office {
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),
-        lanes: () => this.lanes,
-        busiestLanes: (most) => this.lanes.slice(0, most),
+        lanes: (most) => Promise.resolve(this.lanes.slice(0, most)),
         lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
