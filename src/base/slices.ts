@@ -32,16 +32,21 @@ export async function jsonInSlices(record: object): Promise<Buffer> {
         await yieldToEventLoop();
       }
       open = '],';
-    } else if (typeof value === 'object' && value !== null && hasLongList(value)) {
+    } else if (typeof value === 'object' && value !== null && !('toJSON' in value) && hasLongList(value)) {
       parts.push(Buffer.from(`${open}${JSON.stringify(name)}:`), await jsonInSlices(value));
       open = ',';
-    } else if (value !== undefined) open += `${JSON.stringify(name)}:${JSON.stringify(value)},`;
+    } else {
+      // Functions, and what has no JSON by itself, are left out.
+      const text = JSON.stringify(value) as string | undefined;
+      if (text !== undefined) open += `${JSON.stringify(name)}:${text},`;
+    }
   }
   parts.push(Buffer.from(`${open.replace(/,$/, '')}}`));
   return Buffer.concat(parts);
 }
 
-const isLong = (value: unknown): value is unknown[] => Array.isArray(value) && value.length > SLICE;
+const isLong = (value: unknown): value is unknown[] =>
+  Array.isArray(value) && value.length > SLICE && !('toJSON' in value);
 
 function* slicesOf<Item>(items: readonly Item[]): Generator<Item[]> {
   for (let from = 0; from < items.length; from += SLICE) yield items.slice(from, from + SLICE);

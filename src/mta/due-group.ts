@@ -23,6 +23,8 @@ export interface Group {
   reading: boolean;
   /** It waits for a place in memory. */
   isInLine: boolean;
+  /** How often it was read on since it had its place. */
+  readsInPlace: number;
   /** Its domain has moved to another node. */
   isGone: boolean;
 }
@@ -51,6 +53,7 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   restUntil: -Infinity,
   reading: false,
   isInLine: false,
+  readsInPlace: 0,
   isGone: false,
 });
 

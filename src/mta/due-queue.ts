@@ -14,8 +14,8 @@
  * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them where a hint was lost.
  *
  * Groups that have jobs in memory are bounded in number, since a domain takes a few KB there with its lane, host and answers of DNS. While so
- * many have jobs, other groups wait for a place, accounts and classes in turns. Those that wait for nothing but a slow or dead host would
- * keep their places, so `makeRoom` asks for jobs that cannot go now, which then rest on disk.
+ * many have jobs, other groups wait for a place, accounts and classes in turns. A group whose jobs are done is read on a while before it
+ * gives up its place, and those whose jobs do not go would keep theirs, so `makeRoom` asks for jobs that may rest on disk.
  *
  * Of several nodes each reads only the domains that are its own. When domains have moved, the groups of those that went are forgotten, and a
  * scan finds those that came; a job that is in a lane already is forgotten there, before its claim.
@@ -55,8 +55,8 @@ export interface DueQueueDeps {
   tell(hints: readonly DueHint[]): void;
   /** Takes a job that is due. */
   offer(job: Job): void;
-  /** Asks for `rest` of jobs that cannot go now: groups wait for a place. Is called once a second as long as that lasts. */
-  makeRoom(): void;
+  /** Asks for `rest` of jobs that do not go soon: groups wait for a place. Is called again and again as long as that lasts. */
+  makeRoom(): Promise<void>;
   /** Reports that reading failed; it is tried again after a while. */
   failed(error: unknown): void;
 }
@@ -75,6 +75,8 @@ const ROWS_WHEN_FULL = 2;
 const MOST_GROUPS = 10_000;
 /** Of these, how many may be of class 1: a broadcast, however many domains it goes to, leaves places for single mails. */
 const MOST_GROUPS_OF_CLASS_1 = 9_000;
+/** How often a group is read on in its place while others wait for one. */
+const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
 /** Groups read by one statement. */
 const GROUPS_AT_ONCE = 32;
@@ -91,6 +93,8 @@ export class DueQueue {
   private readonly bufferedIds = new Set<string>();
   /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
   private readonly empty = new WaitingLine<Group>();
+  /** Groups to be read whose jobs have just been done. */
+  private readonly drained = new Set<Group>();
   /** Groups to be read that have a few. */
   private readonly low = new Set<Group>();
   private readonly timer: DueTimer<Group>;
@@ -98,7 +102,8 @@ export class DueQueue {
   /** Counts the groups that have jobs in memory, and those of class 1 among them. */
   private withJobs = 0;
   private withJobsOfClass1 = 0;
-  /** Set for a second after room was asked for. */
+  /** Set while room is made, and for a second afterwards. */
+  private isMakingRoom = false;
   private roomTimer: Timer | null = null;
   /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
@@ -137,6 +142,7 @@ export class DueQueue {
       group.isGone = true;
       this.groups.delete(key);
       this.low.delete(group);
+      this.drained.delete(group);
     }
     await this.scan();
   }
@@ -152,7 +158,7 @@ export class DueQueue {
     const { group } = job;
     this.unbuffer(job);
     if (dueAt !== null) this.noteOrTell(group, dueAt);
-    this.requestRead(group);
+    this.requestRead(group, true);
     this.forgetIfIdle(group);
     this.startReading();
   }
@@ -163,6 +169,8 @@ export class DueQueue {
     this.unbuffer(job);
     group.restUntil = Math.max(group.restUntil, until);
     group.dirty = true;
+    // It is behind the cursor, and mail that keeps coming would put off the end of the pass.
+    if (!group.reading) group.cursor = null;
     this.noteOrTell(group, until);
     this.startReading();
   }
@@ -256,14 +264,18 @@ export class DueQueue {
     return restUntil > this.deps.clock.now();
   }
 
-  private requestRead(group: Group): void {
+  /** `goesOn`: the group has or had a place until now. */
+  private requestRead(group: Group, goesOn = false): void {
     if (this.isStopped || group.isGone || group.reading || this.isResting(group) || group.buffered >= LOW) return;
     if (!group.dirty && group.cursor === null) return;
     if (group.buffered > 0) this.low.add(group);
     else {
       this.low.delete(group);
-      if (!group.isInLine) this.empty.add(shareOf(group), group);
-      group.isInLine = true;
+      if (goesOn && !group.isInLine && group.readsInPlace < MOST_READS_IN_PLACE) this.drained.add(group);
+      else if (!group.isInLine && !this.drained.has(group)) {
+        this.empty.add(shareOf(group), group);
+        group.isInLine = true;
+      }
     }
     this.startReading();
   }
@@ -273,7 +285,8 @@ export class DueQueue {
   }
 
   private get mayRead(): boolean {
-    return !this.isStopped && this.pause === null && (this.empty.all > 0 || (this.low.size > 0 && !this.isFull));
+    if (this.isStopped || this.pause !== null) return false;
+    return this.drained.size > 0 || this.empty.all > 0 || (this.low.size > 0 && !this.isFull);
   }
 
   private startReading(): void {
@@ -291,7 +304,7 @@ export class DueQueue {
       if (error !== null) this.pauseReading(some, error);
       else
         for (const group of some) {
-          this.requestRead(group);
+          this.requestRead(group, true);
           this.forgetIfIdle(group);
         }
     }
@@ -305,37 +318,48 @@ export class DueQueue {
     const take = (group: Group): void => {
       if (!group.isGone && !this.isResting(group)) some.push(group);
     };
+    const takeFrom = (groups: Set<Group>): void => {
+      for (const group of groups) {
+        if (some.length >= GROUPS_AT_ONCE) return;
+        groups.delete(group);
+        take(group);
+      }
+    };
+    takeFrom(this.drained);
+    for (const group of some) group.readsInPlace++;
     while (some.length < GROUPS_AT_ONCE) {
       const group = this.takeFromLine(some);
       if (group === null) break;
       take(group);
     }
-    if (this.isFull) return some;
-    for (const group of this.low) {
-      if (some.length >= GROUPS_AT_ONCE) break;
-      this.low.delete(group);
-      take(group);
-    }
+    if (!this.isFull) takeFrom(this.low);
     return some;
   }
 
   /** Takes the next group for which there is a place beside those that are about to be read. */
   private takeFromLine(some: readonly Group[]): Group | null {
-    if (this.withJobs + some.length >= MOST_GROUPS) return null;
+    if (this.withJobs + this.drained.size + some.length >= MOST_GROUPS) return null;
     const ofClass1 = this.withJobsOfClass1 + some.filter((group) => group.class !== 0).length;
     const next = this.empty.next((share) => ofClass1 < MOST_GROUPS_OF_CLASS_1 || isOfClass0(share));
     if (next === undefined) return null;
     next.item.isInLine = false;
+    next.item.readsInPlace = 0;
     return next.item;
   }
 
   private askForRoom(): void {
-    if (this.isStopped || this.pause !== null || this.roomTimer !== null) return;
-    this.roomTimer = this.deps.clock.after(MAKE_ROOM_MS, () => {
-      this.roomTimer = null;
-      this.startReading();
-    });
-    this.deps.makeRoom();
+    if (this.isStopped || this.pause !== null || this.isMakingRoom) return;
+    this.isMakingRoom = true;
+    void this.deps
+      .makeRoom()
+      .catch((error: unknown) => this.deps.failed(error))
+      .finally(() => {
+        if (this.isStopped) return;
+        this.roomTimer = this.deps.clock.after(MAKE_ROOM_MS, () => {
+          this.isMakingRoom = false;
+          this.startReading();
+        });
+      });
   }
 
   /** Reads the groups and offers their jobs; returns the error of a failure, or null. */

@@ -29,7 +29,7 @@ export interface LaneReportsDeps {
   sites: Pick<Sites, 'find' | 'lastKnown' | 'isAsking'>;
   sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf'>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'routeOf' | 'waits'>;
+  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
   placing: Pick<Placing, 'laneFor' | 'isLookingUp'>;
@@ -51,17 +51,27 @@ export class LaneReports {
     this.deps = deps;
   }
 
-  /** Returns at most so many of the lanes that have work or a limit, since a report of each of thousands takes too long. */
+  /**
+   * Returns at most so many of the lanes that have work or a limit, since a report of each of thousands takes too long. Among the fullest are
+   * lanes that rest, half of all at most: their mail rests on disk.
+   */
   list(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     const atWork = this.deps.lanes.views().filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
     const views = atWork.length < most ? this.names().map((name) => this.deps.lanes.view(name)) : atWork;
-    return mapInSlices(views.sort(orders[first]).slice(0, most), ({ name }) => this.reportOf(name));
+    const resting = first === 'fullest' ? this.deps.control.atRest().slice(0, most / 2) : [];
+    const names = new Set([...resting, ...views.sort(orders[first]).map(({ name }) => name)]);
+    return mapInSlices([...names].slice(0, most), (name) => this.reportOf(name));
   }
 
   one(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     const report = this.deps.control.report(name);
     if (report === null) return null;
     return { now: { ...this.viewOf(name), ...report }, changes: this.deps.control.history(name) };
+  }
+
+  /** Returns the lanes of a site that are known, one for each source that mail has left from. */
+  ofSite(site: string): LaneReport[] {
+    return this.lanesOfSite(site).flatMap((name) => this.one(name)?.now ?? []);
   }
 
   laneOf(domain: string): string {
@@ -113,11 +123,15 @@ export class LaneReports {
     return { ...view, waiting: view.waiting + this.deps.aside.count(name) };
   }
 
+  private lanesOfSite(site: string): string[] {
+    const { sources } = this.deps;
+    return sources.named ? sources.list().map(({ name }) => laneName(site, name)) : [site];
+  }
+
   /** Returns what the site's lanes wait for; where one of them may go on, only what that one waits for. */
   private siteWaits(site: Site, part: Part): readonly LaneWait[] {
-    const { sources, control } = this.deps;
-    const names = sources.named ? sources.list().map(({ name }) => laneName(site.name, name)) : [site.name];
-    const known = names.filter((lane) => control.routeOf(lane) !== null);
+    const { control } = this.deps;
+    const known = this.lanesOfSite(site.name).filter((lane) => control.routeOf(lane) !== null);
     const waits = known.map((lane) => control.waits(lane, part, site));
     return waits.find((one) => !one.some(({ stops }) => stops)) ?? waits[0] ?? [];
   }

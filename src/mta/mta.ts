@@ -123,7 +123,7 @@ export class Mta {
       isOurs: (domain) => deps.owners.isOurs(domain),
       tell: (hints) => deps.notifiers.deliveries.notify(hints),
       offer: (job) => this.placing.place(job),
-      makeRoom: () => void this.makeRoom().catch(this.logStorageFailure),
+      makeRoom: () => this.makeRoom(),
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
@@ -132,7 +132,16 @@ export class Mta {
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
     this.placing = this.makePlacing();
     const { control, aside, placing, pool, hostTls, transcripts, dueQueue } = this;
-    this.makeRoom = createRoom({ clock, control, pool, aside, placing, dueQueue, lanes: this.lanesOfJobs });
+    this.makeRoom = createRoom({
+      clock,
+      control,
+      pool,
+      aside,
+      placing,
+      dueQueue,
+      lanes: this.lanesOfJobs,
+      isStopping: () => this.isStopping,
+    });
     const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
     this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
     const pump = (lane: string): void => this.lanesOfJobs.pump(lane);
@@ -202,6 +211,11 @@ export class Mta {
   /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
   lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     return this.reports.list(most, first);
+  }
+
+  /** Returns the lanes of a site, busy or not: one for each source that mail has left from. */
+  lanesOfSite(site: string): LaneReport[] {
+    return this.reports.ofSite(site);
   }
 
   /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
@@ -394,7 +408,7 @@ export class Mta {
         control: this.control,
         scan: () => this.dueQueue.scan(),
         freeHeldMail: () => this.freeHeldMail(),
-        someWaits: () => sites.holds || sites.someUnresolved || this.control.someWait() || this.aside.some(),
+        someWaits: () => this.dueQueue.sizes().groups > 0,
         lanes: () => this.lanesOfJobs.views(),
         factsOf: this.laneFacts,
         shift: (ms) => {

@@ -1,7 +1,6 @@
 /**
- * Makes room in memory where mail for more domains is due than may have jobs there (due-queue.ts): jobs that a slow or dead host keeps
- * from going rest on disk until they may go. So memory has a bound however many domains have due mail, and none of them has to wait for
- * the hosts of others.
+ * Makes room in memory where mail for more domains is due than may have jobs there (due-queue.ts): jobs that do not go soon rest on disk for
+ * a while. So memory has a bound however many domains have due mail, and none of them has to wait for the hosts of others.
  */
 import type { Clock } from '../base/clock.ts';
 import { mapInSlices } from '../base/slices.ts';
@@ -15,40 +14,45 @@ import type { Placing } from './placing.ts';
 export interface RoomDeps {
   clock: Clock;
   lanes: Pick<Lanes<Job>, 'views' | 'withdraw'>;
-  control: Pick<LaneControl, 'closedUntil'>;
+  control: Pick<LaneControl, 'closedFor'>;
   pool: Pick<Pool, 'allWaitingLong'>;
   aside: Pick<Aside, 'takeOut'>;
   placing: Pick<Placing, 'releaseQuota'>;
   dueQueue: Pick<DueQueue, 'rest'>;
+  isStopping(): boolean;
 }
 
 /** Mail that may go sooner keeps its place: to read it again costs more than its memory is worth. */
 const LEAST_REST_MS = 5_000;
+/** Afterwards it is looked at again: another source may take it, or the reason may be gone. */
+const MOST_REST_MS = 30_000;
+/** Jobs that a lane keeps for each of its workers. */
+const KEPT = 20;
 
 export function createRoom(deps: RoomDeps): () => Promise<void> {
   const { clock, lanes, control, pool, aside, placing, dueQueue } = deps;
 
-  function rest(jobs: readonly Job[], until: number): void {
+  function rest(jobs: readonly Job[], ms: number): void {
+    const until = clock.now() + Math.min(Math.max(ms, LEAST_REST_MS), MOST_REST_MS);
     for (const job of jobs) {
       placing.releaseQuota(job);
       dueQueue.rest(job, until);
     }
   }
 
-  /** Returns until when the jobs that wait in the lane rest: all its workers wait for their hosts, or none may begin. Null where they stay. */
-  function restOf({ name, slots }: LaneView, late: number): number | null {
-    if (slots > 0) return late >= slots ? clock.now() + LEAST_REST_MS : null;
-    const until = control.closedUntil(name);
-    return until !== null && until - clock.now() >= LEAST_REST_MS ? until : null;
+  /** Where all workers of a lane wait for their hosts, or none may begin, none of its jobs goes soon; otherwise those at the end do not. */
+  function restSome({ name, slots }: LaneView, late: number): void {
+    const closedMs = slots > 0 ? null : control.closedFor(name, LEAST_REST_MS);
+    const isStuck = closedMs !== null || (slots > 0 && late >= slots);
+    rest(lanes.withdraw(name, isStuck ? 0 : KEPT * Math.max(1, slots)), closedMs ?? LEAST_REST_MS);
   }
 
   return async () => {
-    for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS)) rest(jobs, clock.now() + wait);
+    for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS)) rest(jobs, wait);
     const late = pool.allWaitingLong(LEAST_REST_MS);
     const waiting = lanes.views().filter((view) => view.waiting > 0);
     await mapInSlices(waiting, (view) => {
-      const until = restOf(view, late.get(view.name) ?? 0);
-      if (until !== null) rest(lanes.withdraw(view.name), until);
+      if (!deps.isStopping()) restSome(view, late.get(view.name) ?? 0);
     });
   };
 }

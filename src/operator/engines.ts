@@ -4,7 +4,7 @@ import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
 import type { LaneState, OperatorDeps } from './operation.ts';
 
 interface Engine {
-  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lane' | 'laneOf'>;
+  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lanesOfSite' | 'laneOf'>;
 }
 
 /** The dependencies of those who read the engines of all nodes. */
@@ -51,7 +51,9 @@ export const engineQuestion: Question<Engine, { domains: readonly string[]; most
     if (most === 0) return { lanes: [], lanesOf };
     const atWork = await mta.lanes(most, 'fullest');
     const names = new Set(atWork.map(({ name }) => name));
-    const atRest = [...new Set(lanesOf)].flatMap((name) => (names.has(name) ? [] : (mta.lane(name)?.now ?? [])));
+    const atRest = [...new Set(lanesOf)]
+      .flatMap((site) => mta.lanesOfSite(site))
+      .filter(({ name }) => !names.has(name));
     return { lanes: [...atWork, ...atRest], lanesOf };
   },
 };

@@ -71,6 +71,8 @@ export interface OperatorDeps extends StoreDeps {
     resolve(domain: string): Promise<ResolvedDomain>;
     /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
     lanes(most: number, first: 'fullest' | 'busiest'): Promise<readonly LaneState[]>;
+    /** Returns the lanes of a site, busy or not: one for each source. */
+    lanesOfSite(site: string): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;

@@ -114,6 +114,20 @@ export class LaneQueue<Job extends LaneJob> {
     return removed;
   }
 
+  /** Removes and returns the waiting jobs at the ends of the shares, so that about `most` are left. Prefetched ones stay. */
+  removeBeyond(most: number): Job[] {
+    if (this.waiting <= most) return [];
+    const each = Math.ceil(most / ((this.first?.size ?? 0) + (this.second?.size ?? 0)));
+    const removed: Job[] = [];
+    for (const shares of [this.first, this.second].filter((one) => one !== null))
+      for (const [share, jobs] of shares) {
+        for (const job of jobs.splice(each)) removed.push(job);
+        if (jobs.length === 0) shares.delete(share);
+      }
+    this.waiting -= removed.length;
+    return removed;
+  }
+
   get isIdle(): boolean {
     return this.slots === 0 && this.waiting === 0 && (this.prefetched?.size ?? 0) === 0;
   }

@@ -65,13 +65,13 @@ export class Lanes<Job extends LaneJob> {
 
   /** Removes and returns the jobs that wait in any lane and are `unwanted`. */
   removeWaiting(unwanted: (job: Job) => boolean): Job[] {
-    return [...this.lanes.values()].flatMap((lane) => this.removeFrom(lane, unwanted));
+    return [...this.lanes.values()].flatMap((lane) => this.afterRemoval(lane, lane.removeWaiting(unwanted)));
   }
 
-  /** Removes and returns the jobs that wait in this lane. */
-  withdraw(name: string): Job[] {
+  /** Removes and returns the jobs that wait in this lane beyond so many; each share keeps some. */
+  withdraw(name: string, most: number): Job[] {
     const lane = this.lanes.get(name);
-    return lane === undefined ? [] : this.removeFrom(lane, () => true);
+    return lane === undefined ? [] : this.afterRemoval(lane, lane.removeBeyond(most));
   }
 
   views(): LaneView[] {
@@ -109,8 +109,7 @@ export class Lanes<Job extends LaneJob> {
     return true;
   };
 
-  private removeFrom(lane: LaneQueue<Job>, unwanted: (job: Job) => boolean): Job[] {
-    const removed = lane.removeWaiting(unwanted);
+  private afterRemoval(lane: LaneQueue<Job>, removed: Job[]): Job[] {
     if (lane.waiting === 0) this.starved.delete(lane);
     this.forgetIfIdle(lane);
     return removed;

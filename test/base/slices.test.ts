@@ -60,6 +60,14 @@ describe('base/slices', () => {
     ],
     ['a record with a long list behind a long list', { a: numbers(101), b: { data: numbers(101) } }],
     ['a long list behind a record with one', { b: { data: numbers(101) }, a: numbers(101) }],
+    [
+      'what has no JSON, beside a long list',
+      { f: () => 0, s: Symbol('s'), data: numbers(101), n: { toJSON: () => undefined } },
+    ],
+    [
+      'what makes its own JSON',
+      { a: { data: numbers(101), toJSON: () => 'a' }, b: Object.assign(numbers(101), { toJSON: () => 'b' }) },
+    ],
     ['8 bit', { data: Array.from({ length: 150 }, () => 'Grüße 📮') }],
   ];
   for (const [name, record] of records) {

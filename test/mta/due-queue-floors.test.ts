@@ -68,7 +68,7 @@ class World {
         if (this.held.has(job.id)) this.faults.push(`${job.id} was offered twice`);
         this.held.set(job.id, job);
       },
-      makeRoom: () => undefined,
+      makeRoom: () => Promise.resolve(),
       failed: () => undefined,
     });
   }

@@ -60,7 +60,7 @@ describe('mta/due-queue', () => {
         windows.hint(hints);
       },
       offer: (job) => offered.push(job),
-      makeRoom: () => makeRoom(),
+      makeRoom: async () => makeRoom(),
       failed: (error) => failures.push(error),
     });
   });
@@ -182,7 +182,7 @@ describe('mta/due-queue', () => {
         offered.push(job);
         held.rest(job, clock.now() + 30_000);
       },
-      makeRoom: () => undefined,
+      makeRoom: () => Promise.resolve(),
       failed: (error) => failures.push(error),
     });
     await held.scan();
@@ -507,6 +507,33 @@ describe('mta/due-queue', () => {
       assert.deepEqual([domainsIn(offered), asked], [MOST_OF_CLASS_1, 1]);
     });
 
+    it('reads on a domain whose mail goes while others keep their places, and then lets others go', async () => {
+      makeRoom = () => undefined;
+      await fill(24_000, 12_000, { class: '1' });
+      await windows.scan();
+      await idle();
+      const [stuck] = [offered.splice(0)];
+      assert.equal(domainsIn(stuck), MOST_OF_CLASS_1);
+      // One domain gets all the mail of the others that wait, and its host is the only one that takes some.
+      const fast = stuck[0] ?? assert.fail();
+      await write((tx) =>
+        tx.run('UPDATE deliveries SET domain = ? WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 500)', [
+          fast.domain,
+        ]),
+      );
+      windows.hint([{ domain: fast.domain, class: 1, accountId: fast.group.account, dueAt: NOW - 1_000 }]);
+      await finish(stuck.filter(({ group }) => group === fast.group));
+      let sent = 0;
+      let others = 0;
+      while (others === 0 && (await anyOffered())) {
+        const own = offered.splice(0).filter(({ group }) => group === fast.group || others++ < 0);
+        sent += own.length;
+        await finish(own);
+      }
+      assert.ok(sent >= 32, `${sent} mails`);
+      assert.ok(others > 0, 'others get the place in the end');
+    });
+
     it('goes on asking for room as long as groups wait, and no longer', async () => {
       let asked = 0;
       makeRoom = () => asked++;
@@ -523,6 +550,17 @@ describe('mta/due-queue', () => {
       await idle();
       assert.equal(asked, 3);
     });
+  });
+
+  it('mail that rests in the middle of a pass goes before mail that came later, though more keeps coming', async () => {
+    const rows = await add(...Array.from({ length: 200 }, (_, n) => ({ due_at: NOW - 1_000 + n })));
+    hint();
+    await idle();
+    const first = offered.splice(0);
+    for (const job of first) windows.rest(job, NOW + 30_000);
+    clock.advance(30_000);
+    await idle();
+    assert.equal(offered[0]?.id, rows[0]?.id);
   });
 
   it('a group that rests is read when its rest ends, though one of its rows fell due before', async () => {

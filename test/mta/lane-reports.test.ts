@@ -2,13 +2,18 @@ import assert from 'node:assert/strict';
 import { LaneReports, type LaneReportsDeps } from '../../src/mta/lane-reports.ts';
 
 /** Lanes by name, with their workers and jobs, and the number of reports that were made. */
-function world(lanes: Readonly<Record<string, { waiting: number; slots: number }>>, limited: readonly string[] = []) {
+function world(
+  lanes: Readonly<Record<string, { waiting: number; slots: number }>>,
+  limited: readonly string[] = [],
+  resting: readonly string[] = [],
+) {
   let reports = 0;
   const view = (name: string) => ({ name, waiting: 0, slots: 0, ...lanes[name] });
   const deps = {
     lanes: { view, views: () => Object.keys(lanes).map(view) },
     control: {
       limited: () => limited,
+      atRest: () => resting,
       report: () => {
         reports++;
         return { limit: 1 };
@@ -67,5 +72,14 @@ describe('mta/lane-reports: the list of lanes', () => {
     assert.deepEqual(await names(10, 'busiest'), ['c.test', 'b.test', 'a.test', 'limited.test']);
     assert.deepEqual(await names(10, 'fullest'), ['b.test', 'a.test', 'c.test', 'limited.test']);
     assert.deepEqual(await names(2, 'fullest'), ['b.test', 'a.test']);
+  });
+
+  it('has lanes that rest though thousands of others are fuller, half of the list at most', async () => {
+    const { reports } = world(thousands, [], ['rests.test']);
+    const fullest = await reports.list(1_000, 'fullest');
+    assert.deepEqual([fullest.length, fullest[0]?.name, fullest[1]?.name], [1_000, 'rests.test', 'mx0.test']);
+    const many = Array.from({ length: 3_000 }, (_, n) => `rests${String(n)}.test`);
+    const halved = await world(thousands, [], many).reports.list(1_000, 'fullest');
+    assert.deepEqual([halved[499]?.name, halved[500]?.name], ['rests499.test', 'mx0.test']);
   });
 });

@@ -101,6 +101,7 @@ export class Office {
       mta: {
         resolve: () => Promise.resolve(this.resolved),
         lanes: (most) => Promise.resolve(this.lanes.slice(0, most)),
+        lanesOfSite: (site) => this.lanes.filter(({ name }) => name === site || name.startsWith(`${site}/`)),
         lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };

@@ -509,15 +509,16 @@ describe('base/lanes', () => {
     assert.deepEqual(await bench.finish(), ['h1', 'h2', 'h3']);
   });
 
-  it('gives all waiting jobs of one lane out of its hands', async () => {
+  it('gives the waiting jobs of one lane out of its hands, but for the first few of each share', async () => {
     const bench = new Bench();
     bench.most = 1;
-    bench.offer('here', [job('h1'), job('h2'), job('h3', 'b', 1)]);
+    bench.offer('here', [job('h1'), ...many(4, 'a'), ...many(5, 'b', 'b', 1), job('c')]);
     bench.offer('there', [job('t1')]);
-    assert.deepEqual(
-      ['here', 'there', 'nowhere'].map((name) => bench.lanes.withdraw(name).map(({ id }) => id)),
-      [['h2', 'h3'], ['t1'], []],
-    );
+    const withdrawn = (name: string, most: number): string[] => bench.lanes.withdraw(name, most).map(({ id }) => id);
+    assert.deepEqual([withdrawn('here', 12), withdrawn('nowhere', 0)], [[], []]);
+    assert.deepEqual(withdrawn('here', 6).length, 4);
+    assert.equal(bench.lanes.view('here').waiting, 6);
+    assert.deepEqual([withdrawn('here', 0).length, withdrawn('there', 0)], [6, ['t1']]);
     assert.deepEqual(bench.empties, ['there']);
     bench.offer('there', [job('t2')]);
     assert.deepEqual(await bench.finish(), ['h1', 't2']);

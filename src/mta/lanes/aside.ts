@@ -37,6 +37,8 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
 
   /** Brings jobs back. A job may be put aside again at once, in a new entry. */
   function release(key: string, entry: Entry, most = Infinity): void {
+    // It may have been taken out while others came back.
+    if (entries.get(key) !== entry) return;
     if (most < entry.jobs.length) {
       comeBack(entry.lane, entry.jobs.splice(0, most));
       return;
@@ -96,8 +98,6 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       const waiting = byHost.get(host);
       return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
     },
-    /** Tells whether any job is aside. */
-    some: (): boolean => entries.size > 0,
     /** Counts the jobs of the lane that are aside. */
     count(lane: string): number {
       let sum = 0;

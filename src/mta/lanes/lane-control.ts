@@ -49,7 +49,7 @@ const MOST_LANE_STATES = 10_000;
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-/** A rest that ended longer ago than this, in ms, does not keep its lane in memory. */
+/** A rest that ended, or a pace that changed, longer ago than this, in ms, does not keep its lane in memory. */
 const REST_FORGOTTEN_MS = 60 * 60_000;
 
 export class LaneControl {
@@ -248,10 +248,12 @@ export class LaneControl {
     for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
-  /** Returns when the lane is looked at again, where its limits and hosts let no worker begin now; null where they let one, or that is not known. */
-  closedUntil(lane: string): number | null {
+  /** Returns for how long its limits and hosts let no worker of the lane begin, in ms; null where that is less than `ms`, or not known. */
+  closedFor(lane: string, ms: number): number | null {
     const state = this.states.get(lane);
-    return state?.site == null || this.slots(lane) > 0 || state.timer === null ? null : state.timerAt;
+    if (state?.site == null || state.timer === null) return null;
+    const left = state.timerAt - this.deps.clock.now();
+    return left < ms || this.slots(lane) > 0 ? null : left;
   }
 
   /** Returns the names of the lanes that have learnt something or were registered lately. */
@@ -264,11 +266,12 @@ export class LaneControl {
     return [...this.states].flatMap(([lane, state]) => (this.isLimited(lane, state) ? [lane] : []));
   }
 
-  /** Tells whether some lane's mail may wait that no worker claims. */
-  someWait(): boolean {
-    for (const [lane, state] of this.states)
-      if (state.rests.list().length > 0 || this.deps.viewOf(lane).waiting > 0) return true;
-    return false;
+  /** Returns the lanes of which all or a part rests now, after a refusal or by a rule. */
+  atRest(): string[] {
+    const now = this.deps.clock.now();
+    return [...this.states].flatMap(([lane, { rests, ruleRest }]) =>
+      rests.list().length > 0 || (ruleRest?.until ?? 0) > now ? [lane] : [],
+    );
   }
 
   /** Returns the parts of lanes that rest now. */
@@ -288,9 +291,12 @@ export class LaneControl {
     let looks = 0;
     for (const [old, its] of states) {
       if (states.size <= MOST_LANE_STATES || ++looks > LOOKS) return;
-      // A lane that rests or has work is not forgotten, however long ago it made progress.
+      // A lane that rests, is slowed or has work is not forgotten, however long ago it made progress.
       const { waiting, slots } = this.deps.viewOf(old);
-      if (waiting + slots > 0 || its.rests.list().some(({ until }) => until > restsSince)) this.moveToEnd(old, its);
+      const { rests, ruleRest, pace } = its;
+      const isSlowed = (ruleRest?.until ?? 0) > restsSince || (pace.perMinute !== null && pace.changedAt > restsSince);
+      if (waiting + slots > 0 || isSlowed || rests.list().some(({ until }) => until > restsSince))
+        this.moveToEnd(old, its);
       else this.forget(old, its);
     }
   }

@@ -138,17 +138,6 @@ export class Sites {
     return question;
   }
 
-  /** True where a route holds mail. */
-  get holds(): boolean {
-    return Object.values(this.routes).some(({ kind }) => kind === 'hold');
-  }
-
-  /** True while the look-up of some domain has failed. */
-  get someUnresolved(): boolean {
-    for (const { destination } of this.answers.values()) if (destination.kind === 'unresolved') return true;
-    return false;
-  }
-
   /** Returns the last destination, however old, or null. For reports, not for sending. */
   lastKnown(domain: string): Destination | null {
     return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;

@@ -122,17 +122,18 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(control.slots(LANE), slots);
   });
 
-  it('tells until when it lets no worker begin, where that is known', () => {
+  it('tells for how long it lets no worker begin, where that is known', () => {
     view = { waiting: 100, slots: 0 };
-    assert.equal(control.closedUntil(LANE), null);
+    assert.equal(control.closedFor(LANE, 5_000), null);
     const until = clock.monotonic() + 60_000;
     wait = { why: 'closed', until, how: 'unreachable', cause: 'connection refused', since: clock.monotonic() };
-    assert.equal(control.closedUntil(LANE), NOW + 60_000);
+    assert.equal(control.slots(LANE), 0);
+    assert.equal(control.closedFor(LANE, 5_000), 60_000);
     clock.advance(20_000);
-    assert.equal(control.closedUntil(LANE), NOW + 60_000);
+    assert.deepEqual([control.closedFor(LANE, 5_000), control.closedFor(LANE, 40_001)], [40_000, null]);
     wait = null;
-    assert.equal(control.closedUntil(LANE), null);
-    assert.equal(control.closedUntil('never.seen'), null);
+    assert.equal(control.closedFor(LANE, 5_000), null);
+    assert.equal(control.closedFor('never.seen', 5_000), null);
   });
 
   describe('while other nodes send there, too', () => {
