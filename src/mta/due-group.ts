@@ -21,8 +21,6 @@ export interface Group {
   /** The group is not read before then: its destination keeps its mail back. */
   restUntil: number;
   reading: boolean;
-  /** It waits for a place in memory. */
-  isInLine: boolean;
   /** How often it was read on since it had its place. */
   readsInPlace: number;
   /** Its domain has moved to another node. */
@@ -52,7 +50,6 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   nextDueAt: null,
   restUntil: -Infinity,
   reading: false,
-  isInLine: false,
   readsInPlace: 0,
   isGone: false,
 });

@@ -73,8 +73,8 @@ const MOST_JOBS = 20_000;
 const ROWS_WHEN_FULL = 2;
 /** Groups that have jobs in memory at a time. */
 const MOST_GROUPS = 10_000;
-/** Of these, how many may be of class 1: a broadcast, however many domains it goes to, leaves places for single mails. */
-const MOST_GROUPS_OF_CLASS_1 = 9_000;
+/** Of these, how many may be of one class and account: a broadcast, however many domains it goes to, leaves places for other mail. */
+const MOST_GROUPS_OF_A_SHARE = 9_000;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
@@ -85,7 +85,6 @@ const RETRY_READING_MS = 1_000;
 
 /** Accounts take turns, and the classes of an account. */
 const shareOf = (group: Group): string => `${String(group.class)} ${group.account}`;
-const isOfClass0 = (share: string): boolean => share.startsWith('0 ');
 
 export class DueQueue {
   private readonly deps: DueQueueDeps;
@@ -99,9 +98,9 @@ export class DueQueue {
   private readonly low = new Set<Group>();
   private readonly timer: DueTimer<Group>;
   private isReading = false;
-  /** Counts the groups that have jobs in memory, and those of class 1 among them. */
+  /** Counts the groups that have jobs in memory, and by class and account. */
   private withJobs = 0;
-  private withJobsOfClass1 = 0;
+  private readonly withJobsOf = new Map<string, number>();
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
@@ -143,6 +142,7 @@ export class DueQueue {
       this.groups.delete(key);
       this.low.delete(group);
       this.drained.delete(group);
+      this.empty.delete(shareOf(group), group);
     }
     await this.scan();
   }
@@ -230,7 +230,10 @@ export class DueQueue {
 
   private countWithJobs(group: Group, by: 1 | -1): void {
     this.withJobs += by;
-    if (group.class !== 0) this.withJobsOfClass1 += by;
+    const share = shareOf(group);
+    const count = (this.withJobsOf.get(share) ?? 0) + by;
+    if (count > 0) this.withJobsOf.set(share, count);
+    else this.withJobsOf.delete(share);
   }
 
   /** The domain may have moved, also away and back, while the job was in hand. */
@@ -271,11 +274,8 @@ export class DueQueue {
     if (group.buffered > 0) this.low.add(group);
     else {
       this.low.delete(group);
-      if (goesOn && !group.isInLine && group.readsInPlace < MOST_READS_IN_PLACE) this.drained.add(group);
-      else if (!group.isInLine && !this.drained.has(group)) {
-        this.empty.add(shareOf(group), group);
-        group.isInLine = true;
-      }
+      if (goesOn && group.readsInPlace < MOST_READS_IN_PLACE) this.drained.add(group);
+      else if (!this.drained.has(group)) this.empty.add(shareOf(group), group);
     }
     this.startReading();
   }
@@ -316,7 +316,7 @@ export class DueQueue {
   private takeGroups(): Group[] {
     const some: Group[] = [];
     const take = (group: Group): void => {
-      if (!group.isGone && !this.isResting(group)) some.push(group);
+      if (!this.isResting(group)) some.push(group);
     };
     const takeFrom = (groups: Set<Group>): void => {
       for (const group of groups) {
@@ -339,10 +339,11 @@ export class DueQueue {
   /** Takes the next group for which there is a place beside those that are about to be read. */
   private takeFromLine(some: readonly Group[]): Group | null {
     if (this.withJobs + this.drained.size + some.length >= MOST_GROUPS) return null;
-    const ofClass1 = this.withJobsOfClass1 + some.filter((group) => group.class !== 0).length;
-    const next = this.empty.next((share) => ofClass1 < MOST_GROUPS_OF_CLASS_1 || isOfClass0(share));
+    const reading = (share: string): number => some.filter((group) => shareOf(group) === share).length;
+    const next = this.empty.next(
+      (share) => (this.withJobsOf.get(share) ?? 0) + reading(share) < MOST_GROUPS_OF_A_SHARE,
+    );
     if (next === undefined) return null;
-    next.item.isInLine = false;
     next.item.readsInPlace = 0;
     return next.item;
   }

@@ -15,7 +15,7 @@ export interface RoomDeps {
   clock: Clock;
   lanes: Pick<Lanes<Job>, 'views' | 'withdraw'>;
   control: Pick<LaneControl, 'closedFor'>;
-  pool: Pick<Pool, 'allWaitingLong'>;
+  pool: Pick<Pool, 'waitingLong'>;
   aside: Pick<Aside, 'takeOut'>;
   placing: Pick<Placing, 'releaseQuota'>;
   dueQueue: Pick<DueQueue, 'rest'>;
@@ -49,7 +49,7 @@ export function createRoom(deps: RoomDeps): () => Promise<void> {
 
   return async () => {
     for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS)) rest(jobs, wait);
-    const late = pool.allWaitingLong(LEAST_REST_MS);
+    const late = pool.waitingLong(LEAST_REST_MS);
     const waiting = lanes.views().filter((view) => view.waiting > 0);
     await mapInSlices(waiting, (view) => {
       if (!deps.isStopping()) restSome(view, late.get(view.name) ?? 0);

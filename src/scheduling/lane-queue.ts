@@ -38,7 +38,9 @@ export class LaneQueue<Job extends LaneJob> {
   waiting = 0;
   /** Jobs that the lane's only worker has taken while other lanes had no slot. */
   takenWhileOthersStarve = 0;
-  private turn = 0;
+  /** The line in which it waits for a slot, or null. */
+  starvesIn: string | null = null;
+  private round = 0;
   /** The waiting jobs of class 0 and of class 1, by share. Made where they are needed: most of thousands of lanes have one class. */
   private first: Shares<Job> | null = null;
   private second: Shares<Job> | null = null;
@@ -100,13 +102,13 @@ export class LaneQueue<Job extends LaneJob> {
     for (const job of this.prefetched?.keys() ?? []) this.giveBack(job);
   }
 
-  /** Removes and returns the waiting jobs that are `unwanted`. Prefetched ones stay. */
-  removeWaiting(unwanted: (job: Job) => boolean): Job[] {
+  /** Removes and returns the waiting jobs that are `unwanted`, which is told each one's place in its share. Prefetched ones stay. */
+  removeWaiting(unwanted: (job: Job, at: number) => boolean): Job[] {
     const removed: Job[] = [];
     for (const shares of [this.first, this.second].filter((one) => one !== null))
       for (const [share, jobs] of shares) {
         removed.push(...jobs.filter(unwanted));
-        const kept = jobs.filter((job) => !unwanted(job));
+        const kept = jobs.filter((job, at) => !unwanted(job, at));
         if (kept.length > 0) shares.set(share, kept);
         else shares.delete(share);
       }
@@ -118,14 +120,15 @@ export class LaneQueue<Job extends LaneJob> {
   removeBeyond(most: number): Job[] {
     if (this.waiting <= most) return [];
     const each = Math.ceil(most / ((this.first?.size ?? 0) + (this.second?.size ?? 0)));
-    const removed: Job[] = [];
-    for (const shares of [this.first, this.second].filter((one) => one !== null))
-      for (const [share, jobs] of shares) {
-        for (const job of jobs.splice(each)) removed.push(job);
-        if (jobs.length === 0) shares.delete(share);
-      }
-    this.waiting -= removed.length;
-    return removed;
+    return this.removeWaiting((_, at) => at >= each);
+  }
+
+  /** The class and share of the job that goes next; null where none waits. */
+  get turn(): string | null {
+    const [first] = this.first?.keys() ?? [];
+    if (first !== undefined) return `0 ${first}`;
+    const [second] = this.second?.keys() ?? [];
+    return second === undefined ? null : `1 ${second}`;
   }
 
   get isIdle(): boolean {
@@ -141,9 +144,9 @@ export class LaneQueue<Job extends LaneJob> {
 
   /** `maySteal`: a job of class 0 that another worker has prefetched goes before one of class 1. */
   private takeNext(maySteal: boolean): Job | null {
-    this.turn = (this.turn + 1) % TURNS_A_RESERVE;
+    this.round = (this.round + 1) % TURNS_A_RESERVE;
     const { first, second } = this;
-    this.isReserveTurn = this.turn === 0 && second !== null && second.size > 0;
+    this.isReserveTurn = this.round === 0 && second !== null && second.size > 0;
     if (this.isReserveTurn) return this.takeFrom(second);
     const job = this.takeFrom(first) ?? (maySteal ? this.steal(isFirstClass) : null);
     return job ?? this.takeFrom(second);

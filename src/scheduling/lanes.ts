@@ -1,12 +1,14 @@
 /**
  * Due work in lanes. A lane is work under one set of limits; a slow lane never holds up another, because lanes share nothing
  * but the total number of slots. A lane that has no slot is served first: while one starves, no other lane starts a worker,
- * workers beyond a lane's first end, and a first one ends after a few jobs.
+ * workers beyond a lane's first end, and a first one ends after a few jobs. Of the lanes that starve those of each class and share take turns,
+ * and no class and share has all slots: one with thousands of lanes that hang does not keep the lane of another from its first worker.
  *
  * The owner offers jobs to lanes by name. While a lane has jobs and free slots, `work` is started once for each slot; it takes jobs
  * until the lane gives none (lane-queue.ts says which). Time, limits and work are handed in.
  */
 import { LaneQueue, type Lane, type LaneJob } from './lane-queue.ts';
+import { WaitingLine } from './waiting-line.ts';
 
 export type { Lane, LaneJob } from './lane-queue.ts';
 
@@ -33,12 +35,16 @@ export interface LanesOptions<Job extends LaneJob> {
 
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
+/** The part of all slots that one class and share leaves to others. */
+const RESERVE = 0.05;
 
 export class Lanes<Job extends LaneJob> {
   private readonly options: LanesOptions<Job>;
   private readonly lanes = new Map<string, LaneQueue<Job>>();
-  /** Lanes that have jobs and no slot because the total is reached, longest waiting first. */
-  private readonly starved = new Set<LaneQueue<Job>>();
+  /** Lanes that have jobs and no slot because the total is reached. The classes and shares of their next jobs take turns. */
+  private readonly starved = new WaitingLine<LaneQueue<Job>>();
+  /** Workers by the class and share that they were started for. */
+  private readonly startedFor = new Map<string, number>();
   private total = 0;
   private isStopping = false;
   private stopped: (() => void) | null = null;
@@ -90,7 +96,7 @@ export class Lanes<Job extends LaneJob> {
 
   /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
   starving(): number {
-    return this.starved.size;
+    return this.starved.all;
   }
 
   /** Takes no more work and resolves when all workers have ended. */
@@ -104,13 +110,13 @@ export class Lanes<Job extends LaneJob> {
 
   private readonly mayTake = (lane: LaneQueue<Job>): boolean => {
     if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
-    if (this.starved.size === 0) lane.takenWhileOthersStarve = 0;
+    if (this.starved.all === 0) lane.takenWhileOthersStarve = 0;
     else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
     return true;
   };
 
   private afterRemoval(lane: LaneQueue<Job>, removed: Job[]): Job[] {
-    if (lane.waiting === 0) this.starved.delete(lane);
+    if (lane.waiting === 0) this.leaveStarved(lane);
     this.forgetIfIdle(lane);
     return removed;
   }
@@ -124,40 +130,71 @@ export class Lanes<Job extends LaneJob> {
   private startWorkers(lane: LaneQueue<Job>): void {
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      if (this.starved.size > 0 && lane.slots > 0) return;
-      if (this.total >= this.options.maxSlots()) {
-        if (lane.slots === 0) this.starved.add(lane);
+      if (this.starved.all > 0 && lane.slots > 0) return;
+      const { turn } = lane;
+      if (turn === null) break;
+      if (!this.mayStart(turn)) {
+        if (lane.slots === 0) this.starveIn(turn, lane);
         return;
       }
-      this.startWorker(lane);
+      this.startWorker(lane, turn);
     }
-    this.starved.delete(lane);
+    this.leaveStarved(lane);
   }
 
-  private startWorker(lane: LaneQueue<Job>): void {
-    this.starved.delete(lane);
+  private mayStart(turn: string): boolean {
+    const most = this.options.maxSlots();
+    return this.total < most && (this.startedFor.get(turn) ?? 0) < most - Math.floor(most * RESERVE);
+  }
+
+  private starveIn(turn: string, lane: LaneQueue<Job>): void {
+    if (lane.starvesIn === turn) return;
+    this.leaveStarved(lane);
+    lane.starvesIn = turn;
+    this.starved.add(turn, lane);
+  }
+
+  private leaveStarved(lane: LaneQueue<Job>): void {
+    if (lane.starvesIn !== null) this.starved.delete(lane.starvesIn, lane);
+    lane.starvesIn = null;
+  }
+
+  private startWorker(lane: LaneQueue<Job>, turn: string): void {
+    this.leaveStarved(lane);
     if (lane.slots === 0) lane.takenWhileOthersStarve = 0;
     lane.slots++;
     this.total++;
+    this.countFor(turn, 1);
     void this.options.work(lane).then(
-      () => this.workerEnded(lane),
+      () => this.workerEnded(lane, turn),
       (error: unknown) => {
         this.options.failed(lane.name, error);
-        this.workerEnded(lane);
+        this.workerEnded(lane, turn);
       },
     );
   }
 
-  private workerEnded(lane: LaneQueue<Job>): void {
+  private countFor(turn: string, by: 1 | -1): void {
+    const count = (this.startedFor.get(turn) ?? 0) + by;
+    if (count > 0) this.startedFor.set(turn, count);
+    else this.startedFor.delete(turn);
+  }
+
+  private workerEnded(lane: LaneQueue<Job>, turn: string): void {
     lane.slots--;
     this.total--;
+    this.countFor(turn, -1);
     if (lane.slots === 0) lane.giveBackPrefetched();
-    for (const starved of this.starved) {
-      if (this.total >= this.options.maxSlots()) break;
-      this.startWorkers(starved);
-    }
+    for (let next = this.nextStarved(); next !== null; next = this.nextStarved()) this.startWorkers(next);
     this.startWorkers(lane);
     this.forgetIfIdle(lane);
     if (this.total === 0) this.stopped?.();
+  }
+
+  private nextStarved(): LaneQueue<Job> | null {
+    const next = this.starved.next((turn) => this.mayStart(turn));
+    if (next === undefined) return null;
+    next.item.starvesIn = null;
+    return next.item;
   }
 }

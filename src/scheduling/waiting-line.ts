@@ -1,11 +1,14 @@
-/** A waiting line in which shares (accounts, addresses) take turns, and within a share those who came first. Pure. */
+/**
+ * A waiting line in which shares (accounts, addresses) take turns, and within a share those who came first. Nobody stands twice in the line of
+ * one share. Pure; each call takes the same time however many wait.
+ */
 export class WaitingLine<Item> {
-  private readonly shares = new Map<string, Fifo<Item>>();
+  private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
   private count = 0;
 
   /** Counts those who wait in a share. */
   of(share: string): number {
-    return this.shares.get(share)?.length ?? 0;
+    return this.shares.get(share)?.items.size ?? 0;
   }
 
   /** Counts all who wait. */
@@ -16,48 +19,35 @@ export class WaitingLine<Item> {
   add(share: string, item: Item): void {
     let line = this.shares.get(share);
     if (line === undefined) {
-      line = new Fifo();
+      const items = new Set<Item>();
+      line = { items, first: items.values() };
       this.shares.set(share, line);
     }
-    line.push(item);
+    if (line.items.has(item)) return;
+    line.items.add(item);
     this.count++;
+  }
+
+  delete(share: string, item: Item): void {
+    const line = this.shares.get(share);
+    if (line?.items.delete(item) !== true) return;
+    this.count--;
+    if (line.items.size === 0) this.shares.delete(share);
   }
 
   /** Takes the next of the first share that `mayGo`; the share moves to the end. Undefined where there is none. */
   next(mayGo: (share: string) => boolean = () => true): { share: string; item: Item } | undefined {
     for (const [share, line] of this.shares) {
       if (!mayGo(share)) continue;
-      const item = line.shift();
-      this.shares.delete(share);
-      if (line.length > 0) this.shares.set(share, line);
-      if (item === undefined) continue;
+      // The iterator stands behind those who were taken; a new one would pass over each of them again.
+      const next = line.first.next();
+      if (next.done === true) throw new Error('a line without anybody is not kept');
+      line.items.delete(next.value);
       this.count--;
-      return { share, item };
+      this.shares.delete(share);
+      if (line.items.size > 0) this.shares.set(share, line);
+      return { share, item: next.value };
     }
     return undefined;
-  }
-}
-
-/** `Array.shift` moves the whole array where that has more than some ten thousand entries. */
-class Fifo<Item> {
-  private items: Item[] = [];
-  private head = 0;
-
-  get length(): number {
-    return this.items.length - this.head;
-  }
-
-  push(item: Item): void {
-    this.items.push(item);
-  }
-
-  shift(): Item | undefined {
-    const item = this.items[this.head];
-    if (this.head < this.items.length) this.head++;
-    if (this.head * 2 >= this.items.length) {
-      this.items = this.items.slice(this.head);
-      this.head = 0;
-    }
-    return item;
   }
 }

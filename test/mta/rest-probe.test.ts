@@ -21,7 +21,7 @@ class Lane {
     const pool = {
       room: () => 1,
       usedBy: () => 0,
-      waitingLong: () => 0,
+      waitingLong: () => new Map(),
       waitOf: () => null,
       capOf: () => null,
       tryNow: () => undefined,

@@ -32,7 +32,7 @@ async function restsIn(
     control: {
       closedFor: (name, ms) => ((lanes[name]?.closedFor ?? 0) >= ms ? (lanes[name]?.closedFor ?? null) : null),
     },
-    pool: { allWaitingLong: () => new Map(Object.entries(lanes).map(([name, { late = 0 }]) => [name, late])) },
+    pool: { waitingLong: () => new Map(Object.entries(lanes).map(([name, { late = 0 }]) => [name, late])) },
     aside: {
       takeOut: (ms) =>
         asideWait !== undefined && asideWait >= ms ? [{ jobs: [{ id: 'aside' } as Job], wait: asideWait }] : [],

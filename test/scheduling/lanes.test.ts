@@ -201,6 +201,31 @@ describe('base/lanes', () => {
       assert.ok(order.includes('late'), 'served while others still have plenty');
     });
 
+    it('of a class and share of which thousands starve, one of another begins in turn', async () => {
+      const bench = new Bench();
+      bench.most = 10;
+      for (let n = 0; n < 5_000; n++) bench.offer(`hangs${n}`, [job(`a${n}`)]);
+      bench.offer('other', [job('b', 'b')]);
+      bench.offer('single', [job('s', 'a', 1)]);
+      const begun: string[] = [];
+      for (let count = 0; count < 4; count++) {
+        await bench.finish(1);
+        begun.push([...bench.inHand.keys()].at(-1) ?? '');
+      }
+      assert.deepEqual(begun, ['a10', 'b', 's', 'a11']);
+    });
+
+    it('a class and share does not have the last slots', async () => {
+      const bench = new Bench();
+      bench.most = 100;
+      for (let n = 0; n < 200; n++) bench.offer(`hangs${n}`, [job(`a${n}`)]);
+      await settleEventLoop();
+      assert.deepEqual([bench.inHand.size, bench.lanes.starving()], [95, 105]);
+      bench.offer('other', [job('b', 'b')]);
+      await settleEventLoop();
+      assert.ok(bench.inHand.has('b'));
+    });
+
     it('many lanes on few slots share them', async () => {
       bench.most = 3;
       const names = Array.from({ length: 12 }, (_, at) => `lane${at}.`);

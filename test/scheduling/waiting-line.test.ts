@@ -22,16 +22,41 @@ describe('scheduling/waiting-line', () => {
     assert.deepEqual(line.next(), { share: 'a', item: 1 });
   });
 
+  it('has nobody twice in one share, and lets those go who wait no more', () => {
+    const line = new WaitingLine<string>();
+    for (const [share, item] of [
+      ['a', 'x'],
+      ['a', 'x'],
+      ['b', 'x'],
+      ['a', 'y'],
+    ] as const)
+      line.add(share, item);
+    assert.deepEqual([line.all, line.of('a')], [3, 2]);
+    line.delete('a', 'x');
+    line.delete('a', 'x');
+    line.delete('none', 'x');
+    line.delete('b', 'x');
+    assert.deepEqual([line.all, line.of('b'), line.next(), line.next()], [1, 0, { share: 'a', item: 'y' }, undefined]);
+  });
+
   it('gives everything back once, in the order of each share, whatever comes and goes', () => {
-    const step = fc.oneof(fc.constantFrom('a', 'b', 'c'), fc.constant(null));
+    const share = fc.constantFrom('a', 'b', 'c');
+    const step = fc.oneof(
+      share.map((to) => ({ kind: 'add' as const, to })),
+      fc.constant({ kind: 'next' as const }),
+      fc.tuple(share, fc.nat(40)).map(([of, at]) => ({ kind: 'delete' as const, of, at })),
+    );
     fc.assert(
       fc.property(fc.array(step, { maxLength: 400, size: 'max' }), (steps) => {
         const line = new WaitingLine<number>();
         const waiting: Record<string, number[]> = { a: [], b: [], c: [] };
-        for (const [n, share] of steps.entries())
-          if (share !== null) {
-            line.add(share, n);
-            waiting[share]?.push(n);
+        for (const [n, one] of steps.entries())
+          if (one.kind === 'add') {
+            line.add(one.to, n);
+            waiting[one.to]?.push(n);
+          } else if (one.kind === 'delete') {
+            const [gone] = waiting[one.of]?.splice(one.at, 1) ?? [];
+            line.delete(one.of, gone ?? -1);
           } else {
             const next = line.next();
             const all = Object.values(waiting).flat();

@@ -29,16 +29,8 @@ export class BusyConnections {
     this.leased.delete(connection);
   }
 
-  /** Counts the connections of the lane whose host has kept us waiting in one phase since before this time. */
-  waitingLong(lane: string, before: number): number {
-    let count = 0;
-    for (const one of this.opening.values()) if (one.lane === lane && one.since <= before) count++;
-    for (const one of this.leased) if (one.lane === lane && (one.session.waitingSince ?? Infinity) <= before) count++;
-    return count;
-  }
-
   /** Counts, for each lane, the connections whose host has kept us waiting in one phase since before this time. */
-  allWaitingLong(before: number): Map<string, number> {
+  waitingLong(before: number): Map<string, number> {
     const counts = new Map<string, number>();
     const count = (lane: string, since: number): void => {
       if (since <= before) counts.set(lane, (counts.get(lane) ?? 0) + 1);

@@ -207,14 +207,9 @@ export class Pool {
     }
   }
 
-  /** Counts the connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
-  waitingLong(lane: string, waitMs: number): number {
-    return this.busy.waitingLong(lane, this.clock.monotonic() - waitMs);
-  }
-
   /** Counts, for each lane that has some, the connections whose host has kept us waiting for over `waitMs` in one phase. */
-  allWaitingLong(waitMs: number): ReadonlyMap<string, number> {
-    return this.busy.allWaitingLong(this.clock.monotonic() - waitMs);
+  waitingLong(waitMs: number): ReadonlyMap<string, number> {
+    return this.busy.waitingLong(this.clock.monotonic() - waitMs);
   }
 
   /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */

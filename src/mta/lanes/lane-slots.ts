@@ -80,7 +80,10 @@ export class LaneSlots {
     const { clock, pool } = this.deps;
     const now = clock.monotonic();
     if (now - state.slowWorkers.at >= SLOW_WORKERS_LOOK_MS)
-      state.slowWorkers = { count: Math.min(MOST_SLOW_WORKERS, pool.waitingLong(lane, SLOW_HOST_MS)), at: now };
+      state.slowWorkers = {
+        count: Math.min(MOST_SLOW_WORKERS, pool.waitingLong(SLOW_HOST_MS).get(lane) ?? 0),
+        at: now,
+      };
     if (state.timer === null) this.wakeAt(lane, state, clock.now() + LOOK_AGAIN_MS);
     return state.slowWorkers.count;
   }

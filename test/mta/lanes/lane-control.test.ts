@@ -64,7 +64,7 @@ describe('mta/lanes/lane-control', () => {
         pool: {
           room: () => (wait === null ? 20 : 0),
           usedBy: () => 0,
-          waitingLong: () => 0,
+          waitingLong: () => new Map(),
           waitOf: () => wait,
           capOf: () => cap,
           tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
