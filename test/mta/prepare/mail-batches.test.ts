@@ -55,7 +55,7 @@ describe('mta/prepare/mail-batches', () => {
   };
   /** Ends what is begun here until all have their answers: what the thread leaves over is begun only when it has answered. */
   async function endAllHere(all: Promise<unknown>): Promise<void> {
-    for (let isDone = false; !isDone; ) {
+    for (let isDone = false; !isDone;) {
       await endHere();
       isDone = await Promise.race([all.then(() => true), turn().then(() => false)]);
     }
