@@ -1,17 +1,17 @@
 /**
- * A waiting line in which shares (accounts, addresses) take turns, and within a share those who came first. Nobody stands twice in the line of
- * one share. Pure; each call takes the same time however many wait.
+ * A waiting line in which shares (accounts, addresses) take turns, and within a share the oldest item goes first. An item stands only once in
+ * the line of one share. Pure; each call takes the same time however many wait.
  */
 export class WaitingLine<Item> {
   private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
   private count = 0;
 
-  /** Counts those who wait in a share. */
+  /** Counts the items that wait in a share. */
   of(share: string): number {
     return this.shares.get(share)?.items.size ?? 0;
   }
 
-  /** Counts all who wait. */
+  /** Counts the items that wait in all shares. */
   get all(): number {
     return this.count;
   }
@@ -39,9 +39,9 @@ export class WaitingLine<Item> {
   next(mayGo: (share: string) => boolean = () => true): { share: string; item: Item } | undefined {
     for (const [share, line] of this.shares) {
       if (!mayGo(share)) continue;
-      // The iterator stands behind those who were taken; a new one would pass over each of them again.
+      // The iterator stands behind the items that were taken; a new one would pass over each of them again.
       const next = line.first.next();
-      if (next.done === true) throw new Error('a line without anybody is not kept');
+      if (next.done === true) throw new Error('the line of a share that is empty is not kept');
       line.items.delete(next.value);
       this.count--;
       this.shares.delete(share);
