@@ -1,40 +1,66 @@
-/** Encoded contents in memory. A content that goes to many recipients is encoded and hashed once while it is in use. */
+/**
+ * Encoded contents in memory. A content that goes to many recipients is encoded and hashed once while it is in use; one that is asked for
+ * only once is not kept, since most transactional mail has a content of its own.
+ */
 import { LRUCache } from 'lru-cache';
+import { createLru } from '../../base/lru.ts';
 import type { Composed } from './compose.ts';
 
 /** Bytes of one entry beside its body: the header lines, the hash and the entry itself. */
 const ENTRY_BYTES = 500;
+/** The contents that were asked for once, whose ids are remembered: some seconds of mail at the highest rate, in half a megabyte. */
+const MOST_SEEN = 5000;
+
+const SEEN = {};
+
+interface Encoding {
+  composed: Promise<Composed>;
+  /** It was asked for again, now or before. */
+  isShared: boolean;
+}
 
 export class EncodedContents {
-  private readonly entries: LRUCache<string, { encoded: Promise<Composed>; composed?: Composed }>;
+  private readonly encoding = new Map<string, Encoding>();
+  private readonly kept: LRUCache<string, Composed>;
+  private readonly seen = createLru<string, object>(MOST_SEEN);
 
   /** Keeps at most `mostBytes`; the contents not used for longest go first. */
   constructor(mostBytes: number) {
-    this.entries = new LRUCache({ maxSize: mostBytes });
+    this.kept = new LRUCache({
+      maxSize: mostBytes,
+      sizeCalculation: ({ content }) => content.body.length + ENTRY_BYTES,
+    });
   }
 
   /** Returns the encoded content. Callers that ask while it is being encoded share the work; a failure is not kept. */
   get(contentId: string, encode: (contentId: string) => Promise<Composed>): Promise<Composed> {
-    const before = this.entries.get(contentId);
-    if (before !== undefined) return before.encoded;
-    const encoded = encode(contentId);
-    this.entries.set(contentId, { encoded }, { size: 1 });
-    encoded.then(
-      // Its size is known when it is made. The entry is a new object, since lru-cache ignores the size of a value that it has.
-      (composed) =>
-        this.entries.set(contentId, { encoded, composed }, { size: composed.content.body.length + ENTRY_BYTES }),
-      () => this.entries.delete(contentId),
+    const kept = this.kept.get(contentId);
+    if (kept !== undefined) return Promise.resolve(kept);
+    const before = this.encoding.get(contentId);
+    if (before !== undefined) {
+      before.isShared = true;
+      return before.composed;
+    }
+    const encoding = { composed: encode(contentId), isShared: this.seen.delete(contentId) };
+    this.encoding.set(contentId, encoding);
+    encoding.composed.then(
+      (composed) => {
+        this.encoding.delete(contentId);
+        if (encoding.isShared) this.kept.set(contentId, composed);
+        else this.seen.set(contentId, SEEN);
+      },
+      () => this.encoding.delete(contentId),
     );
-    return encoded;
+    return encoding.composed;
   }
 
-  /** Returns the content if it is encoded already. */
+  /** Returns the content if it is kept. */
   made(contentId: string): Composed | undefined {
-    return this.entries.get(contentId)?.composed;
+    return this.kept.get(contentId);
   }
 
-  /** The bytes in memory. */
+  /** The bytes in memory of the contents that are kept. */
   get bytes(): number {
-    return this.entries.calculatedSize;
+    return this.kept.calculatedSize;
   }
 }

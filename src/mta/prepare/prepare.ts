@@ -77,7 +77,7 @@ export interface Preparing {
   heldNow?: () => Promise<Hold | null>;
 }
 
-/** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
+/** Encoded contents of several recipients that are kept, in bytes. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export type Prepare = ReturnType<typeof createPrepare>;
