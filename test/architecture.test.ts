@@ -135,6 +135,8 @@ const pure = [
   'scheduling/gate.ts',
   'net/ip.ts',
   'scheduling/lane-queue.ts',
+  'scheduling/lane-worker.ts',
+  'scheduling/places.ts',
   'scheduling/lanes.ts',
   'base/phrase.ts',
   'base/problem.ts',

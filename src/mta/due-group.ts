@@ -8,6 +8,8 @@ export interface Group {
   readonly account: string;
   /** Jobs in memory: waiting in a lane or with a worker. */
   buffered: number;
+  /** Jobs in memory, and one where it is being read: while there are any it has a place among the groups in memory. */
+  holders: number;
   /** Where the pass goes on, or null at the beginning. */
   cursor: DuePosition | null;
   /** The group has no rows that fall due before this time. Infinity while a pass is reading from the beginning. */
@@ -43,6 +45,7 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   class: order,
   account,
   buffered: 0,
+  holders: 0,
   cursor: null,
   floor: Infinity,
   isNextKnown,

@@ -22,6 +22,7 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
+import { Places, turnOf } from '../scheduling/places.ts';
 import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -73,8 +74,6 @@ const MOST_JOBS = 20_000;
 const ROWS_WHEN_FULL = 2;
 /** Groups that have jobs in memory at a time. */
 const MOST_GROUPS = 10_000;
-/** Of these, how many may be of one class and account: a broadcast, however many domains it goes to, leaves places for other mail. */
-const MOST_GROUPS_OF_A_SHARE = 9_000;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
@@ -84,7 +83,7 @@ const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
 
 /** Accounts take turns, and the classes of an account. */
-const shareOf = (group: Group): string => `${String(group.class)} ${group.account}`;
+const turnOfGroup = (group: Group): string => turnOf({ class: group.class, share: group.account });
 
 export class DueQueue {
   private readonly deps: DueQueueDeps;
@@ -98,9 +97,8 @@ export class DueQueue {
   private readonly low = new Set<Group>();
   private readonly timer: DueTimer<Group>;
   private isReading = false;
-  /** Counts the groups that have jobs in memory, and by class and account. */
-  private withJobs = 0;
-  private readonly withJobsOf = new Map<string, number>();
+  /** Of the groups that have jobs in memory; a broadcast, however many domains it goes to, leaves places for other mail. */
+  private readonly places = new Places(() => MOST_GROUPS, { hasReserve: true });
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
@@ -142,7 +140,7 @@ export class DueQueue {
       this.groups.delete(key);
       this.low.delete(group);
       this.drained.delete(group);
-      this.empty.delete(shareOf(group), group);
+      this.empty.delete(turnOfGroup(group), group);
     }
     await this.scan();
   }
@@ -220,20 +218,23 @@ export class DueQueue {
 
   private buffer(group: Group, id: string): void {
     this.bufferedIds.add(id);
-    if (group.buffered++ === 0) this.countWithJobs(group, 1);
+    group.buffered++;
+    this.hold(group);
     this.deps.offer({ id, class: group.class, share: group.account, domain: group.domain, group });
   }
 
   private unbuffer({ id, group }: Job): void {
-    if (this.bufferedIds.delete(id) && --group.buffered === 0) this.countWithJobs(group, -1);
+    if (!this.bufferedIds.delete(id)) return;
+    group.buffered--;
+    this.letGo(group);
   }
 
-  private countWithJobs(group: Group, by: 1 | -1): void {
-    this.withJobs += by;
-    const share = shareOf(group);
-    const count = (this.withJobsOf.get(share) ?? 0) + by;
-    if (count > 0) this.withJobsOf.set(share, count);
-    else this.withJobsOf.delete(share);
+  private hold(group: Group): void {
+    if (group.holders++ === 0) this.places.add(turnOfGroup(group));
+  }
+
+  private letGo(group: Group): void {
+    if (--group.holders === 0) this.places.remove(turnOfGroup(group));
   }
 
   /** The domain may have moved, also away and back, while the job was in hand. */
@@ -275,7 +276,7 @@ export class DueQueue {
     else {
       this.low.delete(group);
       if (goesOn && group.readsInPlace < MOST_READS_IN_PLACE) this.drained.add(group);
-      else if (!this.drained.has(group)) this.empty.add(shareOf(group), group);
+      else if (!this.drained.has(group)) this.empty.add(turnOfGroup(group), group);
     }
     this.startReading();
   }
@@ -298,9 +299,11 @@ export class DueQueue {
     while (this.mayRead) {
       const some = this.takeGroups();
       if (some.length === 0) break;
-      for (const group of some) group.reading = true;
       const error = await this.readSome(some);
-      for (const group of some) group.reading = false;
+      for (const group of some) {
+        group.reading = false;
+        this.letGo(group);
+      }
       if (error !== null) this.pauseReading(some, error);
       else
         for (const group of some) {
@@ -312,11 +315,14 @@ export class DueQueue {
     if (this.empty.all > 0) this.askForRoom();
   }
 
-  /** A group that rests is read when its rest ends. */
+  /** Takes groups that are to be read, and their places. One that rests is read when its rest ends. */
   private takeGroups(): Group[] {
     const some: Group[] = [];
     const take = (group: Group): void => {
-      if (!this.isResting(group)) some.push(group);
+      if (this.isResting(group)) return;
+      some.push(group);
+      group.reading = true;
+      this.hold(group);
     };
     const takeFrom = (groups: Set<Group>): void => {
       for (const group of groups) {
@@ -328,7 +334,7 @@ export class DueQueue {
     takeFrom(this.drained);
     for (const group of some) group.readsInPlace++;
     while (some.length < GROUPS_AT_ONCE) {
-      const group = this.takeFromLine(some);
+      const group = this.takeFromLine();
       if (group === null) break;
       take(group);
     }
@@ -337,12 +343,9 @@ export class DueQueue {
   }
 
   /** Takes the next group for which there is a place beside those that are about to be read. */
-  private takeFromLine(some: readonly Group[]): Group | null {
-    if (this.withJobs + this.drained.size + some.length >= MOST_GROUPS) return null;
-    const reading = (share: string): number => some.filter((group) => shareOf(group) === share).length;
-    const next = this.empty.next(
-      (share) => (this.withJobsOf.get(share) ?? 0) + reading(share) < MOST_GROUPS_OF_A_SHARE,
-    );
+  private takeFromLine(): Group | null {
+    if (this.places.taken + this.drained.size >= MOST_GROUPS) return null;
+    const next = this.empty.next((turn) => this.places.mayHave(turn));
     if (next === undefined) return null;
     next.item.readsInPlace = 0;
     return next.item;

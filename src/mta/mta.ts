@@ -314,6 +314,7 @@ export class Mta {
       work: (lane) => (work ??= this.createWorker())(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => this.options.maxConnections,
+      hasReserve: true,
       failed: (lane, error) =>
         log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),
       empty: (lane) => this.control.noteEmpty(lane),

@@ -5,6 +5,7 @@
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Lanes } from '../scheduling/lanes.ts';
+import { turnOf } from '../scheduling/places.ts';
 import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { Log } from '../base/log.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
@@ -61,9 +62,6 @@ interface Unplaced {
   isAsked: boolean;
 }
 
-/** Accounts take turns, and the classes of an account: a broadcast to many domains does not hold up single mails to others. */
-const shareOf = (job: Job): string => `${String(job.class)} ${job.share}`;
-
 /** Returns the lane of a destination and source, or null where there is none. */
 function laneOf(destination: Destination, source: string | null): string | null {
   if (destination.kind === 'hold' || destination.kind === 'unresolved') return null;
@@ -75,7 +73,7 @@ export class Placing {
   private readonly preferences: BatchLoader<SourcePreference>;
   /** By domain. */
   private readonly unplaced = new Map<string, Unplaced>();
-  /** Domains that wait to be looked up. */
+  /** Domains that wait to be looked up. Accounts take turns, and the classes of an account: a broadcast does not hold up single mails. */
   private readonly line = new WaitingLine<string>();
   private lookUps = 0;
 
@@ -200,7 +198,7 @@ export class Placing {
     const unplaced = this.unplaced.get(job.domain) ?? { jobs: [], shares: new Set<string>(), isAsked: false };
     this.unplaced.set(job.domain, unplaced);
     unplaced.jobs.push(job);
-    const share = shareOf(job);
+    const share = turnOf(job);
     if (unplaced.isAsked || unplaced.shares.has(share)) return;
     unplaced.shares.add(share);
     this.line.add(share, job.domain);

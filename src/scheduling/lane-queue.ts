@@ -7,8 +7,10 @@
  *                         │       └ take   a worker that is free takes it over
  *                         └─▶ waiting      put back: a job of class 0 goes first, the lane's limit fell, or its workers are gone
  *
- * Class 0 goes before class 1, which keeps every fifth turn; inside a class the shares take turns.
+ * Class 0 goes before class 1, which keeps every fifth turn; inside a class the shares take turns. A class and share that may not have one
+ * more worker (`mayHave`, places.ts) is passed over.
  */
+import { turnOf } from './places.ts';
 
 export interface LaneJob {
   readonly id: string;
@@ -18,15 +20,14 @@ export interface LaneJob {
   readonly share: string;
 }
 
-/** A lane as its workers see it. */
-export type Lane<Job extends LaneJob> = Pick<LaneQueue<Job>, 'name' | 'take' | 'prefetch' | 'own' | 'giveBack'>;
-
 /** Every fifth turn class 1 goes first. */
 const TURNS_A_RESERVE = 5;
 
 const isFirstClass = (job: LaneJob): boolean => job.class === 0;
 const isAny = (): boolean => true;
 
+/** Says whether a class and share may have the worker that asks. */
+export type MayHave = (turn: string) => boolean;
 type Shares<Job> = Map<string, Job[]>;
 const newShares = <Job>(): Shares<Job> => new Map<string, Job[]>();
 
@@ -38,8 +39,8 @@ export class LaneQueue<Job extends LaneJob> {
   waiting = 0;
   /** Jobs that the lane's only worker has taken while other lanes had no slot. */
   takenWhileOthersStarve = 0;
-  /** The line in which it waits for a slot, or null. */
-  starvesIn: string | null = null;
+  /** It waits for a slot, in the line of each class and share of its jobs. */
+  isStarving = false;
   private round = 0;
   /** The waiting jobs of class 0 and of class 1, by share. Made where they are needed: most of thousands of lanes have one class. */
   private first: Shares<Job> | null = null;
@@ -47,11 +48,9 @@ export class LaneQueue<Job extends LaneJob> {
   /** Prefetched jobs; true where class 1 had that turn by right. Made where it is needed. */
   private prefetched: Map<Job, boolean> | null = null;
   private isReserveTurn = false;
-  private readonly mayTake: (lane: LaneQueue<Job>) => boolean;
 
-  constructor(name: string, mayTake: (lane: LaneQueue<Job>) => boolean) {
+  constructor(name: string) {
     this.name = name;
-    this.mayTake = mayTake;
   }
 
   add(job: Job, isFront = false): void {
@@ -63,32 +62,31 @@ export class LaneQueue<Job extends LaneJob> {
     this.waiting++;
   }
 
-  /** Takes the next job. Returns null where the worker should end: no job waits, another lane needs the slot more, or a stop. */
-  take(): Job | null {
-    if (!this.mayTake(this)) return null;
-    return this.takeNext(true) ?? this.steal(isAny);
+  /** Takes the next job, or that of the class and share `first` where one waits. Returns null where none may be taken. */
+  take(mayHave: MayHave, first: string | null): Job | null {
+    return this.takeNext(mayHave, { maySteal: true, first }) ?? this.steal(mayHave, isAny);
   }
 
   /** Takes the job after the one in hand. Until `own` returns true, an idle worker of the lane may take it over. */
-  prefetch(): Job | null {
-    if (!this.mayTake(this)) return null;
-    const job = this.takeNext(false);
+  prefetch(mayHave: MayHave): Job | null {
+    const job = this.takeNext(mayHave, { maySteal: false, first: null });
     if (job !== null) (this.prefetched ??= new Map<Job, boolean>()).set(job, this.isReserveTurn);
     return job;
   }
 
-  /**
-   * Makes a prefetched job the worker's own. Returns false where another worker has taken it over, where take() would return null,
-   * and where another job goes first, which may be one that a busy worker has prefetched. In the last two cases it waits again.
-   */
-  own(job: Job): boolean {
-    const { prefetched } = this;
-    const byRight = prefetched?.get(job);
-    if (prefetched === null || byRight === undefined) return false;
-    const isOvertaken = job.class !== 0 && !byRight && this.hasFirstClass;
-    if (!isOvertaken && this.mayTake(this)) return prefetched.delete(job);
-    this.giveBack(job);
-    return false;
+  /** Says whether no other worker has taken the job over. */
+  isPrefetched(job: Job): boolean {
+    return this.prefetched?.has(job) === true;
+  }
+
+  /** Says whether another job goes before a prefetched one. It may be one that a busy worker has prefetched. */
+  isOvertaken(job: Job): boolean {
+    return job.class !== 0 && this.prefetched?.get(job) !== true && this.hasFirstClass;
+  }
+
+  /** Makes a prefetched job that of the worker that asks. */
+  own(job: Job): void {
+    this.prefetched?.delete(job);
   }
 
   /** Puts a job back to the front of its share. */
@@ -123,12 +121,15 @@ export class LaneQueue<Job extends LaneJob> {
     return this.removeWaiting((_, at) => at >= each);
   }
 
-  /** The class and share of the job that goes next; null where none waits. */
-  get turn(): string | null {
-    const [first] = this.first?.keys() ?? [];
-    if (first !== undefined) return `0 ${first}`;
-    const [second] = this.second?.keys() ?? [];
-    return second === undefined ? null : `1 ${second}`;
+  /** The classes and shares of the waiting jobs, those that go first before others. */
+  *turns(): Generator<string, undefined> {
+    for (const share of this.first?.keys() ?? []) yield turnOf({ class: 0, share });
+    for (const share of this.second?.keys() ?? []) yield turnOf({ class: 1, share });
+  }
+
+  /** Says whether a job of the same class and share waits. */
+  hasLike({ class: order, share }: LaneJob): boolean {
+    return (order === 0 ? this.first : this.second)?.has(share) === true;
   }
 
   get isIdle(): boolean {
@@ -143,19 +144,30 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   /** `maySteal`: a job of class 0 that another worker has prefetched goes before one of class 1. */
-  private takeNext(maySteal: boolean): Job | null {
+  private takeNext(
+    mayHave: MayHave,
+    { maySteal, first: wanted }: { maySteal: boolean; first: string | null },
+  ): Job | null {
     this.round = (this.round + 1) % TURNS_A_RESERVE;
-    const { first, second } = this;
-    this.isReserveTurn = this.round === 0 && second !== null && second.size > 0;
-    if (this.isReserveTurn) return this.takeFrom(second);
-    const job = this.takeFrom(first) ?? (maySteal ? this.steal(isFirstClass) : null);
-    return job ?? this.takeFrom(second);
+    this.isReserveTurn = false;
+    const isWanted = (turn: string): boolean => turn === wanted;
+    const asked = wanted === null ? null : (this.takeFrom(0, isWanted) ?? this.takeFrom(1, isWanted));
+    if (asked !== null) return asked;
+    if (this.round === 0) {
+      const reserved = this.takeFrom(1, mayHave);
+      this.isReserveTurn = reserved !== null;
+      if (reserved !== null) return reserved;
+    }
+    const job = this.takeFrom(0, mayHave) ?? (maySteal ? this.steal(mayHave, isFirstClass) : null);
+    return job ?? this.takeFrom(1, mayHave);
   }
 
   /** Takes the first job of the share whose turn it is; that share then goes to the end. */
-  private takeFrom(shares: Shares<Job> | null): Job | null {
+  private takeFrom(order: 0 | 1, mayHave: MayHave): Job | null {
+    const shares = order === 0 ? this.first : this.second;
     if (shares === null) return null;
     for (const [share, jobs] of shares) {
+      if (!mayHave(turnOf({ class: order, share }))) continue;
       shares.delete(share);
       const job = jobs.shift();
       if (jobs.length > 0) shares.set(share, jobs);
@@ -167,11 +179,11 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   /** Takes over a job that a busy worker has prefetched. */
-  private steal(isWanted: (job: Job) => boolean): Job | null {
+  private steal(mayHave: MayHave, isWanted: (job: Job) => boolean): Job | null {
     const { prefetched } = this;
     if (prefetched === null) return null;
     for (const job of prefetched.keys()) {
-      if (!isWanted(job)) continue;
+      if (!isWanted(job) || !mayHave(turnOf(job))) continue;
       prefetched.delete(job);
       return job;
     }

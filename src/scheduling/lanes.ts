@@ -1,16 +1,20 @@
 /**
  * Due work in lanes. A lane is work under one set of limits; a slow lane never holds up another, because lanes share nothing
- * but the total number of slots. A lane that has no slot is served first: while one starves, no other lane starts a worker,
- * workers beyond a lane's first end, and a first one ends after a few jobs. Of the lanes that starve those of each class and share take turns,
- * and no class and share has all slots: one with thousands of lanes that hang does not keep the lane of another from its first worker.
+ * but the total number of slots. A lane that has no slot is served first: while one starves that could use their slots, no other lane
+ * starts a worker, workers beyond a lane's first end, and a first one ends after a few jobs. Of the lanes that starve those of each class
+ * and share take turns, and no class and share has all slots (places.ts): one with thousands of lanes that hang does not keep the lane of
+ * another from its first worker.
  *
  * The owner offers jobs to lanes by name. While a lane has jobs and free slots, `work` is started once for each slot; it takes jobs
- * until the lane gives none (lane-queue.ts says which). Time, limits and work are handed in.
+ * until it is given none (lane-queue.ts says which). Time, limits and work are handed in.
  */
-import { LaneQueue, type Lane, type LaneJob } from './lane-queue.ts';
+import { LaneQueue, type LaneJob } from './lane-queue.ts';
+import { LaneWorker, type Lane, type WorkerRules } from './lane-worker.ts';
+import { Places, turnOf } from './places.ts';
 import { WaitingLine } from './waiting-line.ts';
 
-export type { Lane, LaneJob } from './lane-queue.ts';
+export type { LaneJob } from './lane-queue.ts';
+export type { Lane } from './lane-worker.ts';
 
 export interface LaneView {
   name: string;
@@ -27,6 +31,8 @@ export interface LanesOptions<Job extends LaneJob> {
   slots(name: string): number;
   /** Returns how many workers all lanes together may have. */
   maxSlots(): number;
+  /** No class and share may have all slots. False where the shares of jobs are not accounts. */
+  hasReserve: boolean;
   /** Reports that a worker ended with an exception. */
   failed(name: string, error: unknown): void;
   /** Reports that the lane has no jobs and no workers left. */
@@ -35,31 +41,30 @@ export interface LanesOptions<Job extends LaneJob> {
 
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
-/** The part of all slots that one class and share leaves to others. */
-const RESERVE = 0.05;
 
 export class Lanes<Job extends LaneJob> {
   private readonly options: LanesOptions<Job>;
   private readonly lanes = new Map<string, LaneQueue<Job>>();
-  /** Lanes that have jobs and no slot because the total is reached. The classes and shares of their next jobs take turns. */
+  /** Lanes that have jobs and no slot, since none is free for them. The classes and shares of their jobs take turns. */
   private readonly starved = new WaitingLine<LaneQueue<Job>>();
-  /** Workers by the class and share that they were started for. */
-  private readonly startedFor = new Map<string, number>();
-  private total = 0;
+  private countStarving = 0;
+  private readonly places: Places;
   private isStopping = false;
   private stopped: (() => void) | null = null;
 
   constructor(options: LanesOptions<Job>) {
     this.options = options;
+    this.places = new Places(() => options.maxSlots(), options);
   }
 
   offer(name: string, job: Job): void {
     let lane = this.lanes.get(name);
     if (lane === undefined) {
-      lane = new LaneQueue(name, this.mayTake);
+      lane = new LaneQueue(name);
       this.lanes.set(name, lane);
     }
     lane.add(job);
+    if (lane.isStarving) this.starved.add(turnOf(job), lane);
     this.startWorkers(lane);
   }
 
@@ -91,32 +96,49 @@ export class Lanes<Job extends LaneJob> {
 
   /** Counts the workers of all lanes. */
   workers(): number {
-    return this.total;
+    return this.places.taken;
   }
 
-  /** Counts the lanes that have jobs and no slot, because the slots of all lanes together are taken. */
+  /** Counts the lanes that have jobs and no slot, because all slots are taken, or all that the classes and shares of their jobs may have. */
   starving(): number {
-    return this.starved.all;
+    return this.countStarving;
   }
 
   /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void> {
     this.isStopping = true;
-    if (this.total === 0) return Promise.resolve();
+    if (this.places.taken === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.stopped = resolve;
     });
   }
 
-  private readonly mayTake = (lane: LaneQueue<Job>): boolean => {
-    if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
-    if (this.starved.all === 0) lane.takenWhileOthersStarve = 0;
-    else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
-    return true;
+  private readonly rules: WorkerRules<Job> = {
+    mayGoOn: ({ queue: lane, turn }) => {
+      if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
+      const isNeeded = this.starved.some((other) => this.places.mayHave(other, turn));
+      if (!isNeeded) lane.takenWhileOthersStarve = 0;
+      else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
+      return true;
+    },
+    mayHave: (worker, turn) => turn === worker.turn || this.places.mayHave(turn, worker.turn),
+    move: (worker, turn) => {
+      if (turn === worker.turn) return;
+      this.places.remove(worker.turn);
+      this.places.add(turn);
+      worker.turn = turn;
+      // The class and share that had the place may have another now.
+      this.startStarved();
+    },
   };
 
+  private readonly mayHave = (turn: string): boolean => this.places.mayHave(turn);
+
   private afterRemoval(lane: LaneQueue<Job>, removed: Job[]): Job[] {
-    if (lane.waiting === 0) this.leaveStarved(lane);
+    if (lane.isStarving) {
+      for (const job of removed) if (!lane.hasLike(job)) this.starved.delete(turnOf(job), lane);
+      if (lane.waiting === 0) this.leaveStarved(lane);
+    }
     this.forgetIfIdle(lane);
     return removed;
   }
@@ -127,74 +149,73 @@ export class Lanes<Job extends LaneJob> {
     this.options.empty?.(lane.name);
   }
 
-  private startWorkers(lane: LaneQueue<Job>): void {
+  /** `first`: the class and share whose turn it is among the lanes that starve. */
+  private startWorkers(lane: LaneQueue<Job>, first: string | null = null): void {
+    let asked = first;
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      if (this.starved.all > 0 && lane.slots > 0) return;
-      const { turn } = lane;
-      if (turn === null) break;
-      if (!this.mayStart(turn)) {
-        if (lane.slots === 0) this.starveIn(turn, lane);
+      if (lane.slots > 0 && this.starved.some(this.mayHave)) return;
+      const turn = asked ?? this.nextTurn(lane);
+      if (turn === null) {
+        if (lane.slots === 0) this.starve(lane);
         return;
       }
-      this.startWorker(lane, turn);
+      this.startWorker(lane, turn, asked);
+      asked = null;
     }
     this.leaveStarved(lane);
   }
 
-  private mayStart(turn: string): boolean {
-    const most = this.options.maxSlots();
-    return this.total < most && (this.startedFor.get(turn) ?? 0) < most - Math.floor(most * RESERVE);
+  private nextTurn(lane: LaneQueue<Job>): string | null {
+    if (this.places.isFull) return null;
+    for (const turn of lane.turns()) if (this.mayHave(turn)) return turn;
+    return null;
   }
 
-  private starveIn(turn: string, lane: LaneQueue<Job>): void {
-    if (lane.starvesIn === turn) return;
-    this.leaveStarved(lane);
-    lane.starvesIn = turn;
-    this.starved.add(turn, lane);
+  private starve(lane: LaneQueue<Job>): void {
+    if (lane.isStarving) return;
+    lane.isStarving = true;
+    this.countStarving++;
+    for (const turn of lane.turns()) this.starved.add(turn, lane);
   }
 
   private leaveStarved(lane: LaneQueue<Job>): void {
-    if (lane.starvesIn !== null) this.starved.delete(lane.starvesIn, lane);
-    lane.starvesIn = null;
+    if (!lane.isStarving) return;
+    lane.isStarving = false;
+    this.countStarving--;
+    for (const turn of lane.turns()) this.starved.delete(turn, lane);
   }
 
-  private startWorker(lane: LaneQueue<Job>, turn: string): void {
+  private startWorker(lane: LaneQueue<Job>, turn: string, first: string | null): void {
     this.leaveStarved(lane);
     if (lane.slots === 0) lane.takenWhileOthersStarve = 0;
     lane.slots++;
-    this.total++;
-    this.countFor(turn, 1);
-    void this.options.work(lane).then(
-      () => this.workerEnded(lane, turn),
+    this.places.add(turn);
+    const worker = new LaneWorker(lane, { turn, first, rules: this.rules });
+    void this.options.work(worker).then(
+      () => this.workerEnded(worker),
       (error: unknown) => {
         this.options.failed(lane.name, error);
-        this.workerEnded(lane, turn);
+        this.workerEnded(worker);
       },
     );
   }
 
-  private countFor(turn: string, by: 1 | -1): void {
-    const count = (this.startedFor.get(turn) ?? 0) + by;
-    if (count > 0) this.startedFor.set(turn, count);
-    else this.startedFor.delete(turn);
-  }
-
-  private workerEnded(lane: LaneQueue<Job>, turn: string): void {
+  private workerEnded({ queue: lane, turn }: LaneWorker<Job>): void {
     lane.slots--;
-    this.total--;
-    this.countFor(turn, -1);
+    this.places.remove(turn);
     if (lane.slots === 0) lane.giveBackPrefetched();
-    for (let next = this.nextStarved(); next !== null; next = this.nextStarved()) this.startWorkers(next);
+    this.startStarved();
     this.startWorkers(lane);
     this.forgetIfIdle(lane);
-    if (this.total === 0) this.stopped?.();
+    if (this.places.taken === 0) this.stopped?.();
   }
 
-  private nextStarved(): LaneQueue<Job> | null {
-    const next = this.starved.next((turn) => this.mayStart(turn));
-    if (next === undefined) return null;
-    next.item.starvesIn = null;
-    return next.item;
+  private startStarved(): void {
+    while (!this.places.isFull) {
+      const next = this.starved.next(this.mayHave);
+      if (next === undefined) return;
+      this.startWorkers(next.item, next.share);
+    }
   }
 }

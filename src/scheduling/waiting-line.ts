@@ -1,6 +1,6 @@
 /**
- * A waiting line in which shares (accounts, addresses) take turns, and within a share the oldest item goes first. An item stands only once in
- * the line of one share. Pure; each call takes the same time however many wait.
+ * A waiting line in which shares (accounts, addresses) take turns, and within a share the oldest item goes first. An item may
+ * wait in several shares, in each of them once. Pure; each call takes the same time however many items wait.
  */
 export class WaitingLine<Item> {
   private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
@@ -33,6 +33,12 @@ export class WaitingLine<Item> {
     if (line?.items.delete(item) !== true) return;
     this.count--;
     if (line.items.size === 0) this.shares.delete(share);
+  }
+
+  /** Says whether an item waits in a share that `mayGo`. */
+  some(mayGo: (share: string) => boolean): boolean {
+    for (const share of this.shares.keys()) if (mayGo(share)) return true;
+    return false;
   }
 
   /** Takes the next of the first share that `mayGo`; the share moves to the end. Undefined where there is none. */

@@ -82,6 +82,7 @@ export class Webhooks {
       work: (lane) => this.work(lane),
       slots: (id) => this.fanOut.slots(id),
       maxSlots: () => MOST_CALLS,
+      hasReserve: false,
       failed(id, err) {
         deps.log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
       },

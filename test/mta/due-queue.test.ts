@@ -438,7 +438,7 @@ describe('mta/due-queue', () => {
   });
 
   describe('mail for more domains than may have jobs in memory', () => {
-    const MOST = 10_000;
+    const MOST_OF_CLASS_1 = 9_500;
     const MOST_OF_A_SHARE = 9_000;
     const domainsIn = (jobs: readonly Job[]): number => new Set(jobs.map(({ group }) => group)).size;
 
@@ -458,7 +458,7 @@ describe('mta/due-queue', () => {
         }
         await finish(batch);
       }
-      assert.deepEqual([seen.size, twice, most, asked], [30_000, 0, MOST, 1]);
+      assert.deepEqual([seen.size, twice, most, asked], [30_000, 0, MOST_OF_CLASS_1, 1]);
       assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
     });
 
@@ -473,6 +473,18 @@ describe('mta/due-queue', () => {
       await idle();
       assert.equal(offered.at(-1)?.id, row?.id);
       assert.equal(offered.length, MOST_OF_A_SHARE + 1);
+    });
+
+    it('leaves places for single mails where two broadcasts have taken theirs', async () => {
+      makeRoom = () => undefined;
+      await fill(12_000, 12_000, { class: '1', account_id: "'acc_' || (n % 2)" });
+      await windows.scan();
+      await idle();
+      assert.equal(offered.length, MOST_OF_CLASS_1);
+      const [row] = await add({ domain: 'single.test', class: 0 });
+      hint(NOW, 'single.test');
+      await idle();
+      assert.deepEqual([offered.length, offered.at(-1)?.id], [MOST_OF_CLASS_1 + 1, row?.id]);
     });
 
     it('lets an account with one mail go before the thousands of another', async () => {

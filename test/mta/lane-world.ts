@@ -95,6 +95,7 @@ export class LaneWorld {
       work,
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => 1000,
+      hasReserve: true,
       failed: (_, error) => this.errors.push(error),
     });
     this.control = new LaneControl(

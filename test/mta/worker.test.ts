@@ -115,6 +115,7 @@ class Bench {
       work: createWorker(deps),
       slots: () => this.slots,
       maxSlots: () => 10,
+      hasReserve: true,
       failed: (_, error) => this.laneFailures.push(error),
     });
   }

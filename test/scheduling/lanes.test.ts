@@ -27,6 +27,7 @@ class Bench {
       work: (lane) => this.work(lane),
       slots: (name) => this.limits.get(name) ?? 1,
       maxSlots: () => this.most,
+      hasReserve: true,
       failed: (_, error) => this.failures.push(error),
       empty: (name) => this.empties.push(name),
     });
@@ -264,6 +265,7 @@ describe('base/lanes', () => {
         work: (lane) => new Promise((end, fail) => workers.push({ lane, end, fail })),
         slots: () => limits.slots,
         maxSlots: () => 100,
+        hasReserve: true,
         failed: (_, error) => failures.push(error),
       });
       return { lanes, workers, failures, limits };
@@ -428,6 +430,7 @@ describe('base/lanes', () => {
           }),
         slots: () => 1,
         maxSlots: () => 1,
+        hasReserve: true,
         failed: () => undefined,
       });
       for (const id of ['1', '2']) lanes.offer('x', job(id));
@@ -489,6 +492,7 @@ describe('base/lanes', () => {
             work,
             slots: (name) => limits[names.indexOf(name)]!,
             maxSlots: () => most,
+            hasReserve: true,
             failed: (_, error) => {
               throw error;
             },

@@ -1,0 +1,74 @@
+/**
+ * Counts places (workers, groups in memory) by class and share, so that no account has all of them: class 1 of one share leaves a tenth, a
+ * share a twentieth, and class 1 of all shares together a twentieth. Pure.
+ */
+
+/** A class (0 goes before 1) and a share (an account) as one text. */
+export const turnOf = ({ class: order, share }: { readonly class: number; readonly share: string }): string =>
+  `${order === 0 ? '0' : '1'} ${share}`;
+
+const isSecondClass = (turn: string): boolean => turn.startsWith('1');
+const shareOfTurn = (turn: string): string => turn.slice(2);
+
+const LEAVES = 0.05;
+const SECOND_CLASS_LEAVES = 0.1;
+
+export class Places {
+  private readonly most: () => number;
+  private readonly hasReserve: boolean;
+  private readonly byTurn = new Map<string, number>();
+  private readonly byShare = new Map<string, number>();
+  private secondClass = 0;
+  private all = 0;
+
+  /** `most`: the number of places now. Without a reserve any share may have all. */
+  constructor(most: () => number, { hasReserve }: { hasReserve: boolean }) {
+    this.most = most;
+    this.hasReserve = hasReserve;
+  }
+
+  get taken(): number {
+    return this.all;
+  }
+
+  get isFull(): boolean {
+    return this.all >= this.most();
+  }
+
+  /** Says whether this class and share may have one place more, or may have it when the place of `instead` is given up. */
+  mayHave(turn: string, instead?: string): boolean {
+    const most = this.most();
+    const given = instead === undefined ? 0 : 1;
+    if (this.all - given >= most) return false;
+    if (!this.hasReserve) return true;
+    const isSameShare = instead !== undefined && shareOfTurn(instead) === shareOfTurn(turn);
+    const leaves = Math.floor(most * LEAVES);
+    if ((this.byShare.get(shareOfTurn(turn)) ?? 0) - (isSameShare ? 1 : 0) >= most - leaves) return false;
+    if (!isSecondClass(turn)) return true;
+    const isSecondClassGiven = instead !== undefined && isSecondClass(instead);
+    if (this.secondClass - (isSecondClassGiven ? 1 : 0) >= most - leaves) return false;
+    const count = (this.byTurn.get(turn) ?? 0) - (instead === turn ? 1 : 0);
+    return count < most - Math.floor(most * SECOND_CLASS_LEAVES);
+  }
+
+  add(turn: string): void {
+    this.count(turn, 1);
+  }
+
+  remove(turn: string): void {
+    this.count(turn, -1);
+  }
+
+  private count(turn: string, by: 1 | -1): void {
+    this.all += by;
+    if (isSecondClass(turn)) this.secondClass += by;
+    for (const [counts, key] of [
+      [this.byTurn, turn],
+      [this.byShare, shareOfTurn(turn)],
+    ] as const) {
+      const count = (counts.get(key) ?? 0) + by;
+      if (count > 0) counts.set(key, count);
+      else counts.delete(key);
+    }
+  }
+}
