@@ -45,7 +45,7 @@ const { values: options } = parseArgs({
 const MINUTE_MS = 60_000;
 const durationMs = Number(options.minutes ?? Number(options.hours) * 60) * MINUTE_MS;
 const warmUpMs = Math.min(15 * MINUTE_MS, durationMs / 4);
-const SAMPLE_MS = Math.min(5000, durationMs / 20);
+const SAMPLE_MS = Math.min(1000, durationMs / 20);
 const TOKEN = 'soak-for-an-hour';
 /** Mails by which the top rate is measured, after as many that warm the program. */
 const MEASURED = 5000;
