@@ -136,6 +136,7 @@ const pure = [
   'net/ip.ts',
   'scheduling/lane-queue.ts',
   'scheduling/lane-worker.ts',
+  'scheduling/place-line.ts',
   'scheduling/places.ts',
   'scheduling/lanes.ts',
   'base/phrase.ts',

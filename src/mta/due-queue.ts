@@ -22,8 +22,8 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
+import { PlaceLine } from '../scheduling/place-line.ts';
 import { Places, turnOf } from '../scheduling/places.ts';
-import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
 import { beginRead, isIdle, keyOf, newGroup, type Group, type Read } from './due-group.ts';
@@ -89,8 +89,6 @@ export class DueQueue {
   private readonly deps: DueQueueDeps;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
-  /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
-  private readonly empty = new WaitingLine<Group>();
   /** Groups to be read whose jobs have just been done. */
   private readonly drained = new Set<Group>();
   /** Groups to be read that have a few. */
@@ -99,6 +97,8 @@ export class DueQueue {
   private isReading = false;
   /** Of the groups that have jobs in memory; a broadcast, however many domains it goes to, leaves places for other mail. */
   private readonly places = new Places(() => MOST_GROUPS, { hasReserve: true });
+  /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
+  private readonly empty = new PlaceLine<Group>(this.places);
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
@@ -171,6 +171,11 @@ export class DueQueue {
     if (!group.reading) group.cursor = null;
     this.noteOrTell(group, until);
     this.startReading();
+  }
+
+  /** Says whether a group waits for a place that could have that of the job's group. */
+  needsPlaceOf({ group }: Job): boolean {
+    return this.empty.some(turnOfGroup(group));
   }
 
   /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */
@@ -344,8 +349,7 @@ export class DueQueue {
 
   /** Takes the next group for which there is a place beside those that are about to be read. */
   private takeFromLine(): Group | null {
-    if (this.places.taken + this.drained.size >= MOST_GROUPS) return null;
-    const next = this.empty.next((turn) => this.places.mayHave(turn));
+    const next = this.empty.next();
     if (next === undefined) return null;
     next.item.readsInPlace = 0;
     return next.item;

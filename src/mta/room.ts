@@ -18,7 +18,7 @@ export interface RoomDeps {
   pool: Pick<Pool, 'waitingLong'>;
   aside: Pick<Aside, 'takeOut'>;
   placing: Pick<Placing, 'releaseQuota'>;
-  dueQueue: Pick<DueQueue, 'rest'>;
+  dueQueue: Pick<DueQueue, 'rest' | 'needsPlaceOf'>;
   isStopping(): boolean;
 }
 
@@ -32,6 +32,8 @@ const KEPT = 20;
 export function createRoom(deps: RoomDeps): () => Promise<void> {
   const { clock, lanes, control, pool, aside, placing, dueQueue } = deps;
 
+  const isInTheWay = (job: Job): boolean => dueQueue.needsPlaceOf(job);
+
   function rest(jobs: readonly Job[], ms: number): void {
     const until = clock.now() + Math.min(Math.max(ms, LEAST_REST_MS), MOST_REST_MS);
     for (const job of jobs) {
@@ -44,11 +46,12 @@ export function createRoom(deps: RoomDeps): () => Promise<void> {
   function restSome({ name, slots }: LaneView, late: number): void {
     const closedMs = slots > 0 ? null : control.closedFor(name, LEAST_REST_MS);
     const isStuck = closedMs !== null || (slots > 0 && late >= slots);
-    rest(lanes.withdraw(name, isStuck ? 0 : KEPT * Math.max(1, slots)), closedMs ?? LEAST_REST_MS);
+    const most = isStuck ? 0 : KEPT * Math.max(1, slots);
+    rest(lanes.withdraw(name, most, isInTheWay), closedMs ?? LEAST_REST_MS);
   }
 
   return async () => {
-    for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS)) rest(jobs, wait);
+    for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS, isInTheWay)) rest(jobs, wait);
     const late = pool.waitingLong(LEAST_REST_MS);
     const waiting = lanes.views().filter((view) => view.waiting > 0);
     await mapInSlices(waiting, (view) => {

@@ -10,7 +10,7 @@
  * Class 0 goes before class 1, which keeps every fifth turn; inside a class the shares take turns. A class and share that may not have one
  * more worker (`mayHave`, places.ts) is passed over.
  */
-import { turnOf } from './places.ts';
+import { turnOf, type PlaceClass } from './places.ts';
 
 export interface LaneJob {
   readonly id: string;
@@ -20,6 +20,11 @@ export interface LaneJob {
   readonly share: string;
 }
 
+/**
+ * Shares of a class that are looked at for one that may have a place. Each bound of a share is nearly all places, so where so many in a row
+ * may not, none of the class may; and a lane of thousands of accounts costs no more than one of twenty.
+ */
+const MOST_LOOKED_AT = 20;
 /** Every fifth turn class 1 goes first. */
 const TURNS_A_RESERVE = 5;
 
@@ -80,8 +85,8 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   /** Says whether another job goes before a prefetched one. It may be one that a busy worker has prefetched. */
-  isOvertaken(job: Job): boolean {
-    return job.class !== 0 && this.prefetched?.get(job) !== true && this.hasFirstClass;
+  isOvertaken(job: Job, mayHave: MayHave): boolean {
+    return job.class !== 0 && this.prefetched?.get(job) !== true && this.hasFirstClass(mayHave);
   }
 
   /** Makes a prefetched job that of the worker that asks. */
@@ -114,32 +119,43 @@ export class LaneQueue<Job extends LaneJob> {
     return removed;
   }
 
-  /** Removes and returns the waiting jobs at the ends of the shares, so that about `most` are left. Prefetched ones stay. */
-  removeBeyond(most: number): Job[] {
+  /** Removes and returns waiting jobs that are `unwanted`, at the ends of the shares, so that about `most` are left. Prefetched ones stay. */
+  removeBeyond(most: number, unwanted: (job: Job) => boolean): Job[] {
     if (this.waiting <= most) return [];
     const each = Math.ceil(most / ((this.first?.size ?? 0) + (this.second?.size ?? 0)));
-    return this.removeWaiting((_, at) => at >= each);
+    return this.removeWaiting((job, at) => at >= each && unwanted(job));
   }
 
-  /** The classes and shares of the waiting jobs, those that go first before others. */
-  *turns(): Generator<string, undefined> {
-    for (const share of this.first?.keys() ?? []) yield turnOf({ class: 0, share });
-    for (const share of this.second?.keys() ?? []) yield turnOf({ class: 1, share });
+  /** The classes and shares whose jobs go next: of each class at most twenty shares, those that go first before others. */
+  turns(): string[] {
+    return [...this.turnsOf(0), ...this.turnsOf(1)];
   }
 
   /** Says whether a job of the same class and share waits. */
   hasLike({ class: order, share }: LaneJob): boolean {
-    return (order === 0 ? this.first : this.second)?.has(share) === true;
+    return this.sharesOf(order === 0 ? 0 : 1)?.has(share) === true;
   }
 
   get isIdle(): boolean {
     return this.slots === 0 && this.waiting === 0 && (this.prefetched?.size ?? 0) === 0;
   }
 
-  /** True while a job of class 0 waits, or a busy worker has prefetched one. */
-  private get hasFirstClass(): boolean {
-    if (this.first !== null && this.first.size > 0) return true;
-    for (const job of this.prefetched?.keys() ?? []) if (isFirstClass(job)) return true;
+  private *turnsOf(order: PlaceClass): Generator<string, undefined> {
+    let left = MOST_LOOKED_AT;
+    for (const share of this.sharesOf(order)?.keys() ?? []) {
+      if (left-- === 0) return;
+      yield turnOf({ class: order, share });
+    }
+  }
+
+  private sharesOf(order: PlaceClass): Shares<Job> | null {
+    return order === 0 ? this.first : this.second;
+  }
+
+  /** True while a job of class 0 waits that may be taken, or a busy worker has prefetched one. */
+  private hasFirstClass(mayHave: MayHave): boolean {
+    for (const turn of this.turnsOf(0)) if (mayHave(turn)) return true;
+    for (const job of this.prefetched?.keys() ?? []) if (isFirstClass(job) && mayHave(turnOf(job))) return true;
     return false;
   }
 
@@ -163,10 +179,12 @@ export class LaneQueue<Job extends LaneJob> {
   }
 
   /** Takes the first job of the share whose turn it is; that share then goes to the end. */
-  private takeFrom(order: 0 | 1, mayHave: MayHave): Job | null {
-    const shares = order === 0 ? this.first : this.second;
+  private takeFrom(order: PlaceClass, mayHave: MayHave): Job | null {
+    const shares = this.sharesOf(order);
     if (shares === null) return null;
+    let left = MOST_LOOKED_AT;
     for (const [share, jobs] of shares) {
+      if (left-- === 0) return null;
       if (!mayHave(turnOf({ class: order, share }))) continue;
       shares.delete(share);
       const job = jobs.shift();

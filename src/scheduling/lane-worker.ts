@@ -55,7 +55,7 @@ export class LaneWorker<Job extends LaneJob> {
   own(job: Job): boolean {
     const { queue, rules } = this;
     if (!queue.isPrefetched(job)) return false;
-    if (queue.isOvertaken(job) || !this.mayHave(turnOf(job)) || !rules.mayGoOn(this)) {
+    if (queue.isOvertaken(job, this.mayHave) || !this.mayHave(turnOf(job)) || !rules.mayGoOn(this)) {
       queue.giveBack(job);
       return false;
     }

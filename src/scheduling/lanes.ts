@@ -10,8 +10,8 @@
  */
 import { LaneQueue, type LaneJob } from './lane-queue.ts';
 import { LaneWorker, type Lane, type WorkerRules } from './lane-worker.ts';
+import { PlaceLine } from './place-line.ts';
 import { Places, turnOf } from './places.ts';
-import { WaitingLine } from './waiting-line.ts';
 
 export type { LaneJob } from './lane-queue.ts';
 export type { Lane } from './lane-worker.ts';
@@ -46,7 +46,7 @@ export class Lanes<Job extends LaneJob> {
   private readonly options: LanesOptions<Job>;
   private readonly lanes = new Map<string, LaneQueue<Job>>();
   /** Lanes that have jobs and no slot, since none is free for them. The classes and shares of their jobs take turns. */
-  private readonly starved = new WaitingLine<LaneQueue<Job>>();
+  private readonly starved: PlaceLine<LaneQueue<Job>>;
   private countStarving = 0;
   private readonly places: Places;
   private isStopping = false;
@@ -55,6 +55,7 @@ export class Lanes<Job extends LaneJob> {
   constructor(options: LanesOptions<Job>) {
     this.options = options;
     this.places = new Places(() => options.maxSlots(), options);
+    this.starved = new PlaceLine(this.places);
   }
 
   offer(name: string, job: Job): void {
@@ -64,7 +65,7 @@ export class Lanes<Job extends LaneJob> {
       this.lanes.set(name, lane);
     }
     lane.add(job);
-    if (lane.isStarving) this.starved.add(turnOf(job), lane);
+    if (lane.isStarving) this.standInLines(lane);
     this.startWorkers(lane);
   }
 
@@ -79,10 +80,10 @@ export class Lanes<Job extends LaneJob> {
     return [...this.lanes.values()].flatMap((lane) => this.afterRemoval(lane, lane.removeWaiting(unwanted)));
   }
 
-  /** Removes and returns the jobs that wait in this lane beyond so many; each share keeps some. */
-  withdraw(name: string, most: number): Job[] {
+  /** Removes and returns the jobs that wait in this lane beyond so many and are `unwanted`; each share keeps some. */
+  withdraw(name: string, most: number, unwanted: (job: Job) => boolean): Job[] {
     const lane = this.lanes.get(name);
-    return lane === undefined ? [] : this.afterRemoval(lane, lane.removeBeyond(most));
+    return lane === undefined ? [] : this.afterRemoval(lane, lane.removeBeyond(most, unwanted));
   }
 
   views(): LaneView[] {
@@ -116,8 +117,7 @@ export class Lanes<Job extends LaneJob> {
   private readonly rules: WorkerRules<Job> = {
     mayGoOn: ({ queue: lane, turn }) => {
       if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
-      const isNeeded = this.starved.some((other) => this.places.mayHave(other, turn));
-      if (!isNeeded) lane.takenWhileOthersStarve = 0;
+      if (!this.starved.some(turn)) lane.takenWhileOthersStarve = 0;
       else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
       return true;
     },
@@ -132,11 +132,10 @@ export class Lanes<Job extends LaneJob> {
     },
   };
 
-  private readonly mayHave = (turn: string): boolean => this.places.mayHave(turn);
-
   private afterRemoval(lane: LaneQueue<Job>, removed: Job[]): Job[] {
     if (lane.isStarving) {
       for (const job of removed) if (!lane.hasLike(job)) this.starved.delete(turnOf(job), lane);
+      this.standInLines(lane);
       if (lane.waiting === 0) this.leaveStarved(lane);
     }
     this.forgetIfIdle(lane);
@@ -154,7 +153,7 @@ export class Lanes<Job extends LaneJob> {
     let asked = first;
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      if (lane.slots > 0 && this.starved.some(this.mayHave)) return;
+      if (lane.slots > 0 && this.starved.some()) return;
       const turn = asked ?? this.nextTurn(lane);
       if (turn === null) {
         if (lane.slots === 0) this.starve(lane);
@@ -167,15 +166,17 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private nextTurn(lane: LaneQueue<Job>): string | null {
-    if (this.places.isFull) return null;
-    for (const turn of lane.turns()) if (this.mayHave(turn)) return turn;
-    return null;
+    return lane.turns().find((turn) => this.places.mayHave(turn)) ?? null;
   }
 
   private starve(lane: LaneQueue<Job>): void {
     if (lane.isStarving) return;
     lane.isStarving = true;
     this.countStarving++;
+    this.standInLines(lane);
+  }
+
+  private standInLines(lane: LaneQueue<Job>): void {
     for (const turn of lane.turns()) this.starved.add(turn, lane);
   }
 
@@ -212,10 +213,7 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private startStarved(): void {
-    while (!this.places.isFull) {
-      const next = this.starved.next(this.mayHave);
-      if (next === undefined) return;
-      this.startWorkers(next.item, next.share);
-    }
+    for (let next = this.starved.next(); next !== undefined; next = this.starved.next())
+      this.startWorkers(next.item, next.turn);
   }
 }

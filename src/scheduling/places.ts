@@ -7,7 +7,12 @@
 export const turnOf = ({ class: order, share }: { readonly class: number; readonly share: string }): string =>
   `${order === 0 ? '0' : '1'} ${share}`;
 
-const isSecondClass = (turn: string): boolean => turn.startsWith('1');
+/** Class 0, or any that goes after it. */
+export type PlaceClass = 0 | 1;
+
+/** The class of a class and share. */
+export const classOf = (turn: string): PlaceClass => (turn.startsWith('0') ? 0 : 1);
+
 const shareOfTurn = (turn: string): string => turn.slice(2);
 
 const LEAVES = 0.05;
@@ -18,8 +23,7 @@ export class Places {
   private readonly hasReserve: boolean;
   private readonly byTurn = new Map<string, number>();
   private readonly byShare = new Map<string, number>();
-  private secondClass = 0;
-  private all = 0;
+  private readonly byClass: [number, number] = [0, 0];
 
   /** `most`: the number of places now. Without a reserve any share may have all. */
   constructor(most: () => number, { hasReserve }: { hasReserve: boolean }) {
@@ -28,25 +32,28 @@ export class Places {
   }
 
   get taken(): number {
-    return this.all;
+    return this.byClass[0] + this.byClass[1];
   }
 
-  get isFull(): boolean {
-    return this.all >= this.most();
+  /** Says whether this class may have one place more, whatever its share, or may have that of `instead`. */
+  mayClassHave(order: PlaceClass, instead?: string): boolean {
+    const most = this.most();
+    if (this.taken - (instead === undefined ? 0 : 1) >= most) return false;
+    if (!this.hasReserve || order === 0) return true;
+    const isSameClass = instead !== undefined && classOf(instead) === 1;
+    return this.byClass[1] - (isSameClass ? 1 : 0) < most - Math.floor(most * LEAVES);
   }
 
   /** Says whether this class and share may have one place more, or may have it when the place of `instead` is given up. */
   mayHave(turn: string, instead?: string): boolean {
-    const most = this.most();
-    const given = instead === undefined ? 0 : 1;
-    if (this.all - given >= most) return false;
+    const order = classOf(turn);
+    if (!this.mayClassHave(order, instead)) return false;
     if (!this.hasReserve) return true;
+    const most = this.most();
     const isSameShare = instead !== undefined && shareOfTurn(instead) === shareOfTurn(turn);
-    const leaves = Math.floor(most * LEAVES);
-    if ((this.byShare.get(shareOfTurn(turn)) ?? 0) - (isSameShare ? 1 : 0) >= most - leaves) return false;
-    if (!isSecondClass(turn)) return true;
-    const isSecondClassGiven = instead !== undefined && isSecondClass(instead);
-    if (this.secondClass - (isSecondClassGiven ? 1 : 0) >= most - leaves) return false;
+    const ofShare = (this.byShare.get(shareOfTurn(turn)) ?? 0) - (isSameShare ? 1 : 0);
+    if (ofShare >= most - Math.floor(most * LEAVES)) return false;
+    if (order === 0) return true;
     const count = (this.byTurn.get(turn) ?? 0) - (instead === turn ? 1 : 0);
     return count < most - Math.floor(most * SECOND_CLASS_LEAVES);
   }
@@ -60,8 +67,7 @@ export class Places {
   }
 
   private count(turn: string, by: 1 | -1): void {
-    this.all += by;
-    if (isSecondClass(turn)) this.secondClass += by;
+    this.byClass[classOf(turn)] += by;
     for (const [counts, key] of [
       [this.byTurn, turn],
       [this.byShare, shareOfTurn(turn)],

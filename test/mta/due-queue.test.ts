@@ -487,6 +487,21 @@ describe('mta/due-queue', () => {
       assert.deepEqual([offered.length, offered.at(-1)?.id], [MOST_OF_CLASS_1 + 1, row?.id]);
     });
 
+    it('needs only the places of those that could give theirs to a group that waits', async () => {
+      makeRoom = () => undefined;
+      await fill(9_500, 9_500, { class: '1' });
+      await windows.scan();
+      await idle();
+      const stuck = offered.at(-1);
+      const [other] = await add({ domain: 'other.test', class: 1, account_id: 'acc_other' });
+      windows.hint([{ domain: 'other.test', class: 1, accountId: 'acc_other', dueAt: NOW }]);
+      await idle();
+      const single = offered.at(-1);
+      assert.equal(single?.id, other?.id);
+      assert.ok(stuck && single);
+      assert.deepEqual([windows.needsPlaceOf(stuck), windows.needsPlaceOf(single)], [true, false]);
+    });
+
     it('lets an account with one mail go before the thousands of another', async () => {
       makeRoom = () => undefined;
       await fill(12_000, 12_000, { class: '1' });

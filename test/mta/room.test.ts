@@ -16,7 +16,11 @@ interface Given {
 /** Makes room in these lanes, with this one job put aside, and returns which jobs rest until when, and whose quota was released. */
 async function restsIn(
   lanes: Readonly<Record<string, Given>>,
-  { asideWait, isStopping = false }: { asideWait?: number; isStopping?: boolean } = {},
+  {
+    asideWait,
+    isStopping = false,
+    isNeeded = true,
+  }: { asideWait?: number; isStopping?: boolean; isNeeded?: boolean } = {},
 ) {
   const clock = new FakeClock(NOW);
   const rests: [id: string, afterMs: number][] = [];
@@ -27,18 +31,20 @@ async function restsIn(
     clock,
     lanes: {
       views: () => Object.entries(lanes).map(([name, { waiting, slots }]) => ({ name, waiting, slots })),
-      withdraw: (name, most) => jobs(name).slice(most),
+      withdraw: (name, most, unwanted) => jobs(name).slice(most).filter(unwanted),
     },
     control: {
       closedFor: (name, ms) => ((lanes[name]?.closedFor ?? 0) >= ms ? (lanes[name]?.closedFor ?? null) : null),
     },
     pool: { waitingLong: () => new Map(Object.entries(lanes).map(([name, { late = 0 }]) => [name, late])) },
     aside: {
-      takeOut: (ms) =>
-        asideWait !== undefined && asideWait >= ms ? [{ jobs: [{ id: 'aside' } as Job], wait: asideWait }] : [],
+      takeOut: (ms, unwanted) =>
+        asideWait !== undefined && asideWait >= ms
+          ? [{ jobs: [{ id: 'aside' } as Job].filter(unwanted), wait: asideWait }]
+          : [],
     },
     placing: { releaseQuota: ({ id }) => void released.push(id) },
-    dueQueue: { rest: ({ id }, until) => void rests.push([id, until - NOW]) },
+    dueQueue: { rest: ({ id }, until) => void rests.push([id, until - NOW]), needsPlaceOf: () => isNeeded },
     isStopping: () => isStopping,
   });
   await room();
@@ -80,6 +86,12 @@ describe('mta/room', () => {
   it('jobs that are put aside rest until they would come back, unless that is soon', async () => {
     assert.deepEqual(await restsIn({}, { asideWait: 20_000 }), [['aside', 20_000]]);
     assert.deepEqual(await restsIn({}, { asideWait: 2_000 }), []);
+  });
+
+  it('jobs whose place helps none of the groups that wait stay', async () => {
+    const lanes = { mx: { waiting: 50, slots: 1 }, closed: { waiting: 2, slots: 0, closedFor: 20_000 } };
+    assert.equal((await restsIn(lanes)).length, 32);
+    assert.deepEqual(await restsIn(lanes, { asideWait: 20_000, isNeeded: false }), []);
   });
 
   it('stops with the engine', async () => {

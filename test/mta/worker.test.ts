@@ -77,6 +77,7 @@ class Bench {
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
       rest: () => undefined,
       leave: () => undefined,
+      needsPlaceOf: () => false,
       domainsMoved: () => Promise.resolve(),
       wake: () => undefined,
       stop: () => undefined,

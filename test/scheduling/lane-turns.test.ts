@@ -139,6 +139,58 @@ describe('turns of lanes by class and share', () => {
     assert.deepEqual([bench.countInHand('wide'), bench.countInHand('narrow')], [1, 3]);
   });
 
+  it('let a lane go on with class 1 where a job of class 0 waits that may have no slot', async () => {
+    let [worker, ownCount]: [Lane<LaneJob> | null, number] = [null, 0];
+    const lanes = new Lanes<LaneJob>({
+      work: async (lane) => {
+        if (lane.name !== 'popular') return new Promise(() => void lane.take());
+        worker = lane;
+        let next = lane.take();
+        while (next !== null) {
+          const ahead = lane.prefetch();
+          await new Promise((resolve) => setImmediate(resolve));
+          const isOwn = ahead !== null && lane.own(ahead);
+          if (isOwn) ownCount++;
+          next = isOwn ? ahead : lane.take();
+        }
+      },
+      slots: () => 1,
+      maxSlots: () => 100,
+      hasReserve: true,
+      failed: (_, error) => {
+        throw error;
+      },
+    });
+    for (let n = 0; n < 96; n++) lanes.offer(`hangs${String(n)}`, job(`e${String(n)}`, 'evil'));
+    for (let n = 0; n < 100; n++) lanes.offer('popular', job(`b${String(n)}`, 'b', 1));
+    lanes.offer('popular', job('shove', 'evil'));
+    for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
+    assert.ok(worker);
+    assert.deepEqual([ownCount, lanes.view('popular')], [98, { name: 'popular', waiting: 1, slots: 0 }]);
+  });
+
+  it('ask a few of the accounts of a lane and of the line, however many there are', () => {
+    let asked = 0;
+    const lanes = new Lanes<LaneJob>({
+      work: (lane) => new Promise(() => void lane.take()),
+      slots: () => 1,
+      maxSlots: () => {
+        asked++;
+        return 1000;
+      },
+      hasReserve: true,
+      failed: () => undefined,
+    });
+    for (let n = 0; n < 3000; n++) lanes.offer(`hangs${String(n)}`, job(`h${String(n)}`, `a${String(n)}`, 1));
+    assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2050]);
+    for (let n = 0; n < 3000; n++) lanes.offer('popular', job(`p${String(n)}`, `a${String(n)}`, 1));
+    assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2051]);
+    asked = 0;
+    lanes.offer('popular', job('reset', 'b'));
+    assert.equal(lanes.workers(), 951);
+    assert.ok(asked < 400, `${String(asked)} questions`);
+  });
+
   it('do not let an account have all slots by means of both classes', async () => {
     bench.flood(200, 'evil', { order: 1, prefix: 'bulk' });
     bench.flood(200, 'evil', { prefix: 'fast' });
@@ -186,7 +238,7 @@ describe('turns of lanes by class and share', () => {
           for (const one of steps) {
             if (one.do === 'offer') world.offer(one.lane, one.of);
             else if (one.do === 'limit') world.limit(one.lane, one.slots);
-            else if (one.do === 'withdraw') world.remove(world.lanes.withdraw(String(one.lane), one.most));
+            else if (one.do === 'withdraw') world.remove(world.lanes.withdraw(String(one.lane), one.most, () => true));
             else if (one.do === 'remove')
               world.remove(
                 world.lanes.removeWaiting(({ share, class: order }) => `${String(order)}${share}` === nameOf(one.of)),

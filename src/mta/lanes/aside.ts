@@ -12,7 +12,7 @@ const LOOK_AGAIN_MS = 2_000;
 interface Entry {
   readonly lane: string;
   readonly hosts: readonly string[];
-  readonly jobs: Job[];
+  jobs: Job[];
   timer: Timer | null;
   /** When the timer runs, on the monotonic clock. */
   comesBackAt: number;
@@ -71,12 +71,16 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       entry.comesBackAt = clock.monotonic() + wait;
       entry.timer = clock.after(wait, () => release(key, entry));
     },
-    /** Removes and returns the jobs that come back in `ms` or later, with the time until then, in ms. */
-    takeOut(ms: number): { jobs: readonly Job[]; wait: number }[] {
+    /** Removes and returns the jobs that come back in `ms` or later and are `unwanted`, with the time until then, in ms. */
+    takeOut(ms: number, unwanted: (job: Job) => boolean): { jobs: readonly Job[]; wait: number }[] {
       const now = clock.monotonic();
       const late = [...entries].filter(([, { comesBackAt }]) => comesBackAt - now >= ms);
-      for (const [key, entry] of late) remove(key, entry);
-      return late.map(([, { jobs, comesBackAt }]) => ({ jobs, wait: comesBackAt - now }));
+      return late.map(([key, entry]) => {
+        const jobs = entry.jobs.filter(unwanted);
+        entry.jobs = entry.jobs.filter((job) => !unwanted(job));
+        if (entry.jobs.length === 0) remove(key, entry);
+        return { jobs, wait: entry.comesBackAt - now };
+      });
     },
     /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
     wake(lane: string, host: string, room: number): void {

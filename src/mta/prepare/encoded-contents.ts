@@ -41,13 +41,13 @@ export class EncodedContents {
       before.isShared = true;
       return before.composed;
     }
-    const encoding = { composed: encode(contentId), isShared: this.seen.delete(contentId) };
+    const encoding = { composed: encode(contentId), isShared: this.seen.has(contentId) };
     this.encoding.set(contentId, encoding);
     encoding.composed.then(
       (composed) => {
         this.encoding.delete(contentId);
         if (encoding.isShared) this.kept.set(contentId, composed);
-        else this.seen.set(contentId, SEEN);
+        this.seen.set(contentId, SEEN);
       },
       () => this.encoding.delete(contentId),
     );

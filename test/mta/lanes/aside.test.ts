@@ -42,12 +42,23 @@ describe('mta/lanes/aside', () => {
     aside.add('farm', ['b:25'], job('3'), null);
     clock.advance(1000);
     assert.deepEqual(
-      aside.takeOut(5_000).map(({ jobs, wait }) => [jobs.map(({ id }) => id), wait]),
+      aside.takeOut(5_000, () => true).map(({ jobs, wait }) => [jobs.map(({ id }) => id), wait]),
       [[['1', '2'], 59_000]],
     );
     assert.deepEqual([aside.count('farm'), aside.lanesWaiting('a:25')], [1, []]);
     clock.advance(120_000);
     assert.deepEqual(back, ['farm:3']);
+  });
+
+  it('of those that come back late, only some are taken out, and the others come back in time', () => {
+    for (const id of ['1', '2']) aside.add('farm', ['a:25'], job(id), clock.monotonic() + 60_000);
+    assert.deepEqual(
+      aside.takeOut(5_000, ({ id }) => id === '1').map(({ jobs }) => jobs.map(({ id }) => id)),
+      [['1']],
+    );
+    assert.deepEqual([aside.count('farm'), aside.lanesWaiting('a:25')], [1, ['farm']]);
+    clock.advance(60_000);
+    assert.deepEqual(back, ['farm:2']);
   });
 
   it('as many come back as the lane may have connections, those that waited longest first', () => {
