@@ -147,7 +147,7 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
 }
 
 /** A key that may do all that benchmarks need. */
-export function benchKey(appliance: Appliance): string {
+export function benchKey(appliance: Appliance, account = 'default'): string {
   const made = appliance.cli(
     'keys',
     'create',
@@ -155,6 +155,8 @@ export function benchKey(appliance: Appliance): string {
     'bench',
     '--scopes',
     'send,campaign,message:read,event:read',
+    '--account',
+    account,
     '--json',
   );
   return (made as { key: string }).key;

@@ -123,6 +123,15 @@ export const benches: readonly Bench[] = [
     minutes: 1,
   },
   {
+    name: 'tenants',
+    shows: "single mails of one account beside another's broadcast to 20,000 domains that never answer",
+    script: 'tenants.ts',
+    args: [],
+    quick: ['--domains', '300', '--mails', '5'],
+    needs: [],
+    minutes: 2,
+  },
+  {
     name: 'wan',
     shows: 'a receiver 50 ms away over up to 600 connections: round trips, memory',
     script: 'wan.ts',
