@@ -126,9 +126,23 @@ export class LaneQueue<Job extends LaneJob> {
     return this.removeWaiting((job, at) => at >= each && unwanted(job));
   }
 
-  /** The classes and shares whose jobs go next: of each class at most twenty shares, those that go first before others. */
+  /** The shares of a class whose jobs go next, at most twenty, those that go first before others. */
+  *turnsOf(order: PlaceClass): Generator<string, undefined> {
+    let left = MOST_LOOKED_AT;
+    for (const share of this.sharesOf(order)?.keys() ?? []) {
+      if (left-- === 0) return;
+      yield turnOf({ class: order, share });
+    }
+  }
+
+  /** The same of both classes. */
   turns(): string[] {
     return [...this.turnsOf(0), ...this.turnsOf(1)];
+  }
+
+  /** Says whether the class and share of a waiting job are in `turns`, where the share is the last of its class. */
+  isLookedAt({ class: order }: LaneJob): boolean {
+    return (this.sharesOf(order === 0 ? 0 : 1)?.size ?? 0) <= MOST_LOOKED_AT;
   }
 
   /** Says whether a job of the same class and share waits. */
@@ -138,14 +152,6 @@ export class LaneQueue<Job extends LaneJob> {
 
   get isIdle(): boolean {
     return this.slots === 0 && this.waiting === 0 && (this.prefetched?.size ?? 0) === 0;
-  }
-
-  private *turnsOf(order: PlaceClass): Generator<string, undefined> {
-    let left = MOST_LOOKED_AT;
-    for (const share of this.sharesOf(order)?.keys() ?? []) {
-      if (left-- === 0) return;
-      yield turnOf({ class: order, share });
-    }
   }
 
   private sharesOf(order: PlaceClass): Shares<Job> | null {

@@ -39,6 +39,8 @@ export interface LanesOptions<Job extends LaneJob> {
   empty?(name: string): void;
 }
 
+/** Lanes that are looked at for another worker when one has ended. */
+const MOST_GROWN = 5;
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
 
@@ -48,6 +50,8 @@ export class Lanes<Job extends LaneJob> {
   /** Lanes that have jobs and no slot, since none is free for them. The classes and shares of their jobs take turns. */
   private readonly starved: PlaceLine<LaneQueue<Job>>;
   private countStarving = 0;
+  /** Lanes that have a worker and could not start another. They are looked at in turns when a slot is free and no lane starves for it. */
+  private readonly growing = new Set<LaneQueue<Job>>();
   private readonly places: Places;
   private isStopping = false;
   private stopped: (() => void) | null = null;
@@ -65,7 +69,8 @@ export class Lanes<Job extends LaneJob> {
       this.lanes.set(name, lane);
     }
     lane.add(job);
-    if (lane.isStarving) this.standInLines(lane);
+    // A new share goes behind the others of its class.
+    if (lane.isStarving && lane.isLookedAt(job)) this.starved.add(turnOf(job), lane);
     this.startWorkers(lane);
   }
 
@@ -144,6 +149,7 @@ export class Lanes<Job extends LaneJob> {
 
   private forgetIfIdle(lane: LaneQueue<Job>): void {
     if (!lane.isIdle) return;
+    this.growing.delete(lane);
     this.lanes.delete(lane.name);
     this.options.empty?.(lane.name);
   }
@@ -153,10 +159,10 @@ export class Lanes<Job extends LaneJob> {
     let asked = first;
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      if (lane.slots > 0 && this.starved.some()) return;
-      const turn = asked ?? this.nextTurn(lane);
+      const turn = lane.slots > 0 && this.starved.some() ? null : (asked ?? this.nextTurn(lane));
       if (turn === null) {
         if (lane.slots === 0) this.starve(lane);
+        else this.growing.add(lane);
         return;
       }
       this.startWorker(lane, turn, asked);
@@ -166,7 +172,11 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private nextTurn(lane: LaneQueue<Job>): string | null {
-    return lane.turns().find((turn) => this.places.mayHave(turn)) ?? null;
+    for (const order of [0, 1] as const) {
+      if (!this.places.mayClassHave(order)) continue;
+      for (const turn of lane.turnsOf(order)) if (this.places.mayHave(turn)) return turn;
+    }
+    return null;
   }
 
   private starve(lane: LaneQueue<Job>): void {
@@ -215,5 +225,11 @@ export class Lanes<Job extends LaneJob> {
   private startStarved(): void {
     for (let next = this.starved.next(); next !== undefined; next = this.starved.next())
       this.startWorkers(next.item, next.turn);
+    let left = MOST_GROWN;
+    for (const lane of this.growing) {
+      if (left-- === 0 || !this.places.mayClassHave(0)) return;
+      this.growing.delete(lane);
+      this.startWorkers(lane);
+    }
   }
 }

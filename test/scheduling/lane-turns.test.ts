@@ -136,7 +136,7 @@ describe('turns of lanes by class and share', () => {
     bench.flood(3, 'narrow', { order: 1 });
     bench.most = 6;
     await bench.end('hangs');
-    assert.deepEqual([bench.countInHand('wide'), bench.countInHand('narrow')], [1, 3]);
+    assert.deepEqual([bench.countInHand('wide'), bench.countInHand('narrow')], [2, 3]);
   });
 
   it('let a lane go on with class 1 where a job of class 0 waits that may have no slot', async () => {
@@ -189,6 +189,16 @@ describe('turns of lanes by class and share', () => {
     lanes.offer('popular', job('reset', 'b'));
     assert.equal(lanes.workers(), 951);
     assert.ok(asked < 400, `${String(asked)} questions`);
+  });
+
+  it('let a lane with a worker that hangs have another when slots become free elsewhere', async () => {
+    for (const name of ['large', 'small']) bench.limits.set(name, 100);
+    for (let n = 0; n < 89; n++) bench.lanes.offer('large', job(`large${String(n)}`, 'a', 1));
+    for (let n = 0; n < 30; n++) bench.lanes.offer('small', job(`small${String(n)}`, 'a', 1));
+    await settleEventLoop();
+    assert.deepEqual([bench.countInHand('large'), bench.countInHand('small')], [89, 1]);
+    for (let n = 0; n < 30; n++) await bench.end('large');
+    assert.deepEqual([bench.countInHand('large'), bench.countInHand('small')], [59, 30]);
   });
 
   it('do not let an account have all slots by means of both classes', async () => {
