@@ -73,7 +73,7 @@ const MOST_JOBS = 20_000;
 /** Rows for a group while memory is full: mail for a slow destination, however much, never keeps out mail for another. */
 const ROWS_WHEN_FULL = 2;
 /** Groups that have jobs in memory at a time. */
-const MOST_GROUPS = 10_000;
+const MOST_GROUPS = 4_000;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;

@@ -438,14 +438,14 @@ describe('mta/due-queue', () => {
   });
 
   describe('mail for more domains than may have jobs in memory', () => {
-    const MOST_OF_CLASS_1 = 9_500;
-    const MOST_OF_A_SHARE = 9_000;
+    const MOST_OF_CLASS_1 = 3_800;
+    const MOST_OF_A_SHARE = 3_600;
     const domainsIn = (jobs: readonly Job[]): number => new Set(jobs.map(({ group }) => group)).size;
 
     it('is drained completely, each once, with jobs of a bounded number of domains in memory', async () => {
       let asked = 0;
       makeRoom = () => asked++;
-      await fill(30_000, 15_000);
+      await fill(12_000, 6_000);
       await windows.scan();
       const seen = new Set<string>();
       let [twice, most] = [0, 0];
@@ -458,13 +458,13 @@ describe('mta/due-queue', () => {
         }
         await finish(batch);
       }
-      assert.deepEqual([seen.size, twice, most, asked], [30_000, 0, MOST_OF_CLASS_1, 1]);
+      assert.deepEqual([seen.size, twice, most, asked], [12_000, 0, MOST_OF_CLASS_1, 1]);
       assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
     });
 
     it('leaves places for single mails where a broadcast has taken its own', async () => {
       makeRoom = () => undefined;
-      await fill(12_000, 12_000, { class: '1' });
+      await fill(4_800, 4_800, { class: '1' });
       await windows.scan();
       await idle();
       assert.equal(offered.length, MOST_OF_A_SHARE);
@@ -477,7 +477,7 @@ describe('mta/due-queue', () => {
 
     it('leaves places for single mails where two broadcasts have taken theirs', async () => {
       makeRoom = () => undefined;
-      await fill(12_000, 12_000, { class: '1', account_id: "'acc_' || (n % 2)" });
+      await fill(4_800, 4_800, { class: '1', account_id: "'acc_' || (n % 2)" });
       await windows.scan();
       await idle();
       assert.equal(offered.length, MOST_OF_CLASS_1);
@@ -489,7 +489,7 @@ describe('mta/due-queue', () => {
 
     it('needs only the places of those that could give theirs to a group that waits', async () => {
       makeRoom = () => undefined;
-      await fill(9_500, 9_500, { class: '1' });
+      await fill(3_800, 3_800, { class: '1' });
       await windows.scan();
       await idle();
       const stuck = offered.at(-1);
@@ -504,7 +504,7 @@ describe('mta/due-queue', () => {
 
     it('lets an account with one mail go before the thousands of another', async () => {
       makeRoom = () => undefined;
-      await fill(12_000, 12_000, { class: '1' });
+      await fill(4_800, 4_800, { class: '1' });
       await windows.scan();
       await idle();
       const [row] = await add({ domain: 'single.test', class: 1, account_id: 'acc_other' });
@@ -519,10 +519,10 @@ describe('mta/due-queue', () => {
         // All that is in memory waits for dead hosts.
         for (const job of asked++ === 0 ? offered.splice(0) : []) windows.rest(job, NOW + 60_000);
       };
-      await fill(12_000, 12_000, { class: '1' });
+      await fill(4_800, 4_800, { class: '1' });
       await windows.scan();
       await idle();
-      assert.deepEqual([offered.length, asked], [3_000, 1]);
+      assert.deepEqual([offered.length, asked], [1_200, 1]);
       await finish(offered.splice(0));
       await idle();
       assert.deepEqual([offered.length, windows.sizes().jobs], [0, 0]);
@@ -533,7 +533,7 @@ describe('mta/due-queue', () => {
 
     it('reads on a domain whose mail goes while others keep their places, and then lets others go', async () => {
       makeRoom = () => undefined;
-      await fill(24_000, 12_000, { class: '1' });
+      await fill(9_600, 4_800, { class: '1' });
       await windows.scan();
       await idle();
       const [stuck] = [offered.splice(0)];
@@ -561,7 +561,7 @@ describe('mta/due-queue', () => {
     it('goes on asking for room as long as groups wait, and no longer', async () => {
       let asked = 0;
       makeRoom = () => asked++;
-      await fill(12_000, 12_000, { class: '1' });
+      await fill(4_800, 4_800, { class: '1' });
       await windows.scan();
       await idle();
       for (const times of [2, 3]) {
