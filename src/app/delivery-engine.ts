@@ -99,6 +99,7 @@ function buildMta(
         maxMessages: connection.maxMessages,
         maxAgeMs: connection.maxAge,
         maxPerHost: Math.max(20, delivery.lane.maxConcurrency),
+        maxOpen: delivery.maxConnections,
       },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       shaping: delivery.shaping,

@@ -24,9 +24,17 @@ export interface PoolLimits {
   maxAgeMs: number;
   /** Connections to one host (`host:port`), idle ones included. */
   maxPerHost: number;
+  /** Connections to all hosts, idle ones included, beside those to which QUIT was said: the longest idle one is closed for another. */
+  maxOpen: number;
 }
 
-export const defaultPoolLimits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 20 };
+export const defaultPoolLimits: PoolLimits = {
+  idleMs: 5000,
+  maxMessages: 100,
+  maxAgeMs: 300_000,
+  maxPerHost: 20,
+  maxOpen: 1000,
+};
 
 /** One message's use of a session. Give it back exactly once. */
 export interface Lease {
@@ -86,7 +94,11 @@ export class Pool {
   private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
   private readonly busy = new BusyConnections();
+  /** The idle connections to all hosts, longest idle first. */
+  private readonly idle = new Set<Connection>();
   private total = 0;
+  /** Connections to which QUIT was said, and whose socket is not gone yet. */
+  private closing = 0;
   private isDraining = false;
   private drained: (() => void) | null = null;
 
@@ -245,7 +257,7 @@ export class Pool {
   drain(): Promise<void> {
     this.isDraining = true;
     const done = new Promise<void>((resolve) => (this.drained = resolve));
-    for (const connection of [...this.hosts.values()].flatMap(({ idle }) => idle)) {
+    for (const connection of this.idle) {
       this.removeIdle(connection);
       this.close(connection);
     }
@@ -317,6 +329,16 @@ export class Pool {
     this.lanes.count(lane, 1);
     this.countOpen(host, 1);
     host.countUse(lane, 1, now);
+    this.closeBeyond();
+  }
+
+  /** A worker has a connection or opens one, so those beyond the limit are idle. */
+  private closeBeyond(): void {
+    for (const connection of this.idle) {
+      if (this.total - this.closing <= this.limits.maxOpen) return;
+      this.removeIdle(connection);
+      this.close(connection);
+    }
   }
 
   private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
@@ -377,6 +399,7 @@ export class Pool {
     connection.idleTimer = this.clock.after(this.limits.idleMs, dismiss);
     connection.session.watch(dismiss);
     connection.host.idle.push(connection);
+    this.idle.add(connection);
     this.lanes.keepIdle(connection);
     this.offerIdle(connection);
   }
@@ -412,6 +435,7 @@ export class Pool {
     connection.idleTimer?.cancel();
     connection.session.watch(null);
     this.lanes.removeIdle(connection);
+    this.idle.delete(connection);
     const { idle } = connection.host;
     const at = idle.indexOf(connection);
     if (at >= 0) idle.splice(at, 1);
@@ -428,7 +452,9 @@ export class Pool {
   private close({ session, host, lane }: Connection): void {
     const closed = session.close();
     this.lanes.closes(lane, closed);
+    this.closing++;
     void closed.then(() => {
+      this.closing--;
       this.countOpen(host, -1);
       this.wakeLanes(host);
     });

@@ -14,7 +14,7 @@ import { startMailServer, type FakeMailServer, type MailServerOptions } from '..
 import { NOW } from '../../support/harness/mail-rows.ts';
 import { timeouts } from '../connection/helpers.ts';
 
-const limits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 2 };
+const limits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxOpen: 100, maxPerHost: 2 };
 /** No server listens here. A port that was free a moment ago may be given to another program. */
 const DEAD_PORT = 1;
 const body = Buffer.from('Subject: hi\r\n\r\nhello\r\n');

@@ -38,7 +38,7 @@ describe('mta/connection/pool', () => {
         mostOf: () => most,
         othersOf: () => others,
       },
-      { ...defaultPoolLimits, maxPerHost: 2 },
+      { ...defaultPoolLimits, maxPerHost: 2, maxOpen: 6 },
     );
     request = { key: 'one', host: 'mx1.dest.test:25', lane: 'dest' };
     open = (signal) => openSession(deps, targetOf(server, { signal }));
@@ -211,6 +211,31 @@ describe('mta/connection/pool', () => {
       most = 0;
       assert.equal(await whyNot(), 'share');
     });
+  });
+
+  it('keeps open no more than all hosts together may have, and closes those that have been idle longest', async () => {
+    const hosts = Array.from({ length: 6 }, (_, n) => ({
+      host: `mx${String(n)}.dest.test:25`,
+      lane: `lane${String(n)}`,
+    }));
+    for (const host of hosts) await sendOne(host);
+    await sendOne({ ...hosts[0] });
+    assert.deepEqual([pool.count(), server.sessions.length], [6, 6]);
+    const lease = await leased({ host: 'other.dest.test:25', lane: 'other' });
+    await until(() => pool.count() === 6);
+    await server.sessions[1]?.closed;
+    assert.deepEqual(
+      [pool.count('mx0.dest.test:25'), pool.count('mx1.dest.test:25'), server.sessions[1]?.lines.at(-1)],
+      [1, 0, 'QUIT'],
+    );
+    lease.giveBack();
+    for (const host of [2, 3].map((n) => ({ host: `more${String(n)}.dest.test:25`, lane: 'more' })))
+      await sendOne(host);
+    await until(() => pool.count() === 6);
+    assert.deepEqual(
+      hosts.map(({ host }) => pool.count(host)),
+      [1, 0, 0, 0, 1, 1],
+    );
   });
 
   it('hands on a failure to open, and counts no connection for it', async () => {
