@@ -15,7 +15,9 @@ export const classOf = (turn: string): PlaceClass => (turn.startsWith('0') ? 0 :
 
 const shareOfTurn = (turn: string): string => turn.slice(2);
 
+/** The part of all places that a share, and class 1 of all shares together, leaves to others. */
 const LEAVES = 0.05;
+/** The part that class 1 of one share leaves. */
 const SECOND_CLASS_LEAVES = 0.1;
 
 export class Places {
