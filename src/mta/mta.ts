@@ -379,6 +379,7 @@ export class Mta {
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
+        whyNoSlot: (lane) => this.lanesOfJobs.whyNoSlot(lane),
         pump: (lane) => this.lanesOfJobs.pump(lane),
         wake: () => this.dueQueue.wake(),
       },

@@ -24,6 +24,9 @@ export interface LaneView {
   slots: number;
 }
 
+/** Why a lane with jobs has no worker: all slots are taken, or all that the classes and shares of its jobs may have. */
+export type NoSlot = 'all taken' | 'share at its bound';
+
 export interface LanesOptions<Job extends LaneJob> {
   /** Works through a lane until `take` returns null. Should not throw: the job in its hand is then its owner's to find again. */
   work(lane: Lane<Job>): Promise<void>;
@@ -98,6 +101,12 @@ export class Lanes<Job extends LaneJob> {
   view(name: string): LaneView {
     const { waiting, slots } = this.lanes.get(name) ?? { waiting: 0, slots: 0 };
     return { name, waiting, slots };
+  }
+
+  /** Returns why the lane has jobs and no worker, where it waits for a slot; else null. */
+  whyNoSlot(name: string): NoSlot | null {
+    if (this.lanes.get(name)?.isStarving !== true) return null;
+    return this.places.isFull ? 'all taken' : 'share at its bound';
   }
 
   /** Counts the workers of all lanes. */

@@ -37,6 +37,10 @@ export class Places {
     return this.byClass[0] + this.byClass[1];
   }
 
+  get isFull(): boolean {
+    return this.taken >= this.most();
+  }
+
   /** Says whether this class may have one place more, whatever its share, or may have that of `instead`. */
   mayClassHave(order: PlaceClass, instead?: string): boolean {
     const most = this.most();

@@ -146,6 +146,17 @@ describe('journey: isolation', () => {
     assert.ok(seen.length > 0);
   });
 
+  it('mail that waits for a connection while all are in use says so', async () => {
+    app = await startTestApp({ clock, resolver, mailPort: good.port, settings: { delivery: { maxConnections: 1 } } });
+    await sendBulk('silent.test', 1);
+    await until(() => app.app.mta.lane('mx.silent.test')?.now.slots === 1);
+    const { id } = await app.send({ to: 'ana@good.test' });
+    await until(() => app.app.mta.lane('mx.good.test')?.now.waiting === 1);
+    const { reason, message } = await app.why(id);
+    assert.equal(reason, 'connections_in_use');
+    assert.match(message, /^All connections of this server are in use \(delivery\.maxConnections\)/);
+  });
+
   it('the same farm: a domain that shares hosts with another shares its lane, and one bad recipient in it delays nobody', async () => {
     app = await startTestApp({ clock, resolver, mailPort: good.port });
     resolver.zones['twin.test MX'] = ['10 mx.good.test'];

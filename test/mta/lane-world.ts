@@ -106,6 +106,7 @@ export class LaneWorld {
         limitsOf: () => null,
         shares: wholeLanes,
         viewOf: (lane) => this.lanes.view(lane),
+        whyNoSlot: (lane) => this.lanes.whyNoSlot(lane),
         pump: (lane) => {
           this.lanes.pump(lane);
         },

@@ -34,6 +34,7 @@ class Lane {
         limitsOf: () => null,
         shares: wholeLanes,
         viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
+        whyNoSlot: () => null,
         pump: () => undefined,
         wake: () => undefined,
       },

@@ -183,6 +183,7 @@ describe('turns of lanes by class and share', () => {
     });
     for (let n = 0; n < 3000; n++) lanes.offer(`hangs${String(n)}`, job(`h${String(n)}`, `a${String(n)}`, 1));
     assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2050]);
+    assert.deepEqual([lanes.whyNoSlot('hangs0'), lanes.whyNoSlot('hangs2999')], [null, 'share at its bound']);
     for (let n = 0; n < 3000; n++) lanes.offer('popular', job(`p${String(n)}`, `a${String(n)}`, 1));
     assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2051]);
     asked = 0;

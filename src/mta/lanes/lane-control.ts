@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Pool } from '../connection/pool.ts';
@@ -31,6 +31,8 @@ export interface LaneControlDeps {
   shares: LaneShares;
   /** Returns the jobs and workers of a lane. */
   viewOf(lane: string): LaneView;
+  /** Returns why a lane that has jobs and may have workers has none; else null. */
+  whyNoSlot(lane: string): NoSlot | null;
   /** Starts workers of the lane where it may have more. */
   pump(lane: string): void;
   /** Lets mail that rests be looked at again. */
@@ -338,6 +340,7 @@ export class LaneControl {
       perMinute: this.perMinuteOf(lane),
       share: deps.shares.of(lane),
       view: deps.viewOf(lane),
+      noSlot: deps.whyNoSlot(lane),
       pool: deps.pool,
       clock: deps.clock,
     };

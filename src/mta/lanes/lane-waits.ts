@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
-import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
@@ -54,6 +54,7 @@ export interface Surroundings {
   perMinute: number | null;
   share: LaneShare;
   view: Pick<LaneView, 'waiting' | 'slots'>;
+  noSlot: NoSlot | null;
   pool: Pick<Pool, 'waitOf' | 'capOf'>;
   clock: Clock;
 }
@@ -104,6 +105,7 @@ export function waitsOf(state: LaneState, part: Part, site: Site | null, around:
   const own = site ?? state.site;
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
   if (hosts !== null) waits.push(hosts);
+  if (around.noSlot !== null) waits.push(slotWait(around.noSlot));
   const pace = paceWait(state, around, name, now);
   if (pace !== null) waits.push(pace);
   const shared = shareWait(state, around, name);
@@ -195,6 +197,23 @@ const didWhat = {
   unreachable: 'cannot be reached',
   refused: 'refuses connections from us',
   broken: 'breaks off while it takes a mail',
+} as const;
+
+/** Returns that the lane waits for one of this server's own connections. */
+const slotWait = (why: NoSlot): LaneWait => ({
+  reason: 'connections_in_use',
+  message: noSlotMessages[why],
+  since: null,
+  until: null,
+  by: 'us',
+  stops: false,
+});
+
+const noSlotMessages = {
+  'all taken':
+    'All connections of this server are in use (delivery.maxConnections). Receivers that have none take turns for those that become free.',
+  'share at its bound':
+    'As many connections are in use as the mail of one account, or all broadcasts, may have of delivery.maxConnections. It goes over the next of them that becomes free.',
 } as const;
 
 /** Returns that other nodes have the lane's other connections, where mail waits for one. */

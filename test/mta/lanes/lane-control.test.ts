@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { LaneView } from '../../../src/scheduling/lanes.ts';
+import type { LaneView, NoSlot } from '../../../src/scheduling/lanes.ts';
 import type { Log } from '../../../src/base/log.ts';
 import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
@@ -29,6 +29,7 @@ describe('mta/lanes/lane-control', () => {
   let clock: FakeClock;
   let control: LaneControl;
   let view: Omit<LaneView, 'name'>;
+  let noSlot: NoSlot | null;
   let given: LaneLimits | null;
   let share: LaneShare;
   let looks: number;
@@ -43,6 +44,7 @@ describe('mta/lanes/lane-control', () => {
     clock = new FakeClock(NOW);
     view = { waiting: 100, slots: 10 };
     [share, looks] = [wholeLane, 0];
+    noSlot = null;
     [given, wait, cap, pumped, woken, tried, logged] = [null, null, null, 0, 0, [], []];
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
@@ -72,6 +74,7 @@ describe('mta/lanes/lane-control', () => {
         limitsOf: () => given,
         shares: { of: () => share, soon: () => looks++ },
         viewOf: (name) => ({ name, ...view }),
+        whyNoSlot: () => noSlot,
         pump: () => pumped++,
         wake: () => woken++,
       },
@@ -429,6 +432,18 @@ describe('mta/lanes/lane-control', () => {
     assert.match(waits[0]?.message ?? '', /cannot take mail now: "4\.3\.2 overloaded"/);
     assert.match(waits[1]?.message ?? '', /^mx\.dest\.test cannot be reached.*"connection refused"/);
   });
+
+  for (const [why, said] of [
+    ['all taken', /^All connections of this server are in use/],
+    ['share at its bound', /^As many connections are in use as the mail of one account/],
+  ] as const)
+    it(`says that the lane waits for a connection of this server: ${why}`, () => {
+      noSlot = why;
+      view = { waiting: 100, slots: 0 };
+      const [wait] = control.waits(LANE, part, site);
+      assert.deepEqual([wait?.reason, wait?.by, wait?.stops], ['connections_in_use', 'us', false]);
+      assert.match(wait?.message ?? '', said);
+    });
 
   it("never blames another tenant's hosts", () => {
     control.register('farm', farm, null);
