@@ -50,6 +50,8 @@ export interface DueQueueDeps {
   /** `maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
   db: { prepared: Connection; maintenance: Connection };
   clock: Clock;
+  /** Groups that have jobs in memory at a time. */
+  mostGroups: number;
   /** Tells whether this node delivers the mail of a domain. */
   isOurs(domain: string): boolean;
   /** Tells all nodes, this one included, when mail falls due whose domain has moved meanwhile. */
@@ -72,8 +74,6 @@ const LOW = 32;
 const MOST_JOBS = 20_000;
 /** Rows for a group while memory is full: mail for a slow destination, however much, never keeps out mail for another. */
 const ROWS_WHEN_FULL = 2;
-/** Groups that have jobs in memory at a time. */
-const MOST_GROUPS = 4_000;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
@@ -96,9 +96,9 @@ export class DueQueue {
   private readonly timer: DueTimer<Group>;
   private isReading = false;
   /** Of the groups that have jobs in memory; a broadcast, however many domains it goes to, leaves places for other mail. */
-  private readonly places = new Places(() => MOST_GROUPS, { hasReserve: true });
+  private readonly places: Places;
   /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
-  private readonly empty = new PlaceLine<Group>(this.places);
+  private readonly empty: PlaceLine<Group>;
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
@@ -112,6 +112,8 @@ export class DueQueue {
 
   constructor(deps: DueQueueDeps) {
     this.deps = deps;
+    this.places = new Places(() => deps.mostGroups, { hasReserve: true });
+    this.empty = new PlaceLine(this.places);
     this.timer = new DueTimer(deps.clock, this.groups, (group, now) => this.fellDue(group, now));
   }
 

@@ -68,6 +68,12 @@ export interface MtaOptions extends AttemptOptions, PassageOptions {
   ca?: string;
 }
 
+/**
+ * Groups of mail (a domain, a class and an account) that have jobs in memory, for each connection that may be open: a connection that becomes
+ * free finds its next mail there. With four of them the rate is the same, and a long queue takes 30 MiB more.
+ */
+const GROUPS_A_CONNECTION = 2;
+const LEAST_GROUPS = 1_000;
 const LEASE_MARGIN_MS = 5 * 60_000;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
 const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEASE_MARGIN_MS;
@@ -120,6 +126,7 @@ export class Mta {
     this.dueQueue = new DueQueue({
       db: deps.db,
       clock,
+      mostGroups: Math.max(LEAST_GROUPS, GROUPS_A_CONNECTION * options.maxConnections),
       isOurs: (domain) => deps.owners.isOurs(domain),
       tell: (hints) => deps.notifiers.deliveries.notify(hints),
       offer: (job) => this.placing.place(job),

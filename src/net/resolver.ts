@@ -76,7 +76,7 @@ const MOST_SILENT = 10_000;
 
 export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}) {
   const { clock } = deps;
-  const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
+  const { timeoutMs = 5000, maxEntries = 5_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
   const cache = createLru<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>(maxEntries);
   /** Names whose look-ups timed out, and until when they count as slow. */

@@ -62,6 +62,7 @@ class World {
     this.queue = new DueQueue({
       db: { prepared: observed, maintenance: observed },
       clock: this.clock,
+      mostGroups: 4_000,
       isOurs: (domain) => !this.foreign.has(domain),
       tell: (hints) => this.queue.hint(hints),
       offer: (job) => {

@@ -54,6 +54,7 @@ describe('mta/due-queue', () => {
     windows = new DueQueue({
       db: { prepared, maintenance: prepared },
       clock,
+      mostGroups: 4_000,
       isOurs: (domain) => !foreign.has(domain),
       tell: (hints) => {
         told.push(...hints);
@@ -176,6 +177,7 @@ describe('mta/due-queue', () => {
     const held = new DueQueue({
       db: { prepared, maintenance: prepared },
       clock,
+      mostGroups: 4_000,
       isOurs: () => true,
       tell: () => undefined,
       offer: (job) => {

@@ -46,7 +46,8 @@ export interface LaneControlOptions {
   innerSlots: number;
 }
 
-const MOST_LANE_STATES = 10_000;
+/** More are kept only of lanes that have work, rest or are slowed: a lane takes about 1 KB. */
+const MOST_LANE_STATES = 4_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
