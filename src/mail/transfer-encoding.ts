@@ -38,9 +38,9 @@ export function measureText(text: string): MeasuredText {
   const lines = text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;
   const plain = !NOT_PLAIN.test(lines);
   const octets = plain ? lines : Buffer.from(lines, 'utf8').toString('latin1');
-  const { lineEnds, longest } = measureLines(octets);
+  const { lineEnds, longest, hasTrailingSpace } = measureLines(octets);
   const length = octets.length + lineEnds;
-  if (plain && longest <= LONGEST_LINE && !hasTrailingSpace(octets) && !octets.includes(`--${BOUNDARY_MARK}`)) {
+  if (plain && longest <= LONGEST_LINE && !hasTrailingSpace && !octets.includes(`--${BOUNDARY_MARK}`)) {
     return { encoding: '7bit', octets, plain, bound: length + 2 };
   }
   const escapes = plain ? count(octets, '=') : countEscapes(octets);
@@ -62,27 +62,27 @@ export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   return Buffer.from(end === 'message' && !octets.endsWith('\n') ? `${octets}\r\n` : octets, 'latin1');
 }
 
-/** Returns true for space at a line's end. Three searches in native code: half the time of a regular expression. */
-const hasTrailingSpace = (text: string): boolean =>
-  text.includes(' \n') || text.includes('\t\n') || text.endsWith(' ') || text.endsWith('\t');
-
 /** Returns the octets of base64 in lines of 76, each ended by CRLF. */
 export function base64Length(octets: number): number {
   const characters = Math.ceil(octets / 3) * 4;
   return characters + 2 * Math.ceil(characters / LONGEST_LINE);
 }
 
-function measureLines(octets: string): { lineEnds: number; longest: number } {
+function measureLines(octets: string): { lineEnds: number; longest: number; hasTrailingSpace: boolean } {
   let lineEnds = 0;
   let longest = 0;
   let start = 0;
+  let hasTrailingSpace = isSpace(octets.charCodeAt(octets.length - 1));
   for (let end = octets.indexOf('\n'); end >= 0; end = octets.indexOf('\n', start)) {
     longest = Math.max(longest, end - start);
+    if (isSpace(octets.charCodeAt(end - 1))) hasTrailingSpace = true;
     start = end + 1;
     lineEnds++;
   }
-  return { lineEnds, longest: Math.max(longest, octets.length - start) };
+  return { lineEnds, longest: Math.max(longest, octets.length - start), hasTrailingSpace };
 }
+
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x09;
 
 function count(text: string, character: string): number {
   let found = 0;
