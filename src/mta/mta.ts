@@ -70,10 +70,11 @@ export interface MtaOptions extends AttemptOptions, PassageOptions {
 
 /**
  * Groups of mail (a domain, a class and an account) that have jobs in memory, for each connection that may be open: a connection that becomes
- * free finds its next mail there. With four of them the rate is the same, and a long queue takes 30 MiB more.
+ * free finds its next mail there.
  */
 const GROUPS_A_CONNECTION = 2;
-const LEAST_GROUPS = 1_000;
+/** At least so many. With 1,000 or 2,000 two accounts with mail to hosts that never answer keep a third one waiting for a place. */
+const LEAST_GROUPS = 4_000;
 const LEASE_MARGIN_MS = 5 * 60_000;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
 const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEASE_MARGIN_MS;
@@ -325,6 +326,7 @@ export class Mta {
       failed: (lane, error) =>
         log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),
       empty: (lane) => this.control.noteEmpty(lane),
+      starves: () => this.starvation.look(),
     });
   }
 
@@ -387,6 +389,7 @@ export class Mta {
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
         whyNoSlot: (lane) => this.lanesOfJobs.whyNoSlot(lane),
+        hasAside: (lane) => this.aside.has(lane),
         pump: (lane) => this.lanesOfJobs.pump(lane),
         wake: () => this.dueQueue.wake(),
       },
@@ -403,7 +406,6 @@ export class Mta {
       aside,
       dueQueue,
       lanes: this.lanesOfJobs,
-      offered: () => this.starvation.look(),
       isStopping: () => this.isStopping,
     });
   }

@@ -1,5 +1,8 @@
 /** Names of lanes and hosts, as other parts of the engine and the operator see them. */
 
+/** Says whether it is a lane of mail that needs no connection, such as that to the simulator. */
+export const isInnerLane = (lane: string): boolean => lane.startsWith('~');
+
 /** Names a lane after its site, and its source where it has one. */
 export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);
 

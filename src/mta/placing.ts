@@ -40,8 +40,6 @@ export interface PlacingDeps {
   dueQueue: Pick<DueQueue, 'done' | 'rest' | 'leave'>;
   owners: Pick<Owners, 'isOurs'>;
   lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
-  /** Is called when a job came into a lane. */
-  offered(): void;
   /** Tells whether jobs are placed no more. */
   isStopping(): boolean;
 }
@@ -262,7 +260,6 @@ export class Placing {
       this.deps.dueQueue.rest(job, Math.max(destination.until, this.deps.clock.now() + 1));
     else {
       this.deps.lanes.offer(this.laneFor(destination, job), job);
-      this.deps.offered();
     }
   }
 

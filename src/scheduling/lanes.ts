@@ -24,7 +24,7 @@ export interface LaneView {
   slots: number;
 }
 
-/** Why a lane with jobs has no worker: all slots are taken, or all that the classes and shares of its jobs may have. */
+/** Why a lane with jobs has no further worker: all slots are taken, or all that the classes and shares of its jobs may have. */
 export type NoSlot = 'all taken' | 'share at its bound';
 
 export interface LanesOptions<Job extends LaneJob> {
@@ -40,6 +40,8 @@ export interface LanesOptions<Job extends LaneJob> {
   failed(name: string, error: unknown): void;
   /** Reports that the lane has no jobs and no workers left. */
   empty?(name: string): void;
+  /** Reports that one more lane has jobs and no slot. */
+  starves?(): void;
 }
 
 /** Lanes that are looked at for another worker when one has ended. */
@@ -103,10 +105,13 @@ export class Lanes<Job extends LaneJob> {
     return { name, waiting, slots };
   }
 
-  /** Returns why the lane has jobs and no worker, where it waits for a slot; else null. */
+  /** Returns why the lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
   whyNoSlot(name: string): NoSlot | null {
-    if (this.lanes.get(name)?.isStarving !== true) return null;
-    return this.places.isFull ? 'all taken' : 'share at its bound';
+    const lane = this.lanes.get(name);
+    if (lane === undefined || !(lane.isStarving || this.growing.has(lane))) return null;
+    if (lane.waiting === 0 || lane.slots >= this.options.slots(name)) return null;
+    if (this.places.isFull) return 'all taken';
+    return this.nextTurn(lane) === null ? 'share at its bound' : null;
   }
 
   /** Counts the workers of all lanes. */
@@ -193,6 +198,7 @@ export class Lanes<Job extends LaneJob> {
     lane.isStarving = true;
     this.countStarving++;
     this.standInLines(lane);
+    this.options.starves?.();
   }
 
   private standInLines(lane: LaneQueue<Job>): void {

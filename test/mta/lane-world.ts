@@ -107,6 +107,7 @@ export class LaneWorld {
         shares: wholeLanes,
         viewOf: (lane) => this.lanes.view(lane),
         whyNoSlot: (lane) => this.lanes.whyNoSlot(lane),
+        hasAside: () => false,
         pump: (lane) => {
           this.lanes.pump(lane);
         },

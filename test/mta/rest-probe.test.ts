@@ -35,6 +35,7 @@ class Lane {
         shares: wholeLanes,
         viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
         whyNoSlot: () => null,
+        hasAside: () => false,
         pump: () => undefined,
         wake: () => undefined,
       },

@@ -169,6 +169,35 @@ describe('turns of lanes by class and share', () => {
     assert.deepEqual([ownCount, lanes.view('popular')], [98, { name: 'popular', waiting: 1, slots: 0 }]);
   });
 
+  it('tell when one more lane has no slot, also after a pump, and why a lane has no further worker', () => {
+    const limits: Record<string, number> = { hangs: 1, paced: 0, popular: 3 };
+    let told = 0;
+    let most = 2;
+    const lanes = new Lanes<LaneJob>({
+      work: (lane) => new Promise(() => void lane.take()),
+      slots: (name) => limits[name] ?? 1,
+      maxSlots: () => most,
+      hasReserve: false,
+      failed: () => undefined,
+      starves: () => told++,
+    });
+    lanes.offer('paced', job('p', 'a'));
+    lanes.offer('hangs', job('h', 'a'));
+    for (const id of ['1', '2', '3']) lanes.offer('popular', job(id, 'a'));
+    assert.deepEqual([told, lanes.view('popular').slots], [0, 1]);
+    assert.deepEqual(
+      ['hangs', 'paced', 'popular', 'unknown'].map((name) => lanes.whyNoSlot(name)),
+      [null, null, 'all taken', null],
+    );
+    limits['paced'] = 1;
+    lanes.pump('paced');
+    assert.deepEqual([told, lanes.whyNoSlot('paced')], [1, 'all taken']);
+    limits['popular'] = 1;
+    assert.equal(lanes.whyNoSlot('popular'), null, 'its own limit keeps it');
+    most = 5;
+    assert.equal(lanes.whyNoSlot('paced'), null, 'it gets one at the next look');
+  });
+
   it('ask a few of the accounts of a lane and of the line, however many there are', () => {
     let asked = 0;
     const lanes = new Lanes<LaneJob>({

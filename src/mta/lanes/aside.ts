@@ -23,16 +23,14 @@ export type Aside = ReturnType<typeof createAside>;
 export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string, jobs: readonly Job[]) => void) {
   const entries = new Map<string, Entry>();
   const byHost = new Map<string, Set<Entry>>();
+  const byLane = new Map<string, Set<Entry>>();
   let stopped = false;
 
   function remove(key: string, entry: Entry): void {
     entry.timer?.cancel();
     entries.delete(key);
-    for (const host of entry.hosts) {
-      const waiting = byHost.get(host);
-      waiting?.delete(entry);
-      if (waiting?.size === 0) byHost.delete(host);
-    }
+    for (const host of entry.hosts) takeFrom(byHost, host, entry);
+    takeFrom(byLane, entry.lane, entry);
   }
 
   /** Brings jobs back. A job may be put aside again at once, in a new entry. */
@@ -50,11 +48,8 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
   function create(key: string, lane: string, hosts: readonly string[]): Entry {
     const entry: Entry = { lane, hosts, jobs: [], timer: null, comesBackAt: Infinity };
     entries.set(key, entry);
-    for (const host of hosts) {
-      const waiting = byHost.get(host);
-      if (waiting === undefined) byHost.set(host, new Set([entry]));
-      else waiting.add(entry);
-    }
+    for (const host of hosts) addTo(byHost, host, entry);
+    addTo(byLane, lane, entry);
     return entry;
   }
 
@@ -95,7 +90,7 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
     },
     /** Brings back all jobs of the lane. */
     wakeLane(lane: string): void {
-      for (const [key, entry] of [...entries]) if (entry.lane === lane) release(key, entry);
+      for (const entry of [...(byLane.get(lane) ?? [])]) release(keyOf(lane, entry.hosts), entry);
     },
     /** Returns the lanes with jobs that wait for this host. */
     lanesWaiting: (host: string) => {
@@ -105,9 +100,11 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
     /** Counts the jobs of the lane that are aside. */
     count(lane: string): number {
       let sum = 0;
-      for (const entry of entries.values()) if (entry.lane === lane) sum += entry.jobs.length;
+      for (const { jobs } of byLane.get(lane) ?? []) sum += jobs.length;
       return sum;
     },
+    /** Says whether a job of the lane is aside. */
+    has: (lane: string): boolean => byLane.has(lane),
     stop(): void {
       stopped = true;
       for (const { timer } of entries.values()) timer?.cancel();
@@ -116,3 +113,15 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
 }
 
 const none: readonly string[] = [];
+
+function addTo(entriesOf: Map<string, Set<Entry>>, name: string, entry: Entry): void {
+  const entries = entriesOf.get(name);
+  if (entries === undefined) entriesOf.set(name, new Set([entry]));
+  else entries.add(entry);
+}
+
+function takeFrom(entriesOf: Map<string, Set<Entry>>, name: string, entry: Entry): void {
+  const entries = entriesOf.get(name);
+  entries?.delete(entry);
+  if (entries?.size === 0) entriesOf.delete(name);
+}

@@ -8,6 +8,7 @@ import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Pool } from '../connection/pool.ts';
+import { isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
@@ -33,6 +34,8 @@ export interface LaneControlDeps {
   viewOf(lane: string): LaneView;
   /** Returns why a lane that has jobs and may have workers has none; else null. */
   whyNoSlot(lane: string): NoSlot | null;
+  /** Says whether jobs of the lane are put aside. */
+  hasAside(lane: string): boolean;
   /** Starts workers of the lane where it may have more. */
   pump(lane: string): void;
   /** Lets mail that rests be looked at again. */
@@ -46,13 +49,13 @@ export interface LaneControlOptions {
   innerSlots: number;
 }
 
-/** More are kept only of lanes that have work, rest or are slowed: a lane takes about 1 KB. */
-const MOST_LANE_STATES = 4_000;
+/** More are kept only of lanes that have work, rest or are slowed: a lane takes about 1 KB. With fewer, what lanes have learnt is lost to a broadcast. */
+const MOST_LANE_STATES = 10_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-/** A rest that ended, or a pace that changed, longer ago than this, in ms, does not keep its lane in memory. */
+/** A rest that ended, or a limit that changed, longer ago than this, in ms, does not keep its lane in memory. */
 const REST_FORGOTTEN_MS = 60 * 60_000;
 
 export class LaneControl {
@@ -98,7 +101,8 @@ export class LaneControl {
   /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
-    return state?.site == null ? this.options.innerSlots : this.laneSlots.of(lane, state);
+    if (isInnerLane(lane)) return this.options.innerSlots;
+    return state?.site == null ? 1 : this.laneSlots.of(lane, state);
   }
 
   /** Returns until when this part of the lane's mail rests, or null where it may go. */
@@ -296,9 +300,17 @@ export class LaneControl {
       if (states.size <= MOST_LANE_STATES || ++looks > LOOKS) return;
       // A lane that rests, is slowed or has work is not forgotten, however long ago it made progress.
       const { waiting, slots } = this.deps.viewOf(old);
-      const { rests, ruleRest, pace } = its;
-      const isSlowed = (ruleRest?.until ?? 0) > restsSince || (pace.perMinute !== null && pace.changedAt > restsSince);
-      if (waiting + slots > 0 || isSlowed || rests.list().some(({ until }) => until > restsSince))
+      const { rests, ruleRest, pace, throttle } = its;
+      const isSlowed =
+        (throttle.halvedAt ?? 0) > restsSince ||
+        (ruleRest?.until ?? 0) > restsSince ||
+        (pace.perMinute !== null && pace.changedAt > restsSince);
+      if (
+        waiting + slots > 0 ||
+        this.deps.hasAside(old) ||
+        isSlowed ||
+        rests.list().some(({ until }) => until > restsSince)
+      )
         this.moveToEnd(old, its);
       else this.forget(old, its);
     }

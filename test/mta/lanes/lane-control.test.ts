@@ -30,6 +30,7 @@ describe('mta/lanes/lane-control', () => {
   let control: LaneControl;
   let view: Omit<LaneView, 'name'>;
   let noSlot: NoSlot | null;
+  let asideOf: string | null;
   let given: LaneLimits | null;
   let share: LaneShare;
   let looks: number;
@@ -44,7 +45,7 @@ describe('mta/lanes/lane-control', () => {
     clock = new FakeClock(NOW);
     view = { waiting: 100, slots: 10 };
     [share, looks] = [wholeLane, 0];
-    noSlot = null;
+    noSlot = asideOf = null;
     [given, wait, cap, pumped, woken, tried, logged] = [null, null, null, 0, 0, [], []];
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
@@ -75,6 +76,7 @@ describe('mta/lanes/lane-control', () => {
         shares: { of: () => share, soon: () => looks++ },
         viewOf: (name) => ({ name, ...view }),
         whyNoSlot: () => noSlot,
+        hasAside: (lane) => asideOf === lane,
         pump: () => pumped++,
         wake: () => woken++,
       },
@@ -457,18 +459,37 @@ describe('mta/lanes/lane-control', () => {
     view = { waiting: 0, slots: 0 };
     clock.advance(1);
     const meet = (name: string): void => {
-      for (let at = 0; at < 4_050; at++) {
+      for (let at = 0; at < 10_050; at++) {
         control.learn(`${name}${at}`, part, accepted());
         control.noteEmpty(`${name}${at}`);
       }
     };
     meet('l');
-    assert.equal(control.names().length, 4_000);
+    assert.equal(control.names().length, 10_000);
     assert.ok(control.names().includes(LANE));
 
     // Its mail is gone, or would have tried since.
     clock.advance(120 * MINUTE);
     meet('m');
-    assert.deepEqual([control.names().length, control.names().includes(LANE)], [4_000, false]);
+    assert.deepEqual([control.names().length, control.names().includes(LANE)], [10_000, false]);
+  });
+
+  for (const [name, begin] of [
+    ['has jobs aside', () => (asideOf = LANE)],
+    ['was asked for fewer connections lately', () => learn(said('load', 421, '4.7.0 too many connections'))],
+  ] as const)
+    it(`does not forget a lane that ${name}, however many lanes are met`, () => {
+      begin();
+      view = { waiting: 0, slots: 0 };
+      clock.advance(1);
+      for (let at = 0; at < 10_050; at++) {
+        control.learn(`l${at}`, part, accepted());
+        control.noteEmpty(`l${at}`);
+      }
+      assert.ok(control.names().includes(LANE));
+    });
+
+  it('gives a lane that it does not know one worker, and mail that needs no connection many', () => {
+    assert.deepEqual([control.slots('mx.unknown.test'), control.slots('~simulator')], [1, 64]);
   });
 });
