@@ -143,7 +143,6 @@ export class LaneWorld {
       },
       owners: { isOurs: () => true },
       lanes: this.lanes,
-      offered: () => undefined,
       isStopping: () => false,
     });
   }
