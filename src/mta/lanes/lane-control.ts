@@ -32,7 +32,7 @@ export interface LaneControlDeps {
   shares: LaneShares;
   /** Returns the jobs and workers of a lane. */
   viewOf(lane: string): LaneView;
-  /** Returns why a lane that has jobs and may have workers has none; else null. */
+  /** Returns why a lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
   whyNoSlot(lane: string): NoSlot | null;
   /** Says whether jobs of the lane are put aside. */
   hasAside(lane: string): boolean;
@@ -101,8 +101,8 @@ export class LaneControl {
   /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
-    if (isInnerLane(lane)) return this.options.innerSlots;
-    return state?.site == null ? 1 : this.laneSlots.of(lane, state);
+    if (state?.site != null) return this.laneSlots.of(lane, state);
+    return isInnerLane(lane) ? this.options.innerSlots : 1;
   }
 
   /** Returns until when this part of the lane's mail rests, or null where it may go. */

@@ -491,5 +491,7 @@ describe('mta/lanes/lane-control', () => {
 
   it('gives a lane that it does not know one worker, and mail that needs no connection many', () => {
     assert.deepEqual([control.slots('mx.unknown.test'), control.slots('~simulator')], [1, 64]);
+    control.register('~mx.dest.test', { ...site, name: '~mx.dest.test' }, null);
+    assert.equal(control.slots('~mx.dest.test'), 2, 'a host with such a name has the limits of any other');
   });
 });
