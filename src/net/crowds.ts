@@ -2,19 +2,17 @@
  * Connected clients that are not authenticated, by network. When there is no room for one more, the network that has most of them
  * gives way, so that a flood from a few networks ends its own connections and never those of a client that comes alone.
  */
+import { addTo, takeFrom } from '../base/sets.ts';
+
 export class Crowds<Member> {
   private readonly networks = new Map<string, Set<Member>>();
 
   add(network: string, member: Member): void {
-    const members = this.networks.get(network);
-    if (members === undefined) this.networks.set(network, new Set([member]));
-    else members.add(member);
+    addTo(this.networks, network, member);
   }
 
   remove(network: string, member: Member): void {
-    const members = this.networks.get(network);
-    members?.delete(member);
-    if (members?.size === 0) this.networks.delete(network);
+    takeFrom(this.networks, network, member);
   }
 
   /** Returns the members of the network that has most, the oldest first. */

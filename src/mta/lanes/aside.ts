@@ -4,6 +4,7 @@
  * that they need, and come back to the lane when one of these hosts may have a connection, and at the latest when its gate opens.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
+import { addTo, takeFrom } from '../../base/sets.ts';
 import type { Job } from '../due-queue.ts';
 
 /** Jobs come back after so long even where the pool does not wake them. */
@@ -113,15 +114,3 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
 }
 
 const none: readonly string[] = [];
-
-function addTo(entriesOf: Map<string, Set<Entry>>, name: string, entry: Entry): void {
-  const entries = entriesOf.get(name);
-  if (entries === undefined) entriesOf.set(name, new Set([entry]));
-  else entries.add(entry);
-}
-
-function takeFrom(entriesOf: Map<string, Set<Entry>>, name: string, entry: Entry): void {
-  const entries = entriesOf.get(name);
-  entries?.delete(entry);
-  if (entries?.size === 0) entriesOf.delete(name);
-}

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { addTo, takeFrom } from '../../base/sets.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
@@ -85,11 +86,7 @@ export class LaneControl {
     state.site = site;
     state.source = source;
     if (isShared(state)) return;
-    for (const host of hostKeysOf(state)) {
-      const users = this.byHost.get(host);
-      if (users === undefined) this.byHost.set(host, new Set([lane]));
-      else users.add(lane);
-    }
+    for (const host of hostKeysOf(state)) addTo(this.byHost, host, lane);
   }
 
   /** Returns the site and source that the lane leads to, or null where it is not known. */
@@ -333,11 +330,7 @@ export class LaneControl {
 
   /** Forgets that the lane leads to its hosts. */
   private leaveHosts(lane: string, state: LaneState): void {
-    for (const host of hostKeysOf(state)) {
-      const users = this.byHost.get(host);
-      users?.delete(lane);
-      if (users?.size === 0) this.byHost.delete(host);
-    }
+    for (const host of hostKeysOf(state)) takeFrom(this.byHost, host, lane);
   }
 
   /** Returns how many mails a minute the operator lets this node send. */
