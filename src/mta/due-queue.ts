@@ -180,6 +180,15 @@ export class DueQueue {
     return this.empty.some(turnOfGroup(group));
   }
 
+  /** Says whether due mail of this domain and account waits for a place in memory. */
+  awaitsPlace(domain: string, account: string): boolean {
+    return [0, 1].some((order) => {
+      const group = this.groups.get(keyOf(domain, order, account));
+      if (group === undefined || group.holders > 0 || this.isResting(group)) return false;
+      return (group.dirty || group.cursor !== null) && !this.places.mayHave(turnOfGroup(group));
+    });
+  }
+
   /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */
   leave(job: Job): void {
     this.unbuffer(job);

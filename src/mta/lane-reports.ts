@@ -4,7 +4,7 @@ import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
 import { needOf } from './attempt/host-policy.ts';
-import type { Job } from './due-queue.ts';
+import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
 import type { LaneChange } from './lanes/lane-state.ts';
@@ -32,6 +32,7 @@ export interface LaneReportsDeps {
   control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
+  dueQueue: Pick<DueQueue, 'awaitsPlace'>;
   placing: Pick<Placing, 'laneFor' | 'isLookingUp'>;
 }
 
@@ -81,7 +82,25 @@ export class LaneReports {
     return known.kind === 'site' ? known.name : this.deps.placing.laneFor(known, null);
   }
 
-  factsOf({ domain, account, mark = null }: MailOfLane): LaneFacts {
+  factsOf(mail: MailOfLane): LaneFacts {
+    const { held, waits } = this.factsOfDestination(mail);
+    return waits.length === 0 && this.deps.dueQueue.awaitsPlace(mail.domain, mail.account)
+      ? { held, waits: [placeWait] }
+      : { held, waits };
+  }
+
+  async resolve(domain: string): Promise<Resolved> {
+    const destination = await this.deps.sites.find(domain);
+    if (destination.kind !== 'site') return { destination, needs: [], lane: null };
+    const name = this.deps.placing.laneFor(destination, null);
+    return {
+      destination,
+      needs: destination.hosts.map((host) => needOf(destination, host)),
+      lane: this.one(name)?.now ?? null,
+    };
+  }
+
+  private factsOfDestination({ domain, account, mark = null }: MailOfLane): LaneFacts {
     const { sites, sources, holds } = this.deps;
     const marked = mark === null ? null : sources.holdOf(mark);
     const known = sites.lastKnown(domain);
@@ -95,17 +114,6 @@ export class LaneReports {
     const held =
       holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name));
     return { held, waits: this.siteWaits(known, { account, domain }) };
-  }
-
-  async resolve(domain: string): Promise<Resolved> {
-    const destination = await this.deps.sites.find(domain);
-    if (destination.kind !== 'site') return { destination, needs: [], lane: null };
-    const name = this.deps.placing.laneFor(destination, null);
-    return {
-      destination,
-      needs: destination.hosts.map((host) => needOf(destination, host)),
-      lane: this.one(name)?.now ?? null,
-    };
   }
 
   private names(): string[] {
@@ -166,6 +174,16 @@ function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): 
   const message = `The mail hosts of ${domain} are being looked up.`;
   return isAsking ? [{ reason: 'resolving', message, since: null, until: null, by: 'us', stops: true }] : [];
 }
+
+const placeWait: LaneWait = {
+  reason: 'queued',
+  message:
+    'It is due. Mail for as many domains as this server keeps in memory goes before it; accounts take turns for each place that becomes free.',
+  since: null,
+  until: null,
+  by: 'us',
+  stops: false,
+};
 
 const routeWait = (domain: string): LaneWait => ({
   reason: 'held',

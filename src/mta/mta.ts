@@ -154,7 +154,7 @@ export class Mta {
     this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
     const pump = (lane: string): void => this.lanesOfJobs.pump(lane);
     this.attempts = new Attempts({ ...deps, control, hostTls, pump, passages: this.passages }, options);
-    this.reports = new LaneReports({ ...deps, control, aside, placing, lanes: this.lanesOfJobs });
+    this.reports = new LaneReports({ ...deps, control, aside, dueQueue, placing, lanes: this.lanesOfJobs });
     this.sweeper = this.makeSweeper();
   }
 
@@ -322,6 +322,7 @@ export class Mta {
       work: (lane) => (work ??= this.createWorker())(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => this.options.maxConnections,
+      takesSlot: (lane) => this.control.needsConnection(lane),
       hasReserve: true,
       failed: (lane, error) =>
         log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),

@@ -38,6 +38,8 @@ const newShares = <Job>(): Shares<Job> => new Map<string, Job[]>();
 
 export class LaneQueue<Job extends LaneJob> {
   readonly name: string;
+  /** Each of its workers takes one of the slots that all lanes share. */
+  readonly takesSlot: boolean;
   /** Workers running. */
   slots = 0;
   /** Jobs that wait. */
@@ -54,8 +56,9 @@ export class LaneQueue<Job extends LaneJob> {
   private prefetched: Map<Job, boolean> | null = null;
   private isReserveTurn = false;
 
-  constructor(name: string) {
+  constructor(name: string, { takesSlot }: { takesSlot: boolean }) {
     this.name = name;
+    this.takesSlot = takesSlot;
   }
 
   add(job: Job, isFront = false): void {

@@ -3,7 +3,7 @@
  * but the total number of slots. A lane that has no slot is served first: while one starves that could use their slots, no other lane
  * starts a worker, workers beyond a lane's first end, and a first one ends after a few jobs. Of the lanes that starve those of each class
  * and share take turns, and no class and share has all slots (places.ts): one with thousands of lanes that hang does not keep the lane of
- * another from its first worker.
+ * another from its first worker. Lanes that take no slot have as many workers as their own limit allows.
  *
  * The owner offers jobs to lanes by name. While a lane has jobs and free slots, `work` is started once for each slot; it takes jobs
  * until it is given none (lane-queue.ts says which). Time, limits and work are handed in.
@@ -32,8 +32,10 @@ export interface LanesOptions<Job extends LaneJob> {
   work(lane: Lane<Job>): Promise<void>;
   /** Returns how many workers the lane may have now; 0 parks it until `pump`. */
   slots(name: string): number;
-  /** Returns how many workers all lanes together may have. */
+  /** Returns how many workers all lanes that take a slot may have together. */
   maxSlots(): number;
+  /** Says whether the workers of a lane take one of the slots each. Those of other lanes never wait for one. Default: all take one. */
+  takesSlot?(name: string): boolean;
   /** No class and share may have all slots. False where the shares of jobs are not accounts. */
   hasReserve: boolean;
   /** Reports that a worker ended with an exception. */
@@ -58,6 +60,7 @@ export class Lanes<Job extends LaneJob> {
   /** Lanes that have a worker and could not start another. They are looked at in turns when a slot is free and no lane starves for it. */
   private readonly growing = new Set<LaneQueue<Job>>();
   private readonly places: Places;
+  private countWorkers = 0;
   private isStopping = false;
   private stopped: (() => void) | null = null;
 
@@ -70,7 +73,7 @@ export class Lanes<Job extends LaneJob> {
   offer(name: string, job: Job): void {
     let lane = this.lanes.get(name);
     if (lane === undefined) {
-      lane = new LaneQueue(name);
+      lane = new LaneQueue(name, { takesSlot: this.options.takesSlot?.(name) ?? true });
       this.lanes.set(name, lane);
     }
     lane.add(job);
@@ -116,7 +119,7 @@ export class Lanes<Job extends LaneJob> {
 
   /** Counts the workers of all lanes. */
   workers(): number {
-    return this.places.taken;
+    return this.countWorkers;
   }
 
   /** Counts the lanes that have jobs and no slot, because all slots are taken, or all that the classes and shares of their jobs may have. */
@@ -127,7 +130,7 @@ export class Lanes<Job extends LaneJob> {
   /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void> {
     this.isStopping = true;
-    if (this.places.taken === 0) return Promise.resolve();
+    if (this.countWorkers === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.stopped = resolve;
     });
@@ -136,16 +139,17 @@ export class Lanes<Job extends LaneJob> {
   private readonly rules: WorkerRules<Job> = {
     mayGoOn: ({ queue: lane, turn }) => {
       if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
-      if (!this.starved.some(turn)) lane.takenWhileOthersStarve = 0;
+      if (!lane.takesSlot || !this.starved.some(turn)) lane.takenWhileOthersStarve = 0;
       else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
       return true;
     },
-    mayHave: (worker, turn) => turn === worker.turn || this.places.mayHave(turn, worker.turn),
+    mayHave: ({ queue: lane, turn: own }, turn) => turn === own || !lane.takesSlot || this.places.mayHave(turn, own),
     move: (worker, turn) => {
-      if (turn === worker.turn) return;
-      this.places.remove(worker.turn);
-      this.places.add(turn);
+      const { turn: before } = worker;
       worker.turn = turn;
+      if (turn === before || !worker.queue.takesSlot) return;
+      this.places.remove(before);
+      this.places.add(turn);
       // The class and share that had the place may have another now.
       this.startStarved();
     },
@@ -173,7 +177,8 @@ export class Lanes<Job extends LaneJob> {
     let asked = first;
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      const turn = lane.slots > 0 && this.starved.some() ? null : (asked ?? this.nextTurn(lane));
+      const isLater = lane.takesSlot && lane.slots > 0 && this.starved.some();
+      const turn = isLater ? null : (asked ?? this.nextTurn(lane));
       if (turn === null) {
         if (lane.slots === 0) this.starve(lane);
         else this.growing.add(lane);
@@ -186,6 +191,7 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private nextTurn(lane: LaneQueue<Job>): string | null {
+    if (!lane.takesSlot) return lane.turns()[0] ?? null;
     for (const order of [0, 1] as const) {
       if (!this.places.mayClassHave(order)) continue;
       for (const turn of lane.turnsOf(order)) if (this.places.mayHave(turn)) return turn;
@@ -216,7 +222,8 @@ export class Lanes<Job extends LaneJob> {
     this.leaveStarved(lane);
     if (lane.slots === 0) lane.takenWhileOthersStarve = 0;
     lane.slots++;
-    this.places.add(turn);
+    this.countWorkers++;
+    if (lane.takesSlot) this.places.add(turn);
     const worker = new LaneWorker(lane, { turn, first, rules: this.rules });
     void this.options.work(worker).then(
       () => this.workerEnded(worker),
@@ -229,12 +236,13 @@ export class Lanes<Job extends LaneJob> {
 
   private workerEnded({ queue: lane, turn }: LaneWorker<Job>): void {
     lane.slots--;
-    this.places.remove(turn);
+    this.countWorkers--;
+    if (lane.takesSlot) this.places.remove(turn);
     if (lane.slots === 0) lane.giveBackPrefetched();
     this.startStarved();
     this.startWorkers(lane);
     this.forgetIfIdle(lane);
-    if (this.places.taken === 0) this.stopped?.();
+    if (this.countWorkers === 0) this.stopped?.();
   }
 
   private startStarved(): void {

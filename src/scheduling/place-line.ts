@@ -1,7 +1,7 @@
 /**
  * A line for places (places.ts): the classes take turns, and in a class the shares do. Of the shares in a line only few may be at a bound
- * of their own, since each bound is nearly all places; where class 1 as a whole is at its bound, its line is not looked at. So each
- * call takes the same time however many shares wait. Pure.
+ * of their own, since each bound is nearly all places; where the last places are kept for shares that have none, only few have one; and
+ * where class 1 as a whole is at its bound, its line is not looked at. So each call takes the same time however many shares wait. Pure.
  */
 import { classOf, type PlaceClass, type Places } from './places.ts';
 import { WaitingLine } from './waiting-line.ts';

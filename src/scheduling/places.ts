@@ -1,6 +1,7 @@
 /**
  * Counts places (workers, groups in memory) by class and share, so that no account has all of them: class 1 of one share leaves a tenth, a
- * share a twentieth, and class 1 of all shares together a twentieth. Pure.
+ * share a twentieth, and class 1 of all shares together a twentieth. The last few places go to classes and shares that have none: where
+ * two accounts hold all the others, a third one gets its first place at once. Pure.
  */
 
 /** A class (0 goes before 1) and a share (an account) as one text. */
@@ -19,6 +20,16 @@ const shareOfTurn = (turn: string): string => turn.slice(2);
 const LEAVES = 0.05;
 /** The part that class 1 of one share leaves. */
 const SECOND_CLASS_LEAVES = 0.1;
+/**
+ * The places that only a class and share without a place may have: a twentieth of all places, within these bounds; none where there are fewer
+ * than `LEAST_TO_KEEP` places. Where the others are taken, at most so many classes and shares have a place, so that a line (place-line.ts)
+ * passes over few of them.
+ */
+const FIRST_PLACES = { least: 4, most: 10 };
+const LEAST_TO_KEEP = 20;
+
+const keptForFirst = (most: number): number =>
+  most < LEAST_TO_KEEP ? 0 : Math.min(Math.max(Math.floor(most * LEAVES), FIRST_PLACES.least), FIRST_PLACES.most);
 
 export class Places {
   private readonly most: () => number;
@@ -59,9 +70,9 @@ export class Places {
     const isSameShare = instead !== undefined && shareOfTurn(instead) === shareOfTurn(turn);
     const ofShare = (this.byShare.get(shareOfTurn(turn)) ?? 0) - (isSameShare ? 1 : 0);
     if (ofShare >= most - Math.floor(most * LEAVES)) return false;
-    if (order === 0) return true;
-    const count = (this.byTurn.get(turn) ?? 0) - (instead === turn ? 1 : 0);
-    return count < most - Math.floor(most * SECOND_CLASS_LEAVES);
+    const count = this.countOf(turn) - (instead === turn ? 1 : 0);
+    if (count > 0 && this.furtherThanFirst(instead) >= most - keptForFirst(most)) return false;
+    return order === 0 || count < most - Math.floor(most * SECOND_CLASS_LEAVES);
   }
 
   add(turn: string): void {
@@ -70,6 +81,16 @@ export class Places {
 
   remove(turn: string): void {
     this.count(turn, -1);
+  }
+
+  private countOf(turn: string): number {
+    return this.byTurn.get(turn) ?? 0;
+  }
+
+  /** Counts the places beyond the first of each class and share, without that of `instead`. */
+  private furtherThanFirst(instead?: string): number {
+    const givenUp = instead !== undefined && this.countOf(instead) > 1 ? 1 : 0;
+    return this.taken - this.byTurn.size - givenUp;
   }
 
   private count(turn: string, by: 1 | -1): void {

@@ -489,6 +489,26 @@ describe('mta/due-queue', () => {
       assert.deepEqual([offered.length, offered.at(-1)?.id], [MOST_OF_CLASS_1 + 1, row?.id]);
     });
 
+    it('leaves places for a third account, and tells whose mail waits for one', async () => {
+      makeRoom = () => undefined;
+      await fill(9_600, 9_600, { class: '0', account_id: "'acc_' || (n % 2)" });
+      await windows.scan();
+      await idle();
+      const taken = offered.length;
+      const [row] = await add({ domain: 'third.test', account_id: 'acc_third' });
+      windows.hint([{ domain: 'third.test', class: 0, accountId: 'acc_third', dueAt: NOW }]);
+      await idle();
+      assert.deepEqual([taken < 4_000, offered.length, offered.at(-1)?.id], [true, taken + 1, row?.id]);
+      const awaited = ['acc_0', 'acc_1'].map((account) =>
+        Array.from({ length: 9_600 }, (_, n) => `d${String(n).padStart(5, '0')}.test`).filter((domain) =>
+          windows.awaitsPlace(domain, account),
+        ),
+      );
+      const ofBoth = offered.filter(({ share }) => share === 'acc_0' || share === 'acc_1');
+      assert.equal(awaited.flat().length, 9_600 - ofBoth.length);
+      assert.equal(windows.awaitsPlace('third.test', 'acc_third'), false);
+    });
+
     it('needs only the places of those that could give theirs to a group that waits', async () => {
       makeRoom = () => undefined;
       await fill(3_800, 3_800, { class: '1' });

@@ -83,3 +83,29 @@ describe('mta/lane-reports: the list of lanes', () => {
     assert.deepEqual([halved[499]?.name, halved[500]?.name], ['rests499.test', 'mx0.test']);
   });
 });
+
+describe('mta/lane-reports: due mail that waits for a place in memory', () => {
+  const factsOf = (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
+    const deps = {
+      sites: {
+        lastKnown: () => (kind === null ? null : { kind, since: 0, until: 1, route: { text: 'SERVFAIL' } }),
+        isAsking: () => isAsking,
+      },
+      placing: { isLookingUp: () => false },
+      dueQueue: { awaitsPlace: () => awaitsPlace },
+    };
+    const { waits } = new LaneReports(deps as unknown as LaneReportsDeps).factsOf({ domain: 'a.test', account: 'acc' });
+    return waits.map(({ reason, message }) => [reason, /as many domains as this server keeps in memory/.test(message)]);
+  };
+
+  for (const [kind, awaitsPlace, isAsking, waits] of [
+    [null, true, false, [['queued', true]]],
+    [null, false, false, []],
+    [null, true, true, [['resolving', false]]],
+    ['unresolved', true, false, [['dns_trouble', false]]],
+    ['discard', true, false, [['queued', true]]],
+  ] as const)
+    it(`is told where nothing else keeps it: ${kind ?? 'never looked up'}, ${String(awaitsPlace)}, ${String(isAsking)}`, () => {
+      assert.deepEqual(factsOf(kind, awaitsPlace, isAsking), waits);
+    });
+});

@@ -78,6 +78,7 @@ class Bench {
       rest: () => undefined,
       leave: () => undefined,
       needsPlaceOf: () => false,
+      awaitsPlace: () => false,
       domainsMoved: () => Promise.resolve(),
       wake: () => undefined,
       stop: () => undefined,

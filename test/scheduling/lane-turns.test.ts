@@ -62,9 +62,9 @@ describe('turns of lanes by class and share', () => {
     bench.limits.set('busy', 20);
     for (let n = 0; n < 50; n++) bench.lanes.offer('busy', job(`b${String(n)}`, 'b'));
     await settleEventLoop();
-    assert.deepEqual([bench.countInHand('hangs'), bench.lanes.view('busy').slots], [90, 10]);
+    assert.deepEqual([bench.countInHand('hangs'), bench.lanes.view('busy').slots], [90, 7]);
     for (let n = 0; n < 40; n++) await bench.end('b');
-    assert.equal(bench.lanes.view('busy').slots, 10, 'and none of its workers ends for lanes that may not have more');
+    assert.equal(bench.lanes.view('busy').slots, 7, 'and none of its workers ends for lanes that may not have more');
   });
 
   it('let the workers of others end where that gives a lane its first', async () => {
@@ -72,7 +72,39 @@ describe('turns of lanes by class and share', () => {
     for (let n = 0; n < 300; n++) bench.lanes.offer('busy', job(`b${String(n)}`, 'b'));
     bench.flood(200, 'hangs', { order: 1 });
     for (let n = 0; n < 150; n++) await bench.end('b');
-    assert.deepEqual([bench.countInHand('hangs'), bench.lanes.view('busy').slots], [90, 10]);
+    assert.deepEqual([bench.countInHand('hangs'), bench.lanes.view('busy').slots], [90, 7]);
+  });
+
+  it('let a third share and a fourth begin at once where two have all that they may have', async () => {
+    bench.flood(200, 'first');
+    bench.flood(200, 'second');
+    bench.flood(20, 'third');
+    bench.flood(20, 'fourth', { order: 1 });
+    await settleEventLoop();
+    assert.deepEqual(
+      ['first', 'second', 'third', 'fourth'].map((share) => bench.countInHand(share)),
+      [95, 2, 1, 1],
+    );
+    for (let n = 0; n < 20; n++) await bench.end('third');
+    assert.equal(bench.done.length, 20, 'it goes on with its one slot');
+  });
+
+  it('are not those of lanes that take no slot, which neither wait for one nor keep another from one', async () => {
+    const lanes = new Lanes<LaneJob>({
+      work: (lane) => new Promise(() => void lane.take()),
+      slots: (name) => (name === 'inner' ? 5 : 1),
+      maxSlots: () => 10,
+      takesSlot: (name) => name !== 'inner',
+      hasReserve: false,
+      failed: () => undefined,
+    });
+    for (let n = 0; n < 4; n++) lanes.offer('inner', job(`i${String(n)}`, 'a'));
+    for (let n = 0; n < 20; n++) lanes.offer(`hangs${String(n)}`, job(`h${String(n)}`, 'a'));
+    for (let n = 4; n < 20; n++) lanes.offer('inner', job(`i${String(n)}`, 'a', n % 2));
+    assert.deepEqual(
+      [lanes.view('inner').slots, lanes.workers(), lanes.starving(), lanes.whyNoSlot('inner')],
+      [5, 15, 10, null],
+    );
   });
 
   it('bring the mail of a share to a lane in which a job of another waits', async () => {

@@ -14,7 +14,7 @@ describe('places', () => {
     [9, 9, 0],
     [10, 9, 1],
     [19, 18, 1],
-    [20, 18, 1],
+    [20, 17, 1],
     [100, 90, 5],
     [10_000, 9_000, 500],
   ] as const)
@@ -26,10 +26,38 @@ describe('places', () => {
   it('leaves a twentieth to class 0 however many shares have mail of class 1', () => {
     const places = new Places(() => 100, { hasReserve: true });
     assert.deepEqual(
-      ['1 a', '1 b', '1 c', '0 d'].map((turn) => takeAll(places, turn)),
-      [90, 5, 0, 5],
+      ['1 a', '1 b', '1 c', '0 d', '0 e', '0 f'].map((turn) => takeAll(places, turn)),
+      [90, 5, 0, 3, 1, 1],
     );
     assert.equal(places.taken, 100);
+  });
+
+  for (const [most, taken] of [
+    [19, [19, 0, 0, 0, 0]],
+    [20, [17, 1, 1, 1, 0]],
+    [100, [95, 2, 1, 1, 1]],
+    [1_000, [950, 42, 1, 1, 1]],
+    [10_000, [9_500, 492, 1, 1, 1]],
+  ] as const)
+    it(`of ${String(most)}, leaves a place to a third account where two take all that they may`, () => {
+      const places = new Places(() => most, { hasReserve: true });
+      assert.deepEqual(
+        ['0 a', '0 b', '0 c', '0 d', '0 e'].map((turn) => takeAll(places, turn)),
+        taken,
+      );
+    });
+
+  it('gives a further place to an account in the stead of one that has several, and a first one in the stead of any', () => {
+    const places = new Places(() => 1_000, { hasReserve: true });
+    for (const turn of ['0 a', '0 b', '0 c', '0 d']) takeAll(places, turn);
+    for (const [turn, instead, may] of [
+      ['0 c', undefined, false],
+      ['0 c', '0 a', true],
+      ['0 c', '0 d', false],
+      ['0 new', undefined, true],
+      ['0 new', '0 d', true],
+    ] as const)
+      assert.equal(places.mayHave(turn, instead), may, `${turn} instead of ${String(instead)}`);
   });
 
   it('gives all to whoever asks where there is no reserve', () => {
@@ -50,7 +78,7 @@ describe('places', () => {
       ['0 b', '1 a', true],
     ] as const)
       assert.equal(places.mayHave(turn, instead), may, `${turn} instead of ${instead}`);
-    takeAll(places, '0 b');
+    for (const turn of ['0 b', '0 d', '0 e']) takeAll(places, turn);
     assert.deepEqual(
       [places.mayHave('0 c'), places.mayHave('0 c', '0 b'), places.mayHave('1 c', '0 b')],
       [false, true, true],

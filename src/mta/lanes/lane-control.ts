@@ -99,7 +99,12 @@ export class LaneControl {
   slots(lane: string): number {
     const state = this.states.get(lane);
     if (state?.site != null) return this.laneSlots.of(lane, state);
-    return isInnerLane(lane) ? this.options.innerSlots : 1;
+    return this.needsConnection(lane) ? 1 : this.options.innerSlots;
+  }
+
+  /** Says whether mail of the lane goes to a host. */
+  needsConnection(lane: string): boolean {
+    return !isInnerLane(lane) || this.routeOf(lane) !== null;
   }
 
   /** Returns until when this part of the lane's mail rests, or null where it may go. */

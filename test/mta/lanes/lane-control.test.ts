@@ -437,7 +437,7 @@ describe('mta/lanes/lane-control', () => {
 
   for (const [why, said] of [
     ['all taken', /^All connections of this server are in use/],
-    ['share at its bound', /^As many connections are in use as the mail of one account/],
+    ['share at its bound', /^The connections that are left of .* are kept for other accounts/],
   ] as const)
     it(`says that the lane waits for a connection of this server: ${why}`, () => {
       noSlot = why;
