@@ -114,6 +114,20 @@ describe('links', () => {
   }
 });
 
+describe('tables', () => {
+  const cellsOf = (line: string): number => line.split(/(?<!\\)\|/).length;
+  for (const document of documents)
+    it(`of ${document} have in each row as many cells as in their head`, () => {
+      let head: string | null = null;
+      for (const line of read(document)
+        .replaceAll(/^```[\s\S]*?^```/gm, '')
+        .split('\n')) {
+        head = line.startsWith('|') ? (head ?? line) : null;
+        if (head !== null) assert.equal(cellsOf(line), cellsOf(head), line);
+      }
+    });
+});
+
 describe('paths', () => {
   const folders = ['.ci', '.github', 'config', 'docs', 'migrations', 'src', 'systemd', 'test'];
   const isThere = (name: string): boolean => existsSync(path.join(root, name));
