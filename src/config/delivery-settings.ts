@@ -42,7 +42,7 @@ export const deliverySettings = group('The delivery engine.', {
   maxConnections: setting(
     count(1, 50_000),
     1000,
-    'Outgoing connections open at once, over all lanes, idle ones included; keep it under the limit of file descriptors. Of 10 or more, broadcasts of one account leave a tenth to other mail; of 20 or more, one account leaves a twentieth, and so do all broadcasts together, and the last 4 to 10 go to accounts that have none.',
+    'Outgoing connections open at once, over all lanes, idle ones included; keep it under the limit of file descriptors. Of 10 or more, broadcasts of one account leave a tenth to other mail; of 20 or more, one account leaves a twentieth, and so do all broadcasts together, and the last fiftieth is for accounts that have none.',
   ),
   maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
   smtputf8: setting(flag(), false, 'If true, addresses with a non-ASCII local part are accepted (SMTPUTF8).'),

@@ -180,13 +180,13 @@ export class DueQueue {
     return this.empty.some(turnOfGroup(group));
   }
 
-  /** Says whether due mail of this domain and account waits for a place in memory. */
+  /** Says whether all due mail of this domain and account waits for a place in memory. */
   awaitsPlace(domain: string, account: string): boolean {
-    return [0, 1].some((order) => {
-      const group = this.groups.get(keyOf(domain, order, account));
-      if (group === undefined || group.holders > 0 || this.isResting(group)) return false;
-      return (group.dirty || group.cursor !== null) && !this.places.mayHave(turnOfGroup(group));
-    });
+    const groups = [0, 1].flatMap((order) => this.groups.get(keyOf(domain, order, account)) ?? []);
+    const due = groups.filter(({ holders, dirty, cursor }) => holders > 0 || dirty || cursor !== null);
+    const waits = (group: Group): boolean =>
+      group.holders === 0 && !this.isResting(group) && !this.places.mayHave(turnOfGroup(group));
+    return due.length > 0 && due.every(waits);
   }
 
   /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */

@@ -122,7 +122,9 @@ export class LaneReports {
   }
 
   private reportOf(name: string): LaneReport {
-    return { ...this.viewOf(name), ...(this.deps.control.report(name) ?? noNetwork) };
+    const report = this.deps.control.report(name);
+    const view = this.viewOf(name);
+    return report === null ? { ...view, ...noNetwork } : { ...view, ...report };
   }
 
   /** Jobs that are put aside wait in the lane, too. */
@@ -145,8 +147,9 @@ export class LaneReports {
   }
 }
 
-/** The report of lanes whose mail needs no connection. */
-const noNetwork: LaneLimitsReport = {
+/** The report of lanes whose mail needs no connection: their workers are none. */
+const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
+  slots: 0,
   source: null,
   limit: INNER_SLOTS,
   cause: 'no network',
@@ -178,7 +181,7 @@ function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): 
 const placeWait: LaneWait = {
   reason: 'queued',
   message:
-    'It is due. Mail for as many domains as this server keeps in memory goes before it; accounts take turns for each place that becomes free.',
+    'It is due and waits until mail for other domains has gone: only so many domains, and so many of one account, have mail in memory at once.',
   since: null,
   until: null,
   by: 'us',

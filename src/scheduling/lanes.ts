@@ -46,8 +46,9 @@ export interface LanesOptions<Job extends LaneJob> {
   starves?(): void;
 }
 
-/** Lanes that are looked at for another worker when one has ended. */
+/** Lanes that get another worker when one has ended, and lanes that are looked at for that: some may not have the place that is free. */
 const MOST_GROWN = 5;
+const MOST_LOOKED_AT = 20;
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
 
@@ -117,9 +118,9 @@ export class Lanes<Job extends LaneJob> {
     return this.nextTurn(lane) === null ? 'share at its bound' : null;
   }
 
-  /** Counts the workers of all lanes. */
+  /** Counts the workers that have taken a slot. */
   workers(): number {
-    return this.countWorkers;
+    return this.places.taken;
   }
 
   /** Counts the lanes that have jobs and no slot, because all slots are taken, or all that the classes and shares of their jobs may have. */
@@ -249,10 +250,13 @@ export class Lanes<Job extends LaneJob> {
     for (let next = this.starved.next(); next !== undefined; next = this.starved.next())
       this.startWorkers(next.item, next.turn);
     let left = MOST_GROWN;
+    let looks = Math.min(this.growing.size, MOST_LOOKED_AT);
     for (const lane of this.growing) {
-      if (left-- === 0 || !this.places.mayClassHave(0)) return;
+      if (left === 0 || looks-- === 0 || !this.places.mayClassHave(0)) return;
       this.growing.delete(lane);
+      const { slots } = lane;
       this.startWorkers(lane);
+      if (lane.slots > slots) left--;
     }
   }
 }

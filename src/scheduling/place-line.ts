@@ -1,23 +1,36 @@
 /**
- * A line for places (places.ts): the classes take turns, and in a class the shares do. Of the shares in a line only few may be at a bound
- * of their own, since each bound is nearly all places; where the last places are kept for shares that have none, only few have one; and
- * where class 1 as a whole is at its bound, its line is not looked at. So each call takes the same time however many shares wait. Pure.
+ * A line for places (places.ts): the classes take turns, and in a class the shares do, those that have no place first. Of the shares in a
+ * line only few may be at a bound of their own, since each bound is nearly all places; where class 1 as a whole is at its bound, or the last
+ * places are kept for shares that have none, the lines of the others are not looked at. So each call takes the same time however many
+ * shares wait. Pure.
  */
 import { classOf, type PlaceClass, type Places } from './places.ts';
 import { WaitingLine } from './waiting-line.ts';
 
+/** Of the shares that have a place, so many are looked at for one that should have the place of another. */
+const MOST_COMPARED = 20;
+
 export class PlaceLine<Item> {
   private readonly places: Places;
-  private readonly lines = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
+  /** The items of shares without a place, by class. */
+  private readonly first = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
+  /** Those of shares that have a place. */
+  private readonly further = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
   private last: PlaceClass = 1;
 
+  /** The only line for these places. */
   constructor(places: Places) {
     this.places = places;
+    places.listen((turn) => {
+      const order = classOf(turn);
+      const [from, to] = places.of(turn) > 0 ? [this.first, this.further] : [this.further, this.first];
+      from[order].moveTo(to[order], turn);
+    });
   }
 
   /** Counts the items in all lines; one that waits in several shares counts in each. */
   get all(): number {
-    return this.lines[0].all + this.lines[1].all;
+    return this.first[0].all + this.first[1].all + this.further[0].all + this.further[1].all;
   }
 
   add(turn: string, item: Item): void {
@@ -28,20 +41,22 @@ export class PlaceLine<Item> {
     this.lineOf(turn).delete(turn, item);
   }
 
-  /** Says whether an item waits that may have a place, or may have that of `instead`. */
+  /**
+   * Says whether an item waits that may have a place, or for which that of `instead` should be given up. Where the last places are kept, and
+   * some of them are taken, that is so for shares with fewer places, though the place is then kept first.
+   */
   some(instead?: string): boolean {
-    const { places } = this;
-    return CLASSES.some(
-      (order) => places.mayClassHave(order, instead) && this.lines[order].some((turn) => places.mayHave(turn, instead)),
-    );
+    return CLASSES.some((order) => this.places.mayClassHave(order, instead) && this.someOf(order, instead));
   }
 
   /** Takes the next item that may have a place. Undefined where there is none. */
   next(): { turn: string; item: Item } | undefined {
     const { places } = this;
+    const mayHave = (turn: string): boolean => places.mayHave(turn);
     for (const order of this.last === 0 ? SECOND_FIRST : CLASSES) {
       if (!places.mayClassHave(order)) continue;
-      const next = this.lines[order].next((turn) => places.mayHave(turn));
+      const next =
+        this.first[order].next(mayHave) ?? (places.hasFurther(order) ? this.further[order].next(mayHave) : undefined);
       if (next === undefined) continue;
       this.last = order;
       return { turn: next.share, item: next.item };
@@ -49,8 +64,18 @@ export class PlaceLine<Item> {
     return undefined;
   }
 
+  private someOf(order: PlaceClass, instead?: string): boolean {
+    const { places } = this;
+    const mayHave = (turn: string): boolean => places.mayHave(turn, instead);
+    if (this.first[order].some(mayHave)) return true;
+    if (places.hasFurther(order, instead)) return this.further[order].some(mayHave);
+    if (instead === undefined) return false;
+    const hasFewer = (turn: string): boolean => turn === instead || places.of(turn) + 1 < places.of(instead);
+    return this.further[order].some((turn) => hasFewer(turn) && mayHave(turn), MOST_COMPARED);
+  }
+
   private lineOf(turn: string): WaitingLine<Item> {
-    return this.lines[classOf(turn)];
+    return (this.places.of(turn) > 0 ? this.further : this.first)[classOf(turn)];
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * Counts places (workers, groups in memory) by class and share, so that no account has all of them: class 1 of one share leaves a tenth, a
- * share a twentieth, and class 1 of all shares together a twentieth. The last few places go to classes and shares that have none: where
- * two accounts hold all the others, a third one gets its first place at once. Pure.
+ * share a twentieth, and class 1 of all shares together a twentieth. The last few places are for turns (a class and a share) that have
+ * none: however many others there are and whatever they hold, one more gets its first place at once. Pure.
  */
 
 /** A class (0 goes before 1) and a share (an account) as one text. */
@@ -20,16 +20,8 @@ const shareOfTurn = (turn: string): string => turn.slice(2);
 const LEAVES = 0.05;
 /** The part that class 1 of one share leaves. */
 const SECOND_CLASS_LEAVES = 0.1;
-/**
- * The places that only a class and share without a place may have: a twentieth of all places, within these bounds; none where there are fewer
- * than `LEAST_TO_KEEP` places. Where the others are taken, at most so many classes and shares have a place, so that a line (place-line.ts)
- * passes over few of them.
- */
-const FIRST_PLACES = { least: 4, most: 10 };
-const LEAST_TO_KEEP = 20;
-
-const keptForFirst = (most: number): number =>
-  most < LEAST_TO_KEEP ? 0 : Math.min(Math.max(Math.floor(most * LEAVES), FIRST_PLACES.least), FIRST_PLACES.most);
+/** The part that only turns without a place may have, of all places and of those of class 1; at least one of 20 places or more. */
+const LEAVES_TO_FIRST = 0.02;
 
 export class Places {
   private readonly most: () => number;
@@ -37,6 +29,7 @@ export class Places {
   private readonly byTurn = new Map<string, number>();
   private readonly byShare = new Map<string, number>();
   private readonly byClass: [number, number] = [0, 0];
+  private changed: ((turn: string) => void) | null = null;
 
   /** `most`: the number of places now. Without a reserve any share may have all. */
   constructor(most: () => number, { hasReserve }: { hasReserve: boolean }) {
@@ -52,16 +45,28 @@ export class Places {
     return this.taken >= this.most();
   }
 
-  /** Says whether this class may have one place more, whatever its share, or may have that of `instead`. */
-  mayClassHave(order: PlaceClass, instead?: string): boolean {
-    const most = this.most();
-    if (this.taken - (instead === undefined ? 0 : 1) >= most) return false;
-    if (!this.hasReserve || order === 0) return true;
-    const isSameClass = instead !== undefined && classOf(instead) === 1;
-    return this.byClass[1] - (isSameClass ? 1 : 0) < most - Math.floor(most * LEAVES);
+  /** Counts the places of a turn. */
+  of(turn: string): number {
+    return this.byTurn.get(turn) ?? 0;
   }
 
-  /** Says whether this class and share may have one place more, or may have it when the place of `instead` is given up. */
+  /** Tells `changed` of each turn that has its first place, or no place any more, from now on. */
+  listen(changed: (turn: string) => void): void {
+    this.changed = changed;
+  }
+
+  /** Says whether this class may have one place more, whatever its share, or may have that of `instead`. */
+  mayClassHave(order: PlaceClass, instead?: string): boolean {
+    return this.isBelow(order, 0, instead);
+  }
+
+  /** Says whether a turn of this class that has a place may have a further one, or may have that of `instead` once it is given up. */
+  hasFurther(order: PlaceClass, instead?: string): boolean {
+    const left = Math.min(Math.ceil(this.most() * LEAVES_TO_FIRST), this.reserveOf(LEAVES));
+    return this.isBelow(order, left, instead);
+  }
+
+  /** Says whether this class and share may have one place more, or may go on with that of `instead`. */
   mayHave(turn: string, instead?: string): boolean {
     const order = classOf(turn);
     if (!this.mayClassHave(order, instead)) return false;
@@ -69,10 +74,10 @@ export class Places {
     const most = this.most();
     const isSameShare = instead !== undefined && shareOfTurn(instead) === shareOfTurn(turn);
     const ofShare = (this.byShare.get(shareOfTurn(turn)) ?? 0) - (isSameShare ? 1 : 0);
-    if (ofShare >= most - Math.floor(most * LEAVES)) return false;
-    const count = this.countOf(turn) - (instead === turn ? 1 : 0);
-    if (count > 0 && this.furtherThanFirst(instead) >= most - keptForFirst(most)) return false;
-    return order === 0 || count < most - Math.floor(most * SECOND_CLASS_LEAVES);
+    if (ofShare >= most - this.reserveOf(LEAVES)) return false;
+    const count = this.of(turn) - (instead === turn ? 1 : 0);
+    if (order === 1 && count >= most - this.reserveOf(SECOND_CLASS_LEAVES)) return false;
+    return count === 0 || instead !== undefined || this.hasFurther(order);
   }
 
   add(turn: string): void {
@@ -83,14 +88,17 @@ export class Places {
     this.count(turn, -1);
   }
 
-  private countOf(turn: string): number {
-    return this.byTurn.get(turn) ?? 0;
+  /** Says whether fewer places are taken than all but so many, and by class 1 fewer than it may have but so many. */
+  private isBelow(order: PlaceClass, kept: number, instead?: string): boolean {
+    const most = this.most() - kept;
+    if (this.taken - (instead === undefined ? 0 : 1) >= most) return false;
+    if (order === 0) return true;
+    const isSameClass = instead !== undefined && classOf(instead) === 1;
+    return this.byClass[1] - (isSameClass ? 1 : 0) < most - this.reserveOf(LEAVES);
   }
 
-  /** Counts the places beyond the first of each class and share, without that of `instead`. */
-  private furtherThanFirst(instead?: string): number {
-    const givenUp = instead !== undefined && this.countOf(instead) > 1 ? 1 : 0;
-    return this.taken - this.byTurn.size - givenUp;
+  private reserveOf(part: number): number {
+    return this.hasReserve ? Math.floor(this.most() * part) : 0;
   }
 
   private count(turn: string, by: 1 | -1): void {
@@ -103,5 +111,6 @@ export class Places {
       if (count > 0) counts.set(key, count);
       else counts.delete(key);
     }
+    if (this.of(turn) === (by === 1 ? 1 : 0)) this.changed?.(turn);
   }
 }

@@ -35,9 +35,23 @@ export class WaitingLine<Item> {
     if (line.items.size === 0) this.shares.delete(share);
   }
 
-  /** Says whether an item waits in a share that `mayGo`. */
-  some(mayGo: (share: string) => boolean): boolean {
-    for (const share of this.shares.keys()) if (mayGo(share)) return true;
+  /** Moves the items of a share to the end of another line, in which the share has none. */
+  moveTo(other: WaitingLine<Item>, share: string): void {
+    const line = this.shares.get(share);
+    if (line === undefined) return;
+    this.shares.delete(share);
+    other.shares.set(share, line);
+    this.count -= line.items.size;
+    other.count += line.items.size;
+  }
+
+  /** Says whether an item waits in a share that `mayGo`, among the first so many. */
+  some(mayGo: (share: string) => boolean, most = Infinity): boolean {
+    let left = most;
+    for (const share of this.shares.keys()) {
+      if (left-- <= 0) return false;
+      if (mayGo(share)) return true;
+    }
     return false;
   }
 
