@@ -20,13 +20,15 @@ export function reload(
   const changes = changesBetween(live.config, next);
   live.judge = createJudge(rules);
   if ('level' in log) log.level = next.log.level;
-  mta.reroute(next.delivery.routes);
+  const { routes, bounceRules, shaping } = next.delivery;
+  mta.reroute(routes);
+  if (changes.applied.includes('delivery.shaping')) mta.reshape(shaping);
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,
     plans: next.plans,
     log: { ...live.config.log, level: next.log.level },
-    delivery: { ...live.config.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
+    delivery: { ...live.config.delivery, routes, bounceRules, shaping },
     tls: next.tls,
   };
   nodes.describe(nodeSelf(live.config, keyring).facts);

@@ -9,6 +9,7 @@ const RELOADABLE: ReadonlySet<string> = new Set([
   'log.level',
   'delivery.bounceRules',
   'delivery.routes',
+  'delivery.shaping',
   'plans',
   'tls.certFile',
   'tls.keyFile',

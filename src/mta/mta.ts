@@ -216,6 +216,11 @@ export class Mta {
     void this.dueQueue.scan().catch(this.logStorageFailure);
   }
 
+  /** Replaces the shaping rules. Rests and limits that others have set stay. */
+  reshape(rules: MtaOptions['shaping']): void {
+    this.control.reshape(compileRules(rules));
+  }
+
   /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
   lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     return this.reports.list(most, first);

@@ -26,6 +26,7 @@ describe('config/changes', () => {
       [],
       'equal routes are no change',
     ],
+    [{}, { delivery: { shaping: [] } }, ['delivery.shaping'], [], 'shaping rules'],
     [{}, { plans: { small: { requestsPerMinute: 5 } } }, ['plans'], [], 'a plan'],
     [{}, { tls: { certFile: 'c.pem', keyFile: 'k.pem' } }, ['tls.certFile', 'tls.keyFile'], [], 'certificate files'],
     [{}, { dataDir: './other' }, [], ['backup.dir', 'dataDir', 'storage.url'], 'the folder, and what follows from it'],

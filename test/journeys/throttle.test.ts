@@ -1,7 +1,7 @@
 /** A receiver that takes only so many connections, one that asks for fewer mails, and shaping rules: lanes settle by themselves. */
 import assert from 'node:assert/strict';
 import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { configFor, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const LANE = 'mx.dest.test';
 
@@ -200,5 +200,24 @@ describe('journey: throttle', () => {
     );
     app.clock.advance(30 * 60_000);
     await app.follow().of(id, 'delivered');
+  });
+
+  it('takes other shaping rules without a restart, for which replies count from 0', async () => {
+    server = await startMailServer({ script: { rcpt: '550 5.7.0 refused: your network is on our list' } });
+    const rule = { name: 'listed', match: { text: 'on our list' }, within: '10m', action: 'alarm' };
+    const settingsOf = (count: number) => ({ delivery: { shaping: [{ ...rule, count }] } });
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test'), settings: settingsOf(9) });
+    const reload = (count: number): string[] =>
+      app.app.reload(configFor(app.folder, server.port, settingsOf(count))).applied;
+    const firedAfter = async (mails: number): Promise<number> => {
+      await bulk(mails);
+      await app.settled();
+      return app.logged.filter(({ event }) => event === 'shaping_rule').length;
+    };
+    assert.equal(await firedAfter(2), 0);
+    assert.deepEqual(reload(3), ['delivery.shaping']);
+    assert.equal(await firedAfter(2), 0, 'the two from before do not count');
+    assert.deepEqual(reload(3), []);
+    assert.equal(await firedAfter(1), 1, 'a reload without other rules forgets nothing');
   });
 });

@@ -89,6 +89,12 @@ export class LaneControl {
     for (const host of hostKeysOf(state)) addTo(this.byHost, host, lane);
   }
 
+  /** Replaces the shaping rules; what was counted for the others is forgotten. */
+  reshape(rules: readonly CompiledRule[]): void {
+    this.learning.rules = rules;
+    for (const state of this.states.values()) state.shaping = null;
+  }
+
   /** Returns the site and source that the lane leads to, or null where it is not known. */
   routeOf(lane: string): { site: string; source: string | null } | null {
     const state = this.states.get(lane);

@@ -8,7 +8,7 @@ import type { LaneChanges } from './lane-changes.ts';
 import { isShared, type LaneState } from './lane-state.ts';
 import { ended, slowed, taken } from './pace.ts';
 import type { Part, RestKind } from './rests.ts';
-import { shape } from './shaping.ts';
+import { shape, type CompiledRule } from './shaping.ts';
 import { adopted, isNewer, type Learnt, pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
 
 export type LaneLearningDeps = Pick<LaneControlDeps, 'clock' | 'viewOf' | 'shares' | 'pump' | 'wake'>;
@@ -25,10 +25,13 @@ export class LaneLearning {
   private readonly deps: LaneLearningDeps;
   private readonly options: LaneLearningOptions;
   private readonly changes: LaneChanges;
+  /** The shaping rules. What a lane has counted belongs to these. */
+  rules: readonly CompiledRule[];
 
   constructor(deps: LaneLearningDeps, options: LaneLearningOptions, changes: LaneChanges) {
     this.deps = deps;
     this.options = options;
+    this.rules = options.rules;
     this.changes = changes;
   }
 
@@ -48,7 +51,7 @@ export class LaneLearning {
     if (touchesLane) {
       const operator = state.site?.operator?.name ?? null;
       state.shaping ??= new Map();
-      for (const fired of shape(this.options.rules, state.shaping, operator, outcome, now))
+      for (const fired of shape(this.rules, state.shaping, operator, outcome, now))
         this.changes.applyRule(lane, state, fired);
     }
     return result;
