@@ -98,7 +98,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       'other users of this machine could read the database: they no longer can',
     );
   const accept = buildAccept(context);
-  const delivery = await buildDeliveryEngine(context);
+  const delivery = await buildDeliveryEngine(context, () => inbound.mailPorts());
   const { mta, holds, tlsTally } = delivery;
   const notices = accountNotices(context);
   const webhooks = new Webhooks({

@@ -2,7 +2,6 @@
  * The context of the program: the database, the secrets, the log, and the look-ups that intake and delivery share. It is opened
  * first and closed last.
  */
-import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
@@ -11,6 +10,7 @@ import { systemClock, type Clock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
+import { createOwnAddresses } from '../net/own-addresses.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
@@ -196,6 +196,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     } else if (change.of === 'stream') streams.forget(change.accountId, change.name);
     else accountTracking.forget(change.name);
   });
+  const ownAddresses = createOwnAddresses({ clock });
   const hits = createHits({
     clock,
     recorder,
@@ -213,6 +214,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     keyring,
     db,
     resolver,
+    ownAddresses,
     report,
     endWith,
     /** Why the program stops by itself, or null. */
@@ -259,11 +261,6 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     forgetSettings: (accountId: string): void => notifiers.changes.notify({ of: 'settings', name: accountId }),
     webhookChanged: (id: string): void => notifiers.webhooks.notify(id),
   };
-}
-
-/** Every address of this machine. */
-export function ownAddresses(): string[] {
-  return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
 }
 
 /** Returns the key with which return paths are signed now. */

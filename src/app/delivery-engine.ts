@@ -10,12 +10,13 @@ import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
+import { isOpenAt, type OwnPort } from '../net/own-addresses.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { DEFAULT_POOL, isUsable, Sources } from '../mta/sources/sources.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
-import { ownAddresses, signingKey, type AppContext } from './context.ts';
+import { signingKey, type AppContext } from './context.ts';
 
 /** The delivery engine, and the holds and limits of the operator. */
 export interface DeliveryEngine {
@@ -26,7 +27,11 @@ export interface DeliveryEngine {
   tlsTally: TlsTally | null;
 }
 
-export async function buildDeliveryEngine(context: AppContext): Promise<DeliveryEngine> {
+/** `mailPorts` returns the ports on which this server listens for mail. */
+export async function buildDeliveryEngine(
+  context: AppContext,
+  mailPorts: () => readonly OwnPort[],
+): Promise<DeliveryEngine> {
   const { config, clock, log, db, streams, directory, notifiers } = context;
   const book = createHoldBook({
     db,
@@ -38,12 +43,18 @@ export async function buildDeliveryEngine(context: AppContext): Promise<Delivery
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
-  return { mta: buildMta(context, { book, sources, holds, tlsTally }), holds, book, tlsTally };
+  return { mta: buildMta(context, { book, sources, holds, tlsTally, mailPorts }), holds, book, tlsTally };
 }
 
 function buildMta(
   context: AppContext,
-  { book, sources, holds, tlsTally }: Omit<DeliveryEngine, 'mta'> & { sources: Sources },
+  {
+    book,
+    sources,
+    holds,
+    tlsTally,
+    mailPorts,
+  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OwnPort[] },
 ): Mta {
   const {
     config,
@@ -75,7 +86,7 @@ function buildMta(
       holds,
       nodes: context.nodes,
       owners: context.owners,
-      sites: buildSites(context, six),
+      sites: buildSites(context, six, mailPorts),
       trackingKey: context.trackKeys[0],
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
@@ -112,11 +123,15 @@ function buildMta(
   );
 }
 
-function buildSites({ config, overrides, clock, db, log, resolver, random }: AppContext, six: LocalAddresses): Sites {
+function buildSites(
+  { config, overrides, clock, db, log, resolver, random, ownAddresses }: AppContext,
+  six: LocalAddresses,
+  mailPorts: () => readonly OwnPort[],
+): Sites {
   const { delivery, smtp } = config;
   const dial = {
     ownHostname: smtp.hostname,
-    ownAddresses: [],
+    isOwn: (ip: string) => isOpenAt(mailPorts(), ownAddresses, { ip, port: delivery.remotePort }),
     remotePort: delivery.remotePort,
     allowPrivate: delivery.allowPrivate,
     ipv4: true,
@@ -153,7 +168,7 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: App
   return sites;
 }
 
-function localAddresses({ log, resolver, config: { delivery, node } }: AppContext): LocalAddresses {
+function localAddresses({ log, resolver, ownAddresses, config: { delivery, node } }: AppContext): LocalAddresses {
   return createLocalAddresses(
     { log, resolver },
     {

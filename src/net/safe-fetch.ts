@@ -169,7 +169,7 @@ class Pools {
 export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
-  const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
+  const mayCall = createAddressRule(options);
   const addresses = new OpenAddresses(resolver, mayCall);
   const pools = new Pools({
     lookup: addresses.lookup,
@@ -286,16 +286,4 @@ function failureOf(error: unknown): Failed {
   return OWN_FAULT.test(codeOf(error))
     ? { kind: 'failed', why: 'own', text: `no connection can be opened here: ${text}` }
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };
-}
-
-/** Our own addresses are remembered for so long, since asking the system costs more than all other checks. */
-const OWN_FRESH_MS = 10_000;
-
-function remembered(clock: Clock, ask: () => readonly string[]): () => readonly string[] {
-  let last: { addresses: readonly string[]; until: number } | null = null;
-  return () => {
-    if (last === null || last.until <= clock.monotonic())
-      last = { addresses: ask(), until: clock.monotonic() + OWN_FRESH_MS };
-    return last.addresses;
-  };
 }

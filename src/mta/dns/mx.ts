@@ -54,8 +54,8 @@ export type RefusalReason = 'null_mx' | 'routing_loop' | 'private_address' | 'no
 export interface MailHostOptions extends LookupOptions {
   /** `smtp.hostname`: an MX of this name is ourselves. */
   ownHostname: string;
-  /** The addresses on which we listen for SMTP; wildcard addresses are expanded. */
-  ownAddresses: readonly { ip: string; port: number }[];
+  /** Says whether we listen for SMTP at this address and `remotePort`. */
+  isOwn: (ip: string) => boolean;
   /** 25 except in tests. */
   remotePort: number;
   /** Permit hosts that are not globally reachable. */
@@ -151,7 +151,7 @@ async function lookUpHost(
     options.ipv4 ? deps.resolver.a(name, options) : notAsked,
   ]);
   const addresses = [...addressesOf(six, 6), ...addressesOf(four, 4)];
-  if (addresses.some(({ ip }) => isOwn(ip, options))) return { kind: 'own', preference: record.preference };
+  if (addresses.some(({ ip }) => options.isOwn(ip))) return { kind: 'own', preference: record.preference };
   const allowed = options.allowPrivate ? addresses : addresses.filter(({ ip }) => isPublicAddress(ip));
   if (allowed.length > 0) {
     const found = [six, four].filter((answer) => answer.kind === 'found');
@@ -240,10 +240,6 @@ export function siteOf(hosts: readonly string[]): string {
   if (joined.length <= LONGEST_SITE) return joined;
   const digest = createHash('sha256').update(joined).digest('hex').slice(0, 16);
   return `${sorted[0] ?? ''}+${String(sorted.length - 1)}~${digest}`;
-}
-
-function isOwn(ip: string, options: MailHostOptions): boolean {
-  return options.ownAddresses.some((own) => own.ip === ip && own.port === options.remotePort);
 }
 
 /** Names that may appear in SNI, logs and reports: letters, digits, hyphens and (seen in the wild) underscores. */

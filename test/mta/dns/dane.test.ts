@@ -7,7 +7,7 @@ import type { Zones } from '../../support/fakes/zones.ts';
 
 const options: MailHostOptions = {
   ownHostname: 'mail.posthorn.test',
-  ownAddresses: [],
+  isOwn: () => false,
   remotePort: 25,
   allowPrivate: true,
   ipv4: true,
