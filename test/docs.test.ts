@@ -252,7 +252,7 @@ describe('what the documents list', () => {
       name.endsWith('.ts'),
     );
     const names = sources.flatMap((name) =>
-      [...read(`src/${name}`).matchAll(/\blog\.(?:debug|info|warn|error)\(\s*\{\s*event: '(\w+)'/g)].map(
+      [...read(`src/${name}`).matchAll(/\blog(?:\.(?:debug|info|warn|error)|\[[^\]]+\])\(\s*\{\s*event: '(\w+)'/g)].map(
         ([, event = '']) => event,
       ),
     );

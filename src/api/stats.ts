@@ -40,7 +40,7 @@ const counted: Readonly<Record<StatType, string>> = {
   bounced_block: 'Of these, mail that was not wanted.',
   complained: 'Recipients who complained.',
   suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
-  failed: 'Recipients whose mail could not be built.',
+  failed: 'Recipients whose mail could not be built, or not be signed before its time was over.',
   opened: 'Opens by people.',
   unique_opened: 'Recipients who opened.',
   machine_opened: 'Opens by machines.',

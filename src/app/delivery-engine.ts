@@ -10,7 +10,7 @@ import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
-import { isOpenAt, type OwnPort } from '../net/own-addresses.ts';
+import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { DEFAULT_POOL, isUsable, Sources } from '../mta/sources/sources.ts';
@@ -30,7 +30,7 @@ export interface DeliveryEngine {
 /** `mailPorts` returns the ports on which this server listens for mail. */
 export async function buildDeliveryEngine(
   context: AppContext,
-  mailPorts: () => readonly OwnPort[],
+  mailPorts: () => readonly OpenPort[],
 ): Promise<DeliveryEngine> {
   const { config, clock, log, db, streams, directory, notifiers } = context;
   const book = createHoldBook({
@@ -54,7 +54,7 @@ function buildMta(
     holds,
     tlsTally,
     mailPorts,
-  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OwnPort[] },
+  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
 ): Mta {
   const {
     config,
@@ -126,7 +126,7 @@ function buildMta(
 function buildSites(
   { config, overrides, clock, db, log, resolver, random, ownAddresses }: AppContext,
   six: LocalAddresses,
-  mailPorts: () => readonly OwnPort[],
+  mailPorts: () => readonly OpenPort[],
 ): Sites {
   const { delivery, smtp } = config;
   const dial = {

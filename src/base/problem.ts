@@ -23,7 +23,7 @@ export const catalogue = {
   request_timeout: {
     status: 408,
     cause: 'The request did not arrive in time.',
-    cure: 'Send the head within 30 seconds and the body without long pauses.',
+    cure: 'Send the head within 30 seconds, the body without long pauses, and all of it within 5 minutes.',
   },
   expectation_failed: {
     status: 417,

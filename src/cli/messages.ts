@@ -92,7 +92,7 @@ function addResend(messages: CommandUnknownOpts, context: Context): void {
     .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
     .option('--domain <domain>', "of this recipient's domain")
     .option('--account <account>', 'of this account, name or id (default: all)')
-    .option('--reason <reason>', 'only what bounced for this, such as spam or auth_failed')
+    .option('--reason <reason>', 'only what bounced for this, such as spam or auth_required')
     .option('--since <time>', 'what bounced within this time', durationOption, 2 * 3_600_000)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')

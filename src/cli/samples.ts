@@ -12,9 +12,11 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   migrate: ['posthorn migrate', 'posthorn migrate --json'],
   'backup create': ['posthorn backup create', 'posthorn backup create /mnt/backups --json'],
   'backup verify': ['posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'],
-  'backup restore': ['posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'],
+  'backup restore': [
+    'posthorn backup restore posthorn-20260131T031700Z --passphrase-file /var/lib/posthorn/passphrase',
+  ],
   'storage move': [
-    'posthorn storage move --to postgres://posthorn@db.example.com/posthorn?sslmode=verify-full --password-file /root/password',
+    'posthorn storage move --to postgres://posthorn@db.example.com/posthorn?sslmode=verify-full --password-file /var/lib/posthorn/password',
     'posthorn storage move --to sqlite:/var/lib/posthorn/posthorn.db --json',
   ],
   'admin create': ['posthorn admin create ana@example.net'],

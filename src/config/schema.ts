@@ -68,10 +68,14 @@ export const settings = group(
         [],
         'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.',
       ),
-      tls: setting(flag(), false, 'If true, the API itself speaks HTTPS, with the certificate of `tls`.'),
+      tls: setting(
+        flag(),
+        false,
+        'If true, the API itself speaks HTTPS, with the certificate of `tls.certFile`, which it needs.',
+      ),
     }),
     tls: group(
-      'The certificate of the SMTP listeners, and of the API where `http.tls` is on. Without these settings it is the one that `posthorn tls install` has put into the data folder, else one signed by itself. Files are read again within a minute after they change.',
+      'The certificate of the SMTP listeners, and of the API where `http.tls` is on, which needs both. Without these settings the SMTP listeners have the one that `posthorn tls install` has put into the data folder, else one signed by itself. Files are read again within a minute after they change.',
       {
         certFile: setting(
           optional(filePath()),

@@ -21,14 +21,14 @@ const present = (): string[] =>
   Object.values(networkInterfaces()).flatMap((all = []) => all.flatMap(({ address }) => plainAddress(address) ?? []));
 
 /** A port of ours: the address that it is bound to, which may be that of all, and its number while it is open. */
-export interface OwnPort {
+export interface OpenPort {
   readonly host: string;
   readonly open: number | null;
 }
 
 /** Says whether one of these ports is open at this address. `own` returns the addresses of this machine. */
 export function isOpenAt(
-  ports: readonly OwnPort[],
+  ports: readonly OpenPort[],
   own: () => readonly string[],
   { ip, port }: { readonly ip: string; readonly port: number },
 ): boolean {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { createOwnAddresses, isOpenAt, type OwnPort } from '../../src/net/own-addresses.ts';
+import { createOwnAddresses, isOpenAt, type OpenPort } from '../../src/net/own-addresses.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const own = ['127.0.0.1', '::1', '192.0.2.5', '2001:db8::5'];
 
 describe('net/own-addresses: a port of ours is open at an address', () => {
-  const rows: [ports: OwnPort[], at: string, isOpen: boolean, why: string][] = [
+  const rows: [ports: OpenPort[], at: string, isOpen: boolean, why: string][] = [
     [[{ host: '192.0.2.5', open: 25 }], '192.0.2.5', true, 'it is bound there'],
     [[{ host: '192.0.2.5', open: 25 }], '192.0.2.6', false, 'it is bound elsewhere'],
     [[{ host: '192.0.2.5', open: 2525 }], '192.0.2.5', false, 'another port'],
