@@ -40,6 +40,7 @@ const LISTENER = 'test/inbound/listener.test.ts';
 const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
+const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const AUDIT = 'test/api/stranger-lines.test.ts';
 const HTTP = 'test/journeys/http-strangers.test.ts';
@@ -227,6 +228,16 @@ export const budgets = {
     within: 'day',
     answer: 'only the beginning is sent on',
     test: STRANGERS,
+  },
+  submission_keys_network: {
+    door: 'submission',
+    bounds: 'unknown keys',
+    per: 'network',
+    most: 100,
+    unit: 'tries',
+    within: 'hour',
+    answer: '421 at each further one; good keys still sign in',
+    test: SMTP_SECURITY,
   },
   submission_audit_network: {
     door: 'submission without a key',

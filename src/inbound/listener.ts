@@ -73,6 +73,8 @@ export interface ListenerOptions {
 
 /** RFC 4954 section 6. */
 const WRONG_KEY = 535;
+/** A refusal that ends the session (RFC 5321 section 3.8). */
+const CLOSING = 421;
 /**
  * A failed sign-in is answered so late, times the failures of the session so far, five at most. Other clients do not wait for it: a key
  * has 256 random bits, so guessing is not a danger, and many programs may share an address with one that has a stale key.
@@ -232,10 +234,11 @@ export class Listener<User> {
       return result;
     }
     // Any other refusal (TLS first, say) is not a guess.
-    if (result.code !== WRONG_KEY) return result;
+    if (result.code !== WRONG_KEY && result.code !== CLOSING) return result;
     open.failedSignIns++;
     await this.clock.sleep(SLOW_DOWN_MS * Math.min(5, open.failedSignIns));
-    if (open.failedSignIns >= this.limits.signIns) sessions.end(session.id, '4.7.0 too many failed sign-ins');
+    if (result.code === CLOSING) sessions.end(session.id, result.text);
+    else if (open.failedSignIns >= this.limits.signIns) sessions.end(session.id, '4.7.0 too many failed sign-ins');
     return result;
   }
 

@@ -97,6 +97,29 @@ function checkCaller(caller: Caller, now: number, ip: string): CallerResult {
   return { caller };
 }
 
+/**
+ * Counts unknown keys by network. A key has 256 random bits, so guessing is not a danger; but a network that tries on and on is cut off at its
+ * first unknown key for the rest of the hour. Programs with a good key, which may share its address, still sign in.
+ */
+export class UnknownKeys {
+  private readonly deps: SubmissionDeps;
+  private readonly allowance = new Allowance(budgets.submission_keys_network);
+
+  constructor(deps: SubmissionDeps) {
+    this.deps = deps;
+  }
+
+  /** Counts a key, and returns the refusal: 421, which ends the session, beyond the budget. */
+  refuse(session: SubmissionSession, refusal: SmtpRefusal): SmtpRefusal {
+    const [network, now] = [networkOf(session.ip), this.deps.clock.now()];
+    const fits = this.allowance.has(network, 1, now);
+    this.allowance.spend(network, 1, now);
+    if (fits) return refusal;
+    this.deps.usedUp('submission_keys_network');
+    return refuse(421, `4.7.0 ${refusal.text.replace(/^\S+ /, '')}, and your network has tried too many in this hour`);
+  }
+}
+
 export class RefusalLog {
   private readonly deps: SubmissionDeps;
   private readonly allowance = new Allowance(budgets.submission_audit_network);

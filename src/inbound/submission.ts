@@ -14,6 +14,7 @@ import {
   isTrusted,
   RefusalLog,
   submissionAudit,
+  UnknownKeys,
   type CallerResult,
   type SubmissionDeps,
   type SubmissionSession,
@@ -23,6 +24,7 @@ import {
 
 export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
   const refusals = new RefusalLog(deps);
+  const unknownKeys = new UnknownKeys(deps);
   const acceptor = new SubmissionAcceptor(deps, settings);
   const callerOf = (session: SubmissionSession): Promise<CallerResult> => callerOfSession(deps, settings, session);
 
@@ -33,7 +35,10 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (!session.isSecure && !isTrusted(settings, session.ip))
         return refused(null, refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear'));
       const result = await callerByKey(deps, password, session.ip);
-      if (!('caller' in result)) return refused(result.of ?? null, result);
+      if (!('caller' in result))
+        return result.of === undefined
+          ? refused(null, unknownKeys.refuse(session, result))
+          : refused(result.of, result);
       const { caller } = result;
       if (name !== 'apikey' && name !== caller.keyId)
         return refused(caller, refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'));

@@ -286,6 +286,29 @@ describe('journey: SMTP security', () => {
     good.end();
   });
 
+  it('ends sessions of a network that tries on and on at their first unknown key, and takes a good one still', async () => {
+    await begin();
+    const port = app.app.ports.submissions ?? 0;
+    const answerTo = async (guess: number): Promise<string> => {
+      const client = await greeted(port, true);
+      const waits = app.clock.armed(1000);
+      const replied = client.say(plainAuth('apikey', `ak_live_00000000_guess${String(guess)}`));
+      await waits;
+      app.clock.advance(1000);
+      const reply = await replied;
+      client.end();
+      return reply;
+    };
+    const answers: string[] = [];
+    for (let guess = 1; guess <= 101; guess++) answers.push(await answerTo(guess));
+    assert.ok(answers.slice(0, 100).every((reply) => reply.startsWith('535 5.7.8 there is no such API key')));
+    assert.match(answers[100] ?? '', /^421 4\.7\.0 there is no such API key, and your network has tried too many/);
+    const good = await signedIn();
+    good.end();
+    app.clock.advance(3_600_000);
+    assert.match(await answerTo(102), /^535 /, 'an hour later');
+  });
+
   it('serves an ordinary client beside a flood of connections', async () => {
     await begin();
     const flood = Array.from({ length: 400 }, (_, i) => smtpClient(mx(), { from: `127.0.1.${String(1 + (i % 4))}` }));
