@@ -49,6 +49,10 @@ export class SubmissionAcceptor {
   /** Resolves with the id of the message, which is durable then. Throws Problem. */
   async accept(session: SubmissionSession, caller: Caller, read: ReadSubmission): Promise<string> {
     const options = submissionOptions(read.mail.options, this.deps.clock.now());
+    if (read.mail.isSealed && (options.trackOpens || options.trackClicks))
+      throw new Problem('invalid_field', 'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*', {
+        field: `X-Posthorn-Track-${options.trackOpens ? 'Opens' : 'Clicks'}`,
+      });
     const key =
       options.idempotencyKey === null
         ? null
@@ -158,8 +162,8 @@ export class SubmissionAcceptor {
       sendAt: options.sendAt,
       expiresAt: null,
       stream: options.stream,
-      trackOpens: false,
-      trackClicks: false,
+      trackOpens: options.trackOpens,
+      trackClicks: options.trackClicks,
       unsubscribe: false,
       onSuppressed: 'accept',
       test: null,

@@ -10,6 +10,8 @@ export interface SubmissionOptionFields {
   metadata: Record<string, string>;
   sendAt: number | null;
   idempotencyKey: string | null;
+  trackOpens: boolean;
+  trackClicks: boolean;
 }
 
 const fieldNames: ReadonlySet<string> = new Set([
@@ -28,13 +30,14 @@ const MOST_METADATA_BYTES = 10 * 1024;
 /** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
 export function submissionOptions(options: SubmissionOptions, now: number): SubmissionOptionFields {
   for (const name of options.keys()) if (!fieldNames.has(name)) throw wrong('unknown_field', name, 'is not known');
-  refuseTracking(options);
   return {
     stream: streamOf(single(options, 'stream')),
     tags: tagsOf(options.get('tag') ?? []),
     metadata: metadataOf(options.get('metadata') ?? []),
     sendAt: sendAtOf(single(options, 'send-at'), now),
     idempotencyKey: keyOf(single(options, 'idempotency-key')),
+    trackOpens: flagOf(options, 'track-opens'),
+    trackClicks: flagOf(options, 'track-clicks'),
   };
 }
 
@@ -90,11 +93,10 @@ function keyOf(text: string | null): string | null {
   throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
 }
 
-/** Refuses tracking: a submitted mail is sent unchanged, so it cannot have our links. */
-function refuseTracking(options: SubmissionOptions): void {
-  for (const name of ['track-opens', 'track-clicks']) {
-    const value = single(options, name);
-    if (value !== null && !/^(?:false|no|0)$/i.test(value))
-      throw wrong('invalid_field', name, 'can only be false: submitted mail is not changed');
-  }
+/** Says whether the mail is tracked: only where it asks for that, since all else of it is sent unchanged. */
+function flagOf(options: SubmissionOptions, name: string): boolean {
+  const value = single(options, name)?.trim() ?? 'false';
+  if (/^(?:true|yes|1)$/i.test(value)) return true;
+  if (/^(?:false|no|0)$/i.test(value)) return false;
+  throw wrong('invalid_field', name, 'must be true or false');
 }

@@ -29,3 +29,9 @@ export function unsubscribeHeaders({ url, mailto, oneClick }: ListUnsubscribe): 
   const isPosted = oneClick && url?.startsWith('https://') === true;
   return isPosted ? `${list}List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n` : list;
 }
+
+/** Returns the web addresses in the value of a List-Unsubscribe field. */
+export const unsubscribeUrlsIn = (value: string): string[] =>
+  [...value.matchAll(/<(https?:[^<>]{1,1000})>/gi)].flatMap(([, url = '']) =>
+    URL.canParse(url) ? [new URL(url).href] : [],
+  );

@@ -89,10 +89,11 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
 }
 
 /** Returns true for types of RFC 1847 and RFC 8551: changed octets would no longer verify. */
-const isSealed = (type: string): boolean =>
+export const isSealed = (type: string): boolean =>
   type === 'multipart/signed' || type === 'multipart/encrypted' || /^application\/(?:x-)?pkcs7-/.test(type);
 
-const valueOf = (fields: readonly HeaderField[], name: string): string | null =>
+/** Returns the value of the first field of this name, in lower case, or null. */
+export const valueOf = (fields: readonly HeaderField[], name: string): string | null =>
   fields.find((field) => field.name.toLowerCase() === name)?.value ?? null;
 
 const encodingOf = (fields: readonly HeaderField[]): string =>
@@ -141,7 +142,7 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
 }
 
 /** The delimiter lines with the CRLF before and after them, which belong to them. */
-function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
+export function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
   const mark = `--${boundary}`;
   let from = 0;
   for (;;) {
@@ -158,17 +159,28 @@ function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; en
   }
 }
 
-/** Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything else as base64. */
 function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
   const encoding = encodingOf(fields);
   const octets = isEncoding(encoding) ? Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1') : body;
-  const isText = type.startsWith('text/') && encoding !== 'base64' && isMostlyAscii(octets);
-  const text = isText ? wrap(bareEncoded(encode(octets)), LINE) : inLines(octets.toString('base64'));
-  return { fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'), body: endedLike(body, text) };
+  return encodedPart(fields, octets, { isText: type.startsWith('text/') && encoding !== 'base64', like: body });
 }
 
-/** Takes out the soft line ends of quoted-printable. The others stay CRLF: as LF they would be line ends that transport must not have. */
-const joinedLines = (body: Buffer): string => body.toString('latin1').replace(/=[ \t]*\r\n/g, '');
+/**
+ * Returns a part with these octets. Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything
+ * else as base64. It ends with a line end where `like`, its body until now, does.
+ */
+export function encodedPart(
+  fields: readonly HeaderField[],
+  octets: Buffer,
+  { isText, like }: { isText: boolean; like: Buffer },
+): Reencoded {
+  const isLegible = isText && isMostlyAscii(octets);
+  const text = isLegible ? wrap(bareEncoded(encode(octets)), LINE) : inLines(octets.toString('base64'));
+  return { fields: withEncoding(fields, isLegible ? 'quoted-printable' : 'base64'), body: endedLike(like, text) };
+}
+
+/** Returns a body without the soft line ends of quoted-printable. The others stay CRLF: as LF they would be line ends that transport must not have. */
+export const joinedLines = (body: Buffer): string => body.toString('latin1').replace(/=[ \t]*\r\n/g, '');
 
 /** Escapes what is CR or LF alone, which stood as `=0D` or `=0A` in the mail: the encoder leaves them as they are. */
 const bareEncoded = (text: string): string => text.replace(/\r(?!\n)/g, '=0D').replace(/(?<!\r)\n/g, '=0A');

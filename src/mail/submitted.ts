@@ -10,9 +10,10 @@ import { isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
 import { addressKey, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
 import { decodeWords } from './charset.ts';
+import { readContentType } from './content-type.ts';
 import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
-import { hasLongLine, repairLongLines, withCrlf } from './re-encode.ts';
+import { hasLongLine, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -33,6 +34,8 @@ export interface SubmittedMail {
   hasDate: boolean;
   /** `TLS-Required: No` (RFC 8689 section 5). */
   waivesTls: boolean;
+  /** It is signed or encrypted as a whole: its body may not be changed. */
+  isSealed: boolean;
   options: SubmissionOptions;
 }
 
@@ -112,6 +115,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
     messageId,
     hasDate: named('date').length > 0,
     waivesTls: named('tls-required').some(({ value }) => value.trim().toLowerCase() === 'no'),
+    isSealed: isSealed(readContentType(valueOf(fields, 'content-type')).type),
     options: optionsOf(fields),
   };
 }

@@ -36,9 +36,12 @@ export const MOST_LINKS = 1000;
 /** SpamAssassin's HTML_IMAGE_ONLY rules add up to 2.8 points to a document with an `<img>` that is no longer than this. */
 const SHORT_HTML = 3200;
 
-/** Finds the links, in order. Never throws; time grows linearly with the length. */
-export function planHtml(html: string): HtmlPlan {
-  const finder = new LinkFinder(html);
+/**
+ * Finds the links, in order. Never throws; time grows linearly with the length. `decode` returns the text of a piece of `html`, where that is
+ * octets of a charset.
+ */
+export function planHtml(html: string, decode: (piece: string) => string = asItIs): HtmlPlan {
+  const finder = new LinkFinder(html, decode);
   const tokenizer = new Tokenizer({ decodeEntities: true }, finder);
   tokenizer.write(html);
   tokenizer.end();
@@ -85,6 +88,7 @@ const imagePixel = (url: string): string => `<img src="${url}" alt="" width="1" 
 const backgroundPixel = (url: string): string =>
   `<div style="width:1px;height:1px;background-image:url('${url}')"></div><!--[if mso]>${imagePixel(url)}<![endif]-->`;
 
+const asItIs = (piece: string): string => piece;
 const noop = (): void => undefined;
 const WHITE_SPACE = /[\t\n\f\r ]/;
 
@@ -100,6 +104,7 @@ class LinkFinder {
   readonly ontext = noop;
   readonly ontextentity = noop;
   private readonly html: string;
+  private readonly decode: (piece: string) => string;
   private isLink = false;
   private attribute = '';
   private nameEnd = 0;
@@ -109,8 +114,9 @@ class LinkFinder {
   private bodyEnd = -1;
   private htmlEnd = -1;
 
-  constructor(html: string) {
+  constructor(html: string, decode: (piece: string) => string) {
     this.html = html;
+    this.decode = decode;
   }
 
   pixelAt(): number {
@@ -135,7 +141,7 @@ class LinkFinder {
   }
 
   onattribdata(start: number, end: number): void {
-    if (this.isLink) this.value += this.html.slice(start, end);
+    if (this.isLink) this.value += this.decode(this.html.slice(start, end));
   }
 
   onattribentity(codepoint: number): void {

@@ -5,7 +5,15 @@ import { submissionOptions } from '../../src/inbound/submission-options.ts';
 const NOW = Date.parse('2026-01-31T09:30:00Z');
 const read = (...fields: [string, ...string[]][]) =>
   submissionOptions(new Map(fields.map(([name, ...values]) => [name, values])), NOW);
-const nothing = { stream: null, tags: [], metadata: {}, sendAt: null, idempotencyKey: null };
+const nothing = {
+  stream: null,
+  tags: [],
+  metadata: {},
+  sendAt: null,
+  idempotencyKey: null,
+  trackOpens: false,
+  trackClicks: false,
+};
 
 describe('inbound/submission-options', () => {
   for (const [fields, expected] of [
@@ -22,6 +30,13 @@ describe('inbound/submission-options', () => {
         ['track-clicks', 'no'],
       ],
       {},
+    ],
+    [
+      [
+        ['track-opens', ' True '],
+        ['track-clicks', '1'],
+      ],
+      { trackOpens: true, trackClicks: true },
     ],
   ] as [[string, ...string[]][], object][])
     it(`reads ${JSON.stringify(fields)}`, () => {
@@ -45,7 +60,8 @@ describe('inbound/submission-options', () => {
     [[['send-at', '2027-01-31T10:30:00Z']], 'invalid_send_at', 'X-Posthorn-Send-At'],
     [[['send-at', '2025-01-31T10:30:00Z']], 'invalid_send_at', 'X-Posthorn-Send-At'],
     [[['idempotency-key', 'with space']], 'invalid_idempotency_key', 'X-Posthorn-Idempotency-Key'],
-    [[['track-clicks', 'true']], 'invalid_field', 'X-Posthorn-Track-Clicks'],
+    [[['track-opens', 'maybe']], 'invalid_field', 'X-Posthorn-Track-Opens'],
+    [[['track-clicks', 'true', 'true']], 'invalid_field', 'X-Posthorn-Track-Clicks'],
   ] as [[string, ...string[]][], string, string][])
     it(`refuses ${JSON.stringify(fields).slice(0, 60)}`, () => {
       assert.throws(

@@ -5,9 +5,11 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { createTransport } from 'nodemailer';
 import { simpleParser } from 'mailparser';
+import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
 import { signedIn } from '../support/harness/browser.ts';
+import { hrefsOf } from '../support/harness/seen-mail.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 
 interface SmtpError extends Error {
@@ -280,7 +282,7 @@ describe('journey: submission', () => {
     ['X-Posthorn-Tag', 'a b', 'a tag with a space'],
     ['X-Posthorn-Metadata', 'order', 'metadata without a value'],
     ['X-Posthorn-Colour', 'red', 'an option that does not exist'],
-    ['X-Posthorn-Track-Opens', 'true', 'what cannot be done to a mail that is sent as it came'],
+    ['X-Posthorn-Track-Opens', 'maybe', 'neither true nor false'],
     ['X-Posthorn-Stream', 'nowhere', 'a stream that does not exist'],
   ] as const)
     it(`refuses ${header}: ${value} (${reason})`, async () => {
@@ -288,6 +290,64 @@ describe('journey: submission', () => {
       const { responseCode } = await refusal(transport().sendMail({ ...mail, headers: { [header]: value } }));
       assert.equal(responseCode, 554);
     });
+
+  it('tracks a mail that asks for it, each recipient by an own link, and leaves the rest of it as it came', async () => {
+    await begin({ settings: { http: { publicUrl: 'https://mail.posthorn.test' } } });
+    const html =
+      '<p>ä <a href="https://shop.test/tür?x=1&amp;y=2">one</a> <a href="https://list.test/stop">off</a></p>';
+    const { response } = await transport().sendMail({
+      ...mail,
+      html,
+      cc: 'cy@else.test',
+      attachments: [{ filename: 'a.html', content: '<a href="https://shop.test/attached">x</a>' }],
+      headers: {
+        'X-Posthorn-Track-Clicks': 'true',
+        'X-Posthorn-Track-Opens': 'yes',
+        'List-Unsubscribe': '<https://list.test/stop>',
+      },
+    });
+    await app.follow().until((seen) => seen.filter(({ type }) => type === 'delivered').length === 2);
+    const copies = await Promise.all(arrived().map(({ data }) => simpleParser(Buffer.from(data, 'latin1'))));
+    const links = copies.map(({ html: copy }) => hrefsOf(copy === false ? '' : copy));
+    for (const [at, { text, attachments, html: copy }] of copies.entries()) {
+      assert.match(links[at]?.[0] ?? '', /^https:\/\/mail\.posthorn\.test\/t\/c\//);
+      assert.equal(links[at]?.[1], 'https://list.test/stop');
+      assert.match(copy === false ? '' : copy, /^<p>ä .*\/t\/o\//s);
+      assert.equal(text?.trim(), mail.text, 'the text part');
+      assert.equal(attachments[0]?.content.toString(), '<a href="https://shop.test/attached">x</a>');
+    }
+    assert.notEqual(links[0]?.[0], links[1]?.[0]);
+    for (const { data } of arrived()) {
+      const body = Buffer.from(data.slice(data.indexOf('\r\n\r\n') + 4), 'latin1');
+      const signed = [...data.replaceAll(/\r\n\s+/g, '').matchAll(/bh=([^;]+);/g)].map(([, hash]) => hash);
+      assert.deepEqual(signed, [relaxedBodyHash(body), relaxedBodyHash(body)], 'what is signed is what is sent');
+    }
+    const path = new URL(links[0]?.[0] ?? '').pathname;
+    const visit = await fetch(`${app.url}${path}`, { redirect: 'manual', headers: { 'user-agent': 'Mozilla/5.0' } });
+    assert.equal(visit.headers.get('location'), 'https://shop.test/t%C3%BCr?x=1&y=2');
+    const { track_opens: opens, track_clicks: clicks } = (await app.get(`/v1/messages/${idOf(response)}`)).body;
+    assert.deepEqual([opens, clicks], [true, true]);
+  });
+
+  it('refuses to track what is signed as a whole', async () => {
+    await begin();
+    const raw = [
+      'From: hi@acme.test',
+      'X-Posthorn-Track-Clicks: true',
+      'Content-Type: multipart/signed; boundary=b; protocol="application/pgp-signature"',
+      '',
+      '--b',
+      'Content-Type: text/html',
+      '',
+      '<a href="https://shop.test/">x</a>',
+      '--b--',
+      '',
+    ].join('\r\n');
+    const sending = transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw });
+    const { responseCode, response } = await refusal(sending);
+    assert.equal(responseCode, 554);
+    assert.match(response ?? '', /signed or encrypted mail cannot be tracked/);
+  });
 
   it('sends once what comes twice under one idempotency key', async () => {
     await begin();

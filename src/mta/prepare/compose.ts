@@ -4,8 +4,12 @@
  */
 import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';
+import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
+import { parseHeaders } from '../../mail/header.ts';
+import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
+import { valueOf } from '../../mail/re-encode.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
 import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
@@ -50,20 +54,35 @@ export function createCompose({ remembered }: { remembered: number }): Compose {
 
   return async (stored) => {
     const { id, html, attachments, tracking, raw } = stored;
-    if (raw !== undefined) return splitSubmitted(raw);
+    if (raw !== undefined) return splitSubmitted(tracking === undefined ? raw : trackedMail(raw, tracking));
     if (tracking === undefined || html === null) return encode({ html, text: plainOf(stored), attachments }, id);
     const { plan, plain } = readingOf(stored, html);
     return encode({ html: trackedHtml(html, plan, tracking), text: plain, attachments }, id);
   };
 }
 
-/** Splits a submitted mail at the empty line. Its line ends are CRLF since it was accepted. */
+/** Returns one recipient's copy of a submitted mail. Its html is read for each, since such mail has few recipients. */
+function trackedMail(raw: Buffer, tracking: Tracking): Buffer {
+  const fields = parseHeaders(raw.toString('latin1', 0, endOfHead(raw)));
+  const untouched = [...tracking.untouched, ...unsubscribeUrlsIn(valueOf(fields, 'list-unsubscribe') ?? '')];
+  return changeHtml(raw, ({ octets, decode }) =>
+    trackedHtml(octets, planHtml(octets, decode), { ...tracking, untouched }),
+  );
+}
+
+/** Splits a submitted mail at the empty line. */
 function splitSubmitted(raw: Buffer): Composed {
+  const end = endOfHead(raw);
+  const body = raw.subarray(end + 2);
+  const content = { headers: raw.toString('utf8', 0, end), body };
+  return { content, bodyHash: relaxedBodyHash(body), isWhole: true, eightBit: !isAscii(raw) };
+}
+
+/** Returns the place of the empty line of a submitted mail, whose line ends are CRLF since it was accepted. */
+function endOfHead(raw: Buffer): number {
   const end = raw.indexOf('\r\n\r\n');
   if (end < 0) throw new Error('a submitted mail without the end of its header');
-  const body = raw.subarray(end + 4);
-  const content = { headers: raw.toString('utf8', 0, end + 2), body };
-  return { content, bodyHash: relaxedBodyHash(body), isWhole: true, eightBit: !isAscii(raw) };
+  return end + 2;
 }
 
 const plainOf = ({ html, text, autoText }: StoredContent): string | null =>

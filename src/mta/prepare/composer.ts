@@ -118,7 +118,8 @@ function weight({ html, text, autoText, attachments, tracking, raw }: StoredCont
     (sum, { content }) => sum + content.length + 2 * ATTACHMENT_WEIGHT,
     raw?.length ?? 0,
   );
-  return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2;
+  const rewritten = tracking === undefined ? 0 : (raw?.length ?? 0);
+  return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2 + rewritten;
 }
 
 /** Bytes come from a thread as plain arrays. */

@@ -1,6 +1,6 @@
 /** The parts of a mail that differ for each recipient: tracked links, pixel, and the unsubscribe headers. Pure. */
 import { trackingHostOf } from '../../domains/dns-records.ts';
-import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../../mail/list-unsubscribe.ts';
+import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders, unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { unsubscribeAddressFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
 import { storedUnsubscribe } from '../../messages/request/unsubscribe.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
@@ -78,7 +78,5 @@ function unsubscribeUrls(row: Row): string[] {
   if (own !== null) return [own];
   const headers = JSON.parse(row.headers_json) as [string, string][];
   const [, list = ''] = headers.find(([name]) => name.toLowerCase() === 'list-unsubscribe') ?? [];
-  return [...list.matchAll(/<(https?:[^<>]{1,1000})>/gi)].flatMap(([, url = '']) =>
-    URL.canParse(url) ? [new URL(url).href] : [],
-  );
+  return unsubscribeUrlsIn(list);
 }

@@ -1,0 +1,70 @@
+/**
+ * Changes the html of a mail that others wrote. The parts that are changed get a transfer encoding again (re-encode.ts); everything else,
+ * the texts between parts too, stays octet for octet.
+ */
+import { decodeCharset, decodeTransfer } from './charset.ts';
+import { readContentType } from './content-type.ts';
+import { parseHeaders } from './header.ts';
+import { delimiters, encodedPart, isSealed, joinedLines, valueOf, withCrlf } from './re-encode.ts';
+
+/** The html of one part. */
+export interface HtmlOctets {
+  /** One character an octet, in a charset in which ASCII is ASCII. Line ends are CRLF. */
+  octets: string;
+  /** Returns the text of a piece of it. */
+  decode: (piece: string) => string;
+}
+
+/** Returns the html with changes that are of ASCII, or the same. */
+export type ChangeHtml = (html: HtmlOctets) => string;
+
+/** Deepest nesting of parts. */
+const DEEPEST = 20;
+/** The transfer encodings of RFC 2045 section 6.1; none is 7bit. */
+const KNOWN_ENCODINGS = /^(?:|7bit|8bit|binary|base64|quoted-printable)$/i;
+/** Charsets in which the octets of ASCII stand for other characters as well. */
+const NOT_ASCII_BASED = /^(?:utf-?(?:7|16|32)|iso-2022|hz|csiso2022|ucs|unicode)/i;
+
+/**
+ * Returns the mail (header and body, with CRLF line ends) with the html parts that a reader sees changed. Signed and encrypted parts,
+ * attachments and mails inside the mail stay as they are.
+ */
+export const changeHtml = (mail: Buffer, change: ChangeHtml): Buffer => changePart(mail, change, 0);
+
+function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
+  const end = part.toString('latin1', 0, 2) === '\r\n' ? 0 : part.indexOf('\r\n\r\n') + 2;
+  // Without an empty line it is a header alone.
+  if (end === 1 || depth > DEEPEST) return part;
+  const fields = parseHeaders(part.toString('latin1', 0, end));
+  const body = part.subarray(end + 2);
+  const { type, params } = readContentType(valueOf(fields, 'content-type'));
+  const boundary = params.get('boundary') ?? '';
+  if (type.startsWith('multipart/') && boundary !== '' && !isSealed(type))
+    return Buffer.concat([part.subarray(0, end + 2), changeParts(body, boundary, change, depth)]);
+  const charset = params.get('charset') ?? null;
+  const isAttached = /^\s*attachment\b/i.test(valueOf(fields, 'content-disposition') ?? '');
+  if (type !== 'text/html' || isAttached || NOT_ASCII_BASED.test(charset?.trim() ?? '')) return part;
+  const encoding = valueOf(fields, 'content-transfer-encoding');
+  if (!KNOWN_ENCODINGS.test(encoding?.trim() ?? '')) return part;
+  const octets = withCrlf(Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1')).toString('latin1');
+  const changed = change({ octets, decode: (piece) => decodeCharset(piece, charset) });
+  if (changed === octets) return part;
+  const done = encodedPart(fields, Buffer.from(changed, 'latin1'), { isText: true, like: body });
+  return Buffer.concat([Buffer.from(`${done.fields.map(({ raw }) => raw).join('')}\r\n`, 'latin1'), done.body]);
+}
+
+function changeParts(body: Buffer, boundary: string, change: ChangeHtml, depth: number): Buffer {
+  const pieces: Buffer[] = [];
+  let from = 0;
+  let inside = false;
+  for (const { at, end, last } of delimiters(body, boundary)) {
+    const piece = body.subarray(from, at);
+    pieces.push(inside ? changePart(piece, change, depth + 1) : piece, body.subarray(at, end));
+    from = end;
+    inside = !last;
+    if (last) break;
+  }
+  const rest = body.subarray(from);
+  pieces.push(inside ? changePart(rest, change, depth + 1) : rest);
+  return Buffer.concat(pieces);
+}
