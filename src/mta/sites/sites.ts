@@ -255,5 +255,6 @@ const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.
 const ttlOf = (route: MailRoute): number =>
   route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
 
+/** Returns the key of an answer. Routes to one smarthost with other TLS or another login are other destinations in the same lane. */
 const keyOf = (domain: string, route: Route | undefined): string =>
-  route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
+  route?.kind === 'smarthost' ? `~${JSON.stringify([route.host, route.port, route.tls, route.auth])}` : domain;

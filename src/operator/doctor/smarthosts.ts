@@ -28,12 +28,12 @@ export async function smarthosts(probes: Pick<Probes, 'config' | 'resolver' | 'n
   return [...warnings, ...tried.flat()];
 }
 
-/** Returns each host and user once. */
+/** Returns each host with each user and TLS mode once. */
 function smarthostsOf(routes: Config['delivery']['routes']): { route: Smarthost; isForAll: boolean }[] {
   const found = new Map<string, { route: Smarthost; isForAll: boolean }>();
   for (const [domain, route] of Object.entries(routes)) {
     if (route.kind !== 'smarthost') continue;
-    const key = `${route.host}:${String(route.port)} ${route.auth?.user ?? ''}`;
+    const key = `${route.host}:${String(route.port)} ${route.tls} ${route.auth?.user ?? ''}`;
     found.set(key, { route, isForAll: domain === '*' || found.get(key)?.isForAll === true });
   }
   return [...found.values()].slice(0, MOST);

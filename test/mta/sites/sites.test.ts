@@ -138,6 +138,24 @@ describe('mta/sites/sites', () => {
       assert.deepEqual(asked, ['relay.test:587']);
     });
 
+    it('to one smarthost with different logins and TLS keep them apart, in one lane', async () => {
+      assert.ok(smarthost.kind === 'smarthost');
+      const routes: Record<string, Route> = {
+        'a.test': smarthost,
+        'b.test': { ...smarthost, auth: { user: 'bob', password: 'p' } },
+        'c.test': { ...smarthost, tls: 'none', auth: null },
+        'd.test': { ...smarthost },
+      };
+      const sites = sitesWith(routes);
+      for (const domain of ['c.test', 'a.test', 'd.test', 'b.test', 'c.test']) {
+        const found = await sites.find(domain);
+        assert.ok(found.kind === 'site');
+        const { tls, auth } = routes[domain] as typeof smarthost;
+        assert.deepEqual([found.name, found.relay], ['relay.test:587', { tls, auth }], domain);
+      }
+      assert.equal(asked.length, 3, 'equal routes are one destination');
+    });
+
     it('can be changed: from then on mail goes the new way, with the new credentials', async () => {
       const sites = sitesWith({ '*': smarthost });
       const first = await sites.find('dest.test');
