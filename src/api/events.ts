@@ -293,20 +293,29 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
 }
 
 async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGenerator<string> {
-  const { filter } = reading;
+  const { filter, list, deps } = reading;
+  const { cursors, clock } = deps;
   const follower = attend(reading);
+  let position = start;
+  let silentSince = 0;
+  const said = (text: string): string => {
+    silentSince = clock.monotonic();
+    return text;
+  };
+  // The id moves on with events that the client does not want: when it comes back, those after it are new.
+  const comment = (text: string): string => said(`: ${text}\nid: ${cursors.write(list, String(position))}\n\n`);
   try {
-    let position = start;
-    yield ': welcome\n\n';
+    yield comment('welcome');
     // A client that resumes may be behind what memory holds, and gets what the log has now: some of it may have been erased.
     let rang = isNew && (await follower.next(FIRST_MS));
     while (!follower.over()) {
       const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
-      if (found.events.length > 0) yield found.events.map((event) => message(reading, event)).join('');
       position = found.position;
+      if (found.events.length > 0) yield said(found.events.map((event) => message(reading, event)).join(''));
       if (found.hasMore) continue;
-      rang = await follower.next(COMMENT_MS);
-      if (!rang && !follower.over()) yield ': still here\n\n';
+      // It also wakes for events of others, after which nothing may have been written.
+      rang = await follower.next(Math.max(0, silentSince + COMMENT_MS - clock.monotonic()));
+      if (!follower.over() && clock.monotonic() - silentSince >= COMMENT_MS) yield comment('still here');
     }
   } finally {
     follower.leave();

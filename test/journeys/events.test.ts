@@ -16,6 +16,8 @@ const SIMULATED = 'simulator.posthorn.test';
 class Stream {
   readonly events: EventSourceMessage[] = [];
   readonly comments: string[] = [];
+  /** The id with which a client comes back. */
+  lastId: string | null = null;
   readonly headers: Headers;
   private readonly reader: ReadableStreamDefaultReader<Uint8Array>;
   private readonly parser = createParser({
@@ -35,7 +37,9 @@ class Stream {
     while (!enough()) {
       const { done, value } = await this.reader.read();
       if (done) return false;
-      this.parser.feed(Buffer.from(value).toString());
+      const text = Buffer.from(value).toString();
+      this.lastId = [...text.matchAll(/^id: (.*)$/gm)].at(-1)?.[1] ?? this.lastId;
+      this.parser.feed(text);
     }
     return true;
   }
@@ -301,6 +305,24 @@ describe('journey: events', () => {
       await stream.until(() => stream.comments.length === comments);
     }
     await stream.close();
+  });
+
+  it('SSE: a comment after 15 s in which only events were written that the stream does not want, with an id to go on from', async () => {
+    const stream = await open('?type=complained');
+    await stream.until(() => stream.comments.length === 1);
+    for (let mails = 0; mails < 4; mails++) {
+      const { id } = await app.send({ to: `delivered@${SIMULATED}` });
+      await app.follow().of(id, 'delivered');
+      app.clock.advance(6_000);
+    }
+    assert.equal(await stream.until(() => stream.comments.length >= 2 && stream.lastId !== null), true);
+    await stream.close();
+    const { id } = await app.send({ to: `complained@${SIMULATED}` });
+    await app.follow().of(id, 'complained');
+    const resumed = await open('?type=complained', { 'last-event-id': stream.lastId ?? '' });
+    await resumed.until(() => resumed.events.length === 1);
+    assert.equal(resumed.data()[0]?.data.message_id, id);
+    await resumed.close();
   });
 
   it('SSE and long poll end when their key is revoked, and those of other keys go on', async () => {
