@@ -1,6 +1,7 @@
 /** `POST /v1/templates/render`: renders a template without sending it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/render-message.ts';
 import { checkVariables, templateMembers } from '../messages/request/template-members.ts';
 import type { Database } from '../storage/database.ts';
 import { completeSample, joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
@@ -19,6 +20,7 @@ const RenderRequest = z
   .strictObject({
     ...templateMembers,
     template_id: templateMembers.template_id.describe('Id or alias; or give `subject`, `html` and `text` themselves.'),
+    template_version: templateMembers.template_version.describe('Default: the latest one, published or not.'),
     subject: contents.subject,
     html: contents.html,
     text: contents.text,
@@ -118,12 +120,8 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
         }),
         from: null,
       }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
-      const defaults = Object.fromEntries(
-        (template?.body.variables ?? []).flatMap(({ name, default: fallback }) =>
-          fallback === null ? [] : [[name, fallback]],
-        ),
-      );
-      const given = { ...defaults, ...body.variables };
+      const declared = template?.body.variables ?? [];
+      const given = withDefaults(declared, body.variables ?? {});
       const sample = joinSamples((await renderer.read(caller.accountId, parts)).map((one) => one.sample));
       const results = await renderer.render(caller.accountId, parts, {
         variables: body.mark_missing === true ? markMissing(sample, given) : given,
@@ -133,9 +131,11 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
         now,
       });
       const missing = missingIn(sample, given).map(({ path }) => path);
+      // A preview marks what is missing; without that, what a send would refuse is a fault here too.
+      const faults = body.mark_missing === true ? [] : declarationFaults(declared, given, 'variables');
       return {
         status: 200,
-        body: { ...renderRecord(results), missing, sample_variables: completeSample(sample, given) },
+        body: { ...renderRecord(results, faults), missing, sample_variables: completeSample(sample, given) },
       };
     },
   );
@@ -159,19 +159,25 @@ async function requireTemplate(
 
 function renderRecord(
   results: readonly PartResult[],
+  declared: readonly DeclarationFault[],
 ): Omit<z.output<typeof RenderRecord>, 'missing' | 'sample_variables'> {
   const part = (wanted: string): z.output<typeof PartRecord> | null => {
     const result = results.find(({ name }) => name === wanted);
     if (result === undefined) return null;
-    if (result.ok) return { rendered: result.output, errors: [] };
-    return {
-      rendered: null,
-      errors: result.faults.map(({ code, line, column, message }) => ({ code, line, column, message })),
-    };
+    // A variable that no part asks for is told with the first.
+    const isOf = ({ name }: DeclarationFault): boolean =>
+      result.variables.includes(name) ||
+      (result === results[0] && !results.some((one) => one.variables.includes(name)));
+    const ofVariables = declared
+      .filter(isOf)
+      .map(({ problem: { code, message } }) => ({ code, line: null, column: null, message }));
+    if (result.ok) return { rendered: ofVariables.length === 0 ? result.output : null, errors: ofVariables };
+    const ofSource = result.faults.map(({ code, line, column, message }) => ({ code, line, column, message }));
+    return { rendered: null, errors: [...ofSource, ...ofVariables] };
   };
   return {
     object: 'render',
-    valid: results.every(({ ok }) => ok),
+    valid: declared.length === 0 && results.every(({ ok }) => ok),
     subject: part('subject'),
     html: part('html'),
     text: part('text'),

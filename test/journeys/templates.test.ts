@@ -337,6 +337,58 @@ describe('journey: templates', () => {
     assert.equal((await render({})).status, 400);
   });
 
+  it('tries a template with variables that a send would refuse: they are faults of the parts that ask for them', async () => {
+    await create();
+    const render = async (body: object): Promise<Rendered> =>
+      (await app.request<Rendered>('POST', '/v1/templates/render', { template_id: 'welcome', ...body })).body;
+    for (const [variables, code] of [
+      [{}, 'missing_variable'],
+      [{ name: null }, 'missing_variable'],
+      [{ name: 7 }, 'invalid_field'],
+    ] as const) {
+      const { valid, subject } = await render({ variables });
+      assert.deepEqual(
+        [valid, subject?.rendered, subject?.errors.map((error) => [error.code, error.line])],
+        [false, null, [[code, null]]],
+      );
+      assert.equal((await send({ to: 'ana@dest.test', template_id: 'welcome', variables })).body.error.code, code);
+    }
+    assert.equal((await render({ variables: { name: 'Ana' } })).valid, true);
+    assert.equal((await render({ variables: {}, mark_missing: true })).valid, true, 'a preview');
+  });
+
+  it('takes the version of an entry where the template is that of the request', async () => {
+    await create();
+    await patch('welcome', { subject: 'Good day {{ name }}' });
+    const variables = { name: 'Ana' };
+    const recipients = [
+      { to: 'one@dest.test', template_version: 2, variables },
+      { to: 'two@dest.test', variables },
+    ];
+    const { body, text } = await bulk({ template_id: 'welcome', recipients });
+    assert.equal(body.accepted, 2, text);
+    const records = await Promise.all(
+      body.data.map(
+        async ({ id }) =>
+          (await app.get<{ subject: string; template_version: number }>(`/v1/messages/${id ?? ''}`)).body,
+      ),
+    );
+    assert.deepEqual(
+      records.map(({ subject, template_version: version }) => [subject, version]),
+      [
+        ['Good day Ana', 2],
+        ['Hello Ana', 1],
+      ],
+    );
+    const alone = await bulk({
+      from: 'hi@acme.test',
+      subject: 's',
+      text: 't',
+      recipients: [{ to: 'one@dest.test', template_version: 2 }, { to: 'two@dest.test' }],
+    });
+    assert.equal(alone.body.data[0]?.error?.code, 'missing_field', alone.text);
+  });
+
   it('stores what a bulk send has in common once, and sends the same', async () => {
     const rows = Array.from(
       { length: 600 },

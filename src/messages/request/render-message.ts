@@ -67,8 +67,10 @@ export async function renderMessage(
     return { body: withoutTemplateMembers(given), template: null, length: 0 };
   const template = members.template_id == null ? null : await loadTemplate(members, prefix);
   const body = template?.body ?? null;
-  const variables = { ...members.variables };
-  if (body !== null) applyDeclarations(body.variables, variables, `${prefix}variables`);
+  const declared = body?.variables ?? [];
+  const variables = withDefaults(declared, members.variables ?? {});
+  const [fault] = declarationFaults(declared, variables, `${prefix}variables`);
+  if (fault !== undefined) throw fault.problem;
   const parts: PartSource[] = [];
   const add = (name: string, part: PartSource['part'], own: unknown, ofTemplate: string | null | undefined): void => {
     const source = own ?? ofTemplate;
@@ -95,29 +97,41 @@ export async function renderMessage(
   };
 }
 
-/** Adds the defaults of absent variables. Throws for a required variable that is absent and for one of another type. */
-function applyDeclarations(
-  declared: readonly DeclaredVariable[],
-  variables: Record<string, unknown>,
-  field: string,
-): void {
-  for (const { name, type, required, default: fallback } of declared) {
-    const value = Object.hasOwn(variables, name) ? variables[name] : undefined;
-    const variableField = `${field}.${name}`;
-    if (value === undefined || value === null) {
-      if (fallback !== null && fallback !== undefined) variables[name] = fallback;
-      else if (required)
-        throw new Problem(
-          'missing_variable',
-          `The template needs the variable \`${name}\`. Give it in \`variables\`.`,
-          { field: variableField },
-        );
-    } else if (typeOf(value) !== type)
-      throw new Problem('invalid_field', `The template needs \`${name}\` to be of type ${type}.`, {
-        field: variableField,
-      });
-  }
+/** Returns the variables with the defaults of those that are absent. */
+export function withDefaults(declared: readonly DeclaredVariable[], given: Variables): Record<string, unknown> {
+  const variables = { ...given };
+  for (const { name, default: fallback } of declared)
+    if (isAbsent(variables, name) && fallback !== null && fallback !== undefined) variables[name] = fallback;
+  return variables;
 }
+
+/** A variable that is not as its template declares it. */
+export interface DeclarationFault {
+  name: string;
+  problem: Problem;
+}
+
+/** Returns the required variables that are absent, and those of another type. */
+export function declarationFaults(
+  declared: readonly DeclaredVariable[],
+  variables: Variables,
+  field: string,
+): DeclarationFault[] {
+  return declared.flatMap(({ name, type, required }) => {
+    const at = { field: `${field}.${name}` };
+    if (isAbsent(variables, name)) {
+      const why = `The template needs the variable \`${name}\`. Give it in \`variables\`.`;
+      return required ? [{ name, problem: new Problem('missing_variable', why, at) }] : [];
+    }
+    const why = `The template needs \`${name}\` to be of type ${type}.`;
+    return typeOf(variables[name]) === type ? [] : [{ name, problem: new Problem('invalid_field', why, at) }];
+  });
+}
+
+type Variables = Readonly<Record<string, unknown>>;
+
+const isAbsent = (variables: Variables, name: string): boolean =>
+  !Object.hasOwn(variables, name) || variables[name] === undefined || variables[name] === null;
 
 const typeOf = (value: unknown): string => (Array.isArray(value) ? 'array' : typeof value);
 

@@ -79,13 +79,23 @@ export function isTemplated(body: Json): boolean {
   return Array.isArray(recipients) && recipients.some(hasTemplateMembers);
 }
 
-/** Reads and checks the template members of a request or an entry. Throws the first fault. */
+/**
+ * Reads and checks the template members of a request or an entry. Throws the first fault. Whether a version has its template is checked by
+ * `requireTemplateOf`, as that of an entry may be the one of its request.
+ */
 export function readTemplateMembers(body: Json, prefix: string): TemplateMembers {
   const members = check(MembersSchema, onlyTemplateMembers(body), prefix === '' ? {} : { prefix: prefix.slice(0, -1) });
   if (members.variables != null) checkVariables(members.variables, `${prefix}variables`);
-  if (members.template_version != null && members.template_id == null)
-    throw new Problem('missing_field', '`template_version` needs `template_id`.', { field: `${prefix}template_id` });
   return members;
+}
+
+/** Throws for a version without a template. */
+export function requireTemplateOf(
+  { template_id: id, template_version: version }: TemplateMembers,
+  prefix: string,
+): void {
+  if (version != null && id == null)
+    throw new Problem('missing_field', '`template_version` needs `template_id`.', { field: `${prefix}template_id` });
 }
 
 const onlyTemplateMembers = (body: Json): Json =>

@@ -15,6 +15,7 @@ import {
   isObject,
   readTemplateMembers,
   refuseBothContents,
+  requireTemplateOf,
   withoutTemplateMembers,
   type Json,
   type TemplateMembers,
@@ -62,6 +63,7 @@ export async function expandSend(
 ): Promise<ExpandedSend> {
   const loadTemplate = createTemplateLoader(deps, accountId);
   const shared = readTemplateMembers(body, '');
+  requireTemplateOf(shared, '');
   refuseFault(dataFaults, -1);
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
@@ -169,6 +171,7 @@ async function expandEntry(
     locale: members.locale ?? shared.locale,
     timezone: members.timezone ?? shared.timezone,
   };
+  requireTemplateOf(merged, prefix);
   if (merged.template_id == null && variables === null)
     return { body: withoutTemplateMembers(entry), template: null, length: 0 };
   const given = {
