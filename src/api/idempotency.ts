@@ -12,7 +12,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { mayManage } from '../keys/grant.ts';
-import { scopeAllows } from '../keys/scopes.ts';
+import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import type { Answer } from './answer.ts';
 import { KEEP_MS } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
@@ -133,7 +133,7 @@ export function checkRepeat(
     throw new Problem(
       'insufficient_scope',
       'This Idempotency-Key was used for a bulk send, which needs the scope `campaign`. Use a new one.',
-      { field },
+      { field, headers: scopeChallenge('campaign') },
     );
   const isWithin =
     maker !== null && maker.domains.length > 0 && maker.domains.every((domain) => caller.domains.includes(domain));
@@ -151,7 +151,7 @@ export function checkRepeat(
     throw new Problem(
       'insufficient_scope',
       'This Idempotency-Key was used by an API key that is gone. Use a new one.',
-      { field },
+      { field, headers: scopeChallenge() },
     );
   mayManage(caller, { ...maker, name: maker.keyName }, field);
 }

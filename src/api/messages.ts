@@ -10,7 +10,7 @@ import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-s
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import type { Caller } from '../keys/caller.ts';
-import { scopeAllows } from '../keys/scopes.ts';
+import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
@@ -269,7 +269,7 @@ async function expanded(
 ): Promise<{ html: string | null; text: string | null }> {
   if (!scopeAllows(scopes, 'message:content')) {
     throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content.', {
-      headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="message:content"' },
+      headers: scopeChallenge('message:content'),
     });
   }
   const content = await contentOf(read, contentId);

@@ -8,7 +8,7 @@ import { LONGEST_URL } from '../net/safe-url.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
 import { allEventTypes, eventTypes } from '../events/event.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';
-import { scopeAllows } from '../keys/scopes.ts';
+import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { WebhookRow } from '../storage/tables.ts';
@@ -240,7 +240,7 @@ function needEngagement(caller: Caller, field: string): void {
     'This key needs the scope event:engagement for an endpoint that receives addresses and user agents.',
     {
       field,
-      headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="event:engagement"' },
+      headers: scopeChallenge('event:engagement'),
     },
   );
 }

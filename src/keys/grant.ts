@@ -3,7 +3,7 @@ import { Problem } from '../base/problem.ts';
 import type { Caller } from './caller.ts';
 import { canonicalIpList, isWithin } from './ip-list.ts';
 import { checkNewKey, type KeyRequest } from './new-key.ts';
-import { isScope, scopeAllows } from './scopes.ts';
+import { isScope, scopeAllows, scopeChallenge } from './scopes.ts';
 
 export type Granter = Pick<Caller, 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>;
 
@@ -45,6 +45,7 @@ export function mayManage(granter: Granter, key: KeyRequest, field: string): voi
     if (!(error instanceof Problem)) throw error;
     throw new Problem('insufficient_scope', `That key has more rights than the one you use. ${error.message}`, {
       field,
+      headers: error.code === 'insufficient_scope' ? error.headers : scopeChallenge(),
       cause: error,
     });
   }
@@ -58,7 +59,7 @@ function checkScopes(granter: Granter, scopes: readonly string[]): void {
     `The key you use does not have the scope ${lacking}, so it cannot grant it.`,
     {
       field: 'scopes',
-      headers: { 'WWW-Authenticate': `Bearer realm="api", error="insufficient_scope", scope="${lacking}"` },
+      headers: scopeChallenge(lacking),
     },
   );
 }

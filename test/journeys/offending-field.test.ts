@@ -39,6 +39,24 @@ describe('the offending field', () => {
       'recipients[0].stream',
       'an entry’s own stream',
     ],
+    [
+      { ...shared, ...ana, from: 'hi@else.test', stream: 'nope' },
+      'unknown_stream',
+      'stream',
+      'what is wrong in the request, before what is not allowed',
+    ],
+    [
+      { ...shared, from: 'hi@else.test', stream: 'nope', recipients: [ana] },
+      'unknown_stream',
+      'stream',
+      'the same of a bulk send',
+    ],
+    [
+      { ...copies, to: 'gone@dest.test', unsubscribe: true, headers: { 'List-Unsubscribe-X': '<https://a.test/>' } },
+      'header_not_allowed',
+      'headers.List-Unsubscribe-X',
+      'a header that is ours, before the list of suppressions',
+    ],
     [{ ...copies, cc: 'gone@dest.test' }, 'recipient_suppressed', 'cc', 'the only copy'],
     [{ ...copies, bcc: ['bo@dest.test', 'Gone@dest.test'] }, 'recipient_suppressed', 'bcc[1]', 'one of several copies'],
     [

@@ -3,7 +3,7 @@
  * members from the dashboard have the same check of scopes (api/inside.ts).
  */
 import { Problem } from '../../base/problem.ts';
-import { scopeAllows } from '../../keys/scopes.ts';
+import { scopeAllows, scopeChallenge } from '../../keys/scopes.ts';
 import type { Scope } from '../../keys/scopes.ts';
 import type { Caller } from '../../keys/caller.ts';
 import { refusedByRole } from '../../keys/roles.ts';
@@ -40,7 +40,7 @@ export function refuseScope(
     'insufficient_scope',
     `This needs a key with the scope ${needed.map((one) => `\`${one}\``).join(' or ')}.`,
     {
-      headers: { 'WWW-Authenticate': `Bearer realm="api", error="insufficient_scope", scope="${needed.join(' ')}"` },
+      headers: scopeChallenge(...needed),
     },
   );
 }

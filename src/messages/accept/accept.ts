@@ -18,10 +18,11 @@ import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
 import {
   checkAll,
   checkSender,
-  checkStream,
+  findStream,
   DEFAULT_STREAM,
   isSimulated,
   problemOfEntry,
+  refusePaused,
   refuseSuppressed,
   suppressedByStream,
   suppressedOf,
@@ -69,8 +70,11 @@ export async function acceptSingle(
 ): Promise<MessageRecord> {
   const now = deps.clock.now();
   const simulated = isSimulated(deps, sender, draft);
+  // Faults of the request go before what the account may not do now.
+  const stream = await findStream(deps, sender, draft);
+  unsubscribeOf(draft, stream);
   await checkSender(deps, sender, draft, simulated);
-  const stream = await checkStream(deps, sender, draft);
+  refusePaused(stream, draft);
   const suppressed = await suppressedOf(deps, sender, stream.slug, [draft]);
   refuseSuppressed(draft, suppressed);
   const tracking = await deps.trackingRule(sender.accountId, draft.from.domain);

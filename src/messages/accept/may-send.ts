@@ -108,6 +108,13 @@ export interface Stream {
 
 /** Returns the draft's stream. Throws `unknown_stream` or `sending_paused`. */
 export async function checkStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
+  const stream = await findStream(deps, sender, draft);
+  refusePaused(stream, draft);
+  return stream;
+}
+
+/** Finds the stream. Throws `unknown_stream`. */
+export async function findStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<FoundStream> {
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
@@ -116,12 +123,23 @@ export async function checkStream(deps: MaySendDeps, sender: Sender, draft: Mess
       `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or a stream that you have created.`,
       { field: 'stream' },
     );
-  if (stream.paused === 1)
+  return {
+    slug,
+    class: stream.priority,
+    isBroadcast: stream.type === 'broadcast',
+    isPaused: stream.paused === 1,
+  };
+}
+
+/** Throws `sending_paused` for a stream that takes no mail now. */
+export function refusePaused({ slug, isPaused }: FoundStream, draft: MessageDraft): void {
+  if (isPaused)
     throw new Problem('sending_paused', `The stream ${slug} is paused. Resume it, or use another stream.`, {
       field: draft.stream === null ? null : 'stream',
     });
-  return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
+
+export type FoundStream = Stream & { isPaused: boolean };
 
 /** The results of checking the entries of a bulk send. */
 export interface CheckedEntries {
@@ -155,7 +173,9 @@ export async function checkAll(
       if (stream instanceof Problem) refused.set(slug, stream);
       else streams.set(slug, stream);
     }
-    const fault = senders.get(from) ?? refused.get(slug);
+    const noStream = refused.get(slug);
+    // As for a single mail: what is wrong in the request goes before what is not allowed now.
+    const fault = noStream?.code === 'unknown_stream' ? noStream : (senders.get(from) ?? noStream);
     if (fault != null) {
       if (!isOwn(entry, fault)) throw fault;
       faulty.set(entry.index, problemOfEntry(fault, entry.index));

@@ -60,7 +60,7 @@ const invalid = (field: string, why: string): Problem =>
 
 /** Refuses headers that this member sets. Throws `header_not_allowed`. */
 export function refuseListHeaders(headers: readonly HeaderPair[], prefix = ''): void {
-  const own = headers.find(([name]) => /^list-unsubscribe(?:-post)?$/i.test(name));
+  const own = headers.find(([name]) => /^list-unsubscribe/i.test(name));
   if (own === undefined) return;
   const field = `${prefix}headers.${own[0]}`;
   const why = 'is set by the service while `unsubscribe` is on: set that to false to write the header yourself';
