@@ -4,6 +4,7 @@ import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
 import { database } from './database.ts';
+import { descriptors } from './descriptors.ts';
 import { dmarcReports, domains } from './domains.ts';
 import { failed, warning, type Finding, type Verdict } from './finding.ts';
 import { holds } from './holds.ts';
@@ -30,6 +31,7 @@ const checks = {
   files,
   secret_key: secretKey,
   disk,
+  descriptors,
   database,
   nodes,
   clock,

@@ -24,6 +24,7 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
         found.filter(({ internal }) => !internal).map(({ address }) => address),
       ),
     freeBytes,
+    mostOpenFiles,
     /** Returns the nine bits of the mode, the owner and the size of a file; null if there is none. */
     async file(file: string): Promise<{ mode: number; uid: number; bytes: number } | null> {
       try {
@@ -54,6 +55,20 @@ async function freeBytes(dir: string): Promise<number> {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || above === dir) throw error;
     return freeBytes(above);
   }
+}
+
+/** Returns the soft limit of this process on open files; null if there is none, or the system does not tell it. */
+function mostOpenFiles(): number | null {
+  if (!existsSync(LIMITS_FILE)) return null;
+  return softLimitIn(readFileSync(LIMITS_FILE, 'utf8'));
+}
+
+const LIMITS_FILE = '/proc/self/limits';
+
+/** Returns the soft limit on open files in the text of /proc/self/limits, or null. */
+export function softLimitIn(limits: string): number | null {
+  const found = /^Max open files +(\d+) /m.exec(limits)?.[1];
+  return found === undefined ? null : Number(found);
 }
 
 function certificateOf(files: CertificateFiles | null, ownFile: string): CertificateFacts {

@@ -665,6 +665,27 @@ const faults: Fault[] = [
     /rights of \/backups/,
   ],
   [
+    'the connections do not fit under the limit of open files',
+    (p) => {
+      p.machine = { ...p.machine, mostOpenFiles: () => 1024 };
+    },
+    'descriptors',
+    'warning',
+    /^the server may have 1024 files and connections open: too few for delivery\.maxConnections \(1000\) and 1000 for/,
+    /^Raise the limit to 2000 or more.*ulimit -n.*LimitNOFILE\), or set delivery\.maxConnections to 24 or less\.$/,
+  ],
+  [
+    'the limit of open files has no room for connections at all',
+    (p) => {
+      p.machine = { ...p.machine, mostOpenFiles: () => 256 };
+      p.settings['delivery'] = { maxConnections: 10 };
+    },
+    'descriptors',
+    'warning',
+    /may have 256 files and connections open: too few/,
+    /^Raise the limit to 1010 or more.*LimitNOFILE\)\.$/,
+  ],
+  [
     'the disk is full',
     (p) => {
       p.machine = { ...p.machine, freeBytes: () => Promise.resolve(400 * 2 ** 20) };

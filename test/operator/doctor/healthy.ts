@@ -75,6 +75,7 @@ export class Patient {
     this.machine = {
       addresses: () => [IP, 'fe80::1'],
       freeBytes: () => Promise.resolve(50 * 2 ** 30),
+      mostOpenFiles: () => 65_536,
       backups: () => Promise.resolve(this.backups),
     };
   }
