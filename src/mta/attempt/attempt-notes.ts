@@ -9,6 +9,7 @@ import { laneName } from '../names.ts';
 import type { Sources } from '../sources/sources.ts';
 import type { HostTls } from '../tls/host-tls.ts';
 import type { Job } from '../due-queue.ts';
+import { policyAt } from './host-policy.ts';
 import type { Passage } from './passages.ts';
 
 export interface AttemptNotesDeps {
@@ -59,7 +60,7 @@ export class AttemptNotes {
         rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         about: 'grounds' in outcome ? outcome.grounds.about : null,
         tls: facts.tls?.protocol ?? null,
-        tls_policy: facts.tls?.policy ?? null,
+        tls_policy: facts.tls?.policy ?? policyOf(destination, facts.mx, mail),
         tls_verified: facts.tls?.verified ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
@@ -79,6 +80,13 @@ export class AttemptNotes {
       deps.hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 }
+
+/** Plaintext has a policy, too: one that allows it, or one that kept the mail from the host. */
+const policyOf = (
+  destination: Passage['destination'],
+  mx: string | null,
+  { tlsRequest = null }: Ready,
+): string | null => (destination.kind === 'site' ? policyAt(destination, mx, tlsRequest) : null);
 
 /**
  * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail

@@ -4,7 +4,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import { noTimings } from '../connection/phases.ts';
 import type { Transfer } from '../connection/session.ts';
-import { tlsNeed, type TlsRequest } from '../connection/tls-policy.ts';
+import { tlsNeed, type PolicyName, type TlsRequest } from '../connection/tls-policy.ts';
 import type { Host, Site } from '../sites/sites.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 
@@ -26,6 +26,14 @@ export function needOf(
     request,
     isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
+}
+
+/** Returns the policy that decided about the TLS of an attempt at this host, whether TLS came about or not; null for none of the site's. */
+export function policyAt(site: Site, mx: string | null, request: TlsRequest | null): PolicyName | null {
+  const host = site.hosts.find(({ name }) => name === mx);
+  if (host === undefined) return null;
+  const asked = needOf(site, host, request);
+  return asked.kind === 'need' ? asked.need.policy : asked.policy;
 }
 
 export const placeOfHost = ({ name }: Pick<Host, 'name'>, ip: string, source: string | null = null): Place => ({

@@ -66,7 +66,7 @@ export type Asked =
    * This host must not have the mail (RFC 8461 section 5): the next one is tried, or the mail waits. `isFinal`: waiting does not
    * help, since the domain cannot meet the message's request.
    */
-  | { kind: 'refused'; text: string; isFinal?: true };
+  | { kind: 'refused'; text: string; policy: PolicyName; isFinal?: true };
 
 /** Returns what a connection to the host needs, or why it must not have the mail. */
 export function tlsNeed(facts: TlsFacts): Asked {
@@ -87,21 +87,21 @@ function strictNeed(facts: TlsFacts): Asked {
 
 /** The refusal is final only where there is certainly no policy: one that could not be fetched may vouch for the host later. */
 function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
-  if (dane?.kind === 'trouble') return { kind: 'refused', text: `REQUIRETLS: ${dane.text}` };
+  if (dane?.kind === 'trouble') return refusedBy('requiretls', `REQUIRETLS: ${dane.text}`);
   if (sts !== 'none')
-    return { kind: 'refused', text: 'REQUIRETLS: the MTA-STS policy of the domain does not name this host' };
+    return refusedBy('requiretls', 'REQUIRETLS: the MTA-STS policy of the domain does not name this host');
   if (stsFault !== null)
-    return { kind: 'refused', text: `REQUIRETLS: the MTA-STS policy of the domain cannot be had (${stsFault})` };
+    return refusedBy('requiretls', `REQUIRETLS: the MTA-STS policy of the domain cannot be had (${stsFault})`);
   const text = 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this mail host';
-  return { kind: 'refused', text, isFinal: true };
+  return { ...refusedBy('requiretls', text), isFinal: true };
 }
 
 /** Applies the operator's setting. `dane`: no mail without usable records (RFC 7672 section 6; `dane-required` in RFC 8460). */
 function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override']>): Asked {
   if (override !== 'dane') return need(overridden(override));
-  if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
+  if (facts.dane?.kind === 'trouble') return refusedBy('dane', facts.dane.text);
   if (facts.dane === null || usableTlsa(facts.dane.records).length === 0)
-    return { kind: 'refused', text: 'delivery.tls asks for DANE, and the host has no TLSA records that can be used' };
+    return refusedBy('dane', 'delivery.tls asks for DANE, and the host has no TLSA records that can be used');
   return need(daneNeed(facts.dane));
 }
 
@@ -109,10 +109,10 @@ function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override'
 function policyNeed(facts: TlsFacts): Asked {
   const { dane } = facts;
   // RFC 7672 section 2.2: DANE takes precedence over MTA-STS, but records that authenticate nothing cannot replace a policy.
-  if (dane?.kind === 'trouble') return { kind: 'refused', text: dane.text };
+  if (dane?.kind === 'trouble') return refusedBy('dane', dane.text);
   if (dane !== null && (facts.sts !== 'enforce' || usableTlsa(dane.records).length > 0)) return need(daneNeed(dane));
   if (facts.sts === 'enforce') {
-    if (!facts.stsMatches) return { kind: 'refused', text: 'the MTA-STS policy of the domain does not name this host' };
+    if (!facts.stsMatches) return refusedBy('mta-sts', 'the MTA-STS policy of the domain does not name this host');
     return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' });
   }
   return need(opportunistic(facts.sts === 'testing' ? 'mta-sts' : 'opportunistic'));
@@ -125,6 +125,12 @@ function daneNeed({ records, names }: Extract<HostDane, { kind: 'records' }>): T
   const tlsa = usableTlsa(records);
   return { mode: 'required', verify: tlsa.length > 0 ? 'dane' : 'no', tlsa, names, policy: 'dane' };
 }
+
+const refusedBy = (policy: PolicyName, text: string): Extract<Asked, { kind: 'refused' }> => ({
+  kind: 'refused',
+  text,
+  policy,
+});
 
 function need(of: TlsNeed): Asked {
   return { kind: 'need', need: of };
