@@ -263,6 +263,15 @@ describe('dashboard: webhooks', () => {
     await browser.submit(`/webhooks/${id}/enable`);
     await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00', only: 'all' });
     assert.match(browser.last.html, /The replay has begun/);
+    assert.match(browser.last.html, /name="types" value="bounced"/);
+    assert.doesNotMatch(browser.last.html, /name="types" value="sent"/, 'what it does not receive is not sent again');
+    await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00', types: ['bounced'] });
+    assert.match(browser.last.html, /The replay has begun/);
+    const { body: replays } = await app.get<{ data: { types: string[] }[] }>(`/v1/webhooks/${id}/replays`);
+    assert.deepEqual(
+      replays.data.map(({ types }) => types),
+      [['bounced'], []],
+    );
     assert.deepEqual(htmlFaults(browser.last.html), []);
     await browser.submit(`/webhooks/${id}/remove`);
     assert.equal((await browser.open(`/webhooks/${id}`)).status, 404);

@@ -154,6 +154,7 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     since: new Date(now - 24 * HOUR_MS).toISOString().slice(0, 16),
     until: new Date(now).toISOString().slice(0, 16),
     types: allEventTypes,
+    received: allEventTypes.filter((name) => endpoint.events.includes(name)),
     events: boxes(fault === null ? endpoint.events : fields.getAll('events')),
     entered,
     fault,
@@ -205,7 +206,9 @@ async function replay(visit: Visit): Promise<Shown> {
   const { form: fields, params } = visit;
   const [since, until] = [momentOf(fields, 'since'), momentOf(fields, 'until')];
   const only = fields.get('only') === 'all' ? 'all' : 'failed';
-  await visit.ask('replayWebhook', { params, body: definedMembers({ since: since ?? '', until, only }) });
+  const ticked = fields.getAll('types');
+  const types = ticked.length === 0 ? undefined : ticked;
+  await visit.ask('replayWebhook', { params, body: definedMembers({ since: since ?? '', until, only, types }) });
   return move(placeOf(visit), 'The replay has begun and continues in the background.');
 }
 
