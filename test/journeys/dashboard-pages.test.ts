@@ -46,6 +46,7 @@ const PAGES = [
   '/profile/second-factor',
   '/queue',
   '/queue?domain=dest.test',
+  '/queue/reclassify',
   '/doctor',
   '/team',
   '/accounts',
@@ -443,6 +444,7 @@ describe('dashboard: members', () => {
         '/team',
         '/accounts',
         '/queue/lane?name=mx.dest.test',
+        '/queue/reclassify',
         '/doctor',
         '/doctor?run',
         `/team/x`,
@@ -466,6 +468,7 @@ describe('dashboard: members', () => {
         `/developer/keys/${app.keyId}/replace`,
         '/domains/acme.test/remove',
         '/queue/flush',
+        '/queue/reclassify',
         '/team',
         '/accounts',
       ]) {

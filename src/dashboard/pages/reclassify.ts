@@ -1,0 +1,49 @@
+/** Correcting past bounces by the operator's own rules: first counted, then done where that is confirmed. */
+import { Problem } from '../../base/problem.ts';
+import { HOUR_MS } from '../../base/time.ts';
+import type { ResultOf } from '../../operator/operations.ts';
+import { fieldNumber, fieldText } from '../forms.ts';
+import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type View, type Visit } from '../page.ts';
+
+const WHERE = '/queue/reclassify';
+/** What the command line takes where nothing is said. */
+const USUAL_HOURS = '24';
+const MOST_HOURS = 366 * 24;
+
+export function reclassifyPages(): Page[] {
+  return [
+    adminGet(WHERE, () => show()),
+    adminPost(`${WHERE}/count`, withFault(count, again)),
+    adminPost(WHERE, withFault(correct, again)),
+  ];
+}
+
+type Counted = ResultOf<'bounces.reclassify'>;
+
+const show = (hours = USUAL_HOURS, more: { fault?: Problem; counted?: Counted } = {}): View =>
+  view('reclassify', 'Past bounces', { hours, ...more });
+
+const again = ({ form }: Visit, fault: Problem): View => show(fieldText(form, 'hours') ?? '', { fault });
+
+/** Shows the count once: a reload of that page does not go through all attempts again. */
+async function count(visit: Visit): Promise<Shown> {
+  const counted = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: true });
+  return { kind: 'once', page: show(fieldText(visit.form, 'hours'), { counted }) };
+}
+
+async function correct(visit: Visit): Promise<Shown> {
+  const { attempts, unsuppressed } = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: false });
+  const freed = unsuppressed === 1 ? '1 address left' : `${String(unsuppressed)} addresses left`;
+  return move(
+    WHERE,
+    `${String(attempts)} ${attempts === 1 ? 'attempt is' : 'attempts are'} labelled anew; ${freed} the suppression list.`,
+  );
+}
+
+/** Returns how far back, in ms. */
+function pastOf({ form }: Visit): number {
+  const hours = fieldNumber(form, 'hours') ?? NaN;
+  if (!(hours > 0 && hours <= MOST_HOURS))
+    throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
+  return Math.max(1000, Math.round(hours * HOUR_MS));
+}
