@@ -22,8 +22,10 @@ export const Domain = z
       .array(
         z.object({
           purpose: z
-            .enum(['dkim', 'spf', 'return_path', 'dmarc', 'tracking', 'mx'])
-            .describe('What the record is for.'),
+            .enum(['dkim', 'spf', 'return_path', 'dmarc', 'dmarc_consent', 'tracking', 'mx'])
+            .describe(
+              'What the record is for. `dmarc_consent` is at the host of this server that gets the DMARC reports, where that belongs to another organization; there is no `mx` at present.',
+            ),
           type: z.string().describe('Type of the DNS record.'),
           host: z.string().describe('Name of the DNS record.'),
           value: z.string().describe('What the record must say.'),

@@ -8,8 +8,9 @@
  */
 import { dkimRecord, parseKeyRecord } from '../mail/dkim/key-record.ts';
 import type { PublishedKey } from './dkim-key.ts';
+import { consentHost, isSameOrganization, reportHosts } from './dmarc-consent.ts';
 
-export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'tracking' | 'mx';
+export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'dmarc_consent' | 'tracking';
 
 export interface DnsRecord {
   purpose: RecordPurpose;
@@ -33,6 +34,8 @@ export interface PublishedDomain {
   name: string;
   returnPath: string;
   keys: readonly PublishedKey[];
+  /** The DMARC record that DNS had at the last check; the proposed one counts where there is none. */
+  dmarc?: string | null;
 }
 
 const LONGEST_FOUND = 1000;
@@ -45,26 +48,34 @@ export const trackingHostOf = (domainName: string): string => `track.${domainNam
  * `trackingTarget`: the host that a domain's tracking host must lead to; null if domains have none.
  */
 export function wantedRecords(
-  { name, returnPath, keys }: PublishedDomain,
+  { name, returnPath, keys, dmarc = null }: PublishedDomain,
   hostname: string,
   trackingTarget: string | null = null,
 ): DnsRecord[] {
+  // p=none is the usual first policy.
+  const proposed = `v=DMARC1; p=none; rua=mailto:dmarc@${returnPath}`;
   return [
     ...keys.map((key) => dkimWanted(name, key, keys)),
     { purpose: 'return_path', type: 'MX', host: returnPath, value: `10 ${hostname}`, required: true },
     // `~all`, because with `-all` some receivers refuse forwarded mail before they check DKIM (RFC 7489 section 10.1).
     { purpose: 'spf', type: 'TXT', host: returnPath, value: `v=spf1 a:${hostname} ~all`, required: true },
-    // p=none is the usual first policy. Reports go to the return path, so they need no consent from another domain.
-    {
-      purpose: 'dmarc',
-      type: 'TXT',
-      host: `_dmarc.${name}`,
-      value: `v=DMARC1; p=none; rua=mailto:dmarc@${returnPath}`,
-      required: false,
-    },
+    { purpose: 'dmarc', type: 'TXT', host: `_dmarc.${name}`, value: proposed, required: false },
+    ...consentsWanted(name, [returnPath, hostname], dmarc ?? proposed),
     ...(trackingTarget === null ? [] : [trackingWanted(name, trackingTarget)]),
   ];
 }
+
+/** Below the domain itself, where the return path usually is, reports need no consent. */
+const consentsWanted = (name: string, ours: readonly string[], dmarc: string): DnsRecord[] =>
+  reportHosts(dmarc)
+    .filter((host) => ours.includes(host) && !isSameOrganization(name, host))
+    .map((host) => ({
+      purpose: 'dmarc_consent',
+      type: 'TXT',
+      host: consentHost(name, host),
+      value: 'v=DMARC1',
+      required: false,
+    }));
 
 const trackingWanted = (name: string, value: string): DnsRecord => ({
   purpose: 'tracking',
@@ -83,8 +94,9 @@ export function compareRecord(record: DnsRecord, answers: readonly string[]): Co
       return compareSpf(record.value, answers);
     case 'dmarc':
       return compareDmarc(answers);
+    case 'dmarc_consent':
+      return compared(answers.filter(isDmarc), () => true);
     case 'return_path':
-    case 'mx':
       return compareMx(record.value, answers);
     case 'tracking':
       return compared(answers, () => answers.includes(record.value));
@@ -97,7 +109,7 @@ const isDmarc = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text
 /** Returns the answers that are about the record's purpose: at most one of them is allowed. */
 export function relevantAnswers({ purpose }: DnsRecord, answers: readonly string[]): readonly string[] {
   if (purpose === 'spf') return answers.filter(isSpf);
-  return purpose === 'dmarc' ? answers.filter(isDmarc) : answers;
+  return purpose === 'dmarc' || purpose === 'dmarc_consent' ? answers.filter(isDmarc) : answers;
 }
 
 /**

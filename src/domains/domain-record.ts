@@ -30,7 +30,8 @@ export function recordsOf(
   hostname: string,
   trackingTarget: string | null = null,
 ): DnsRecord[] {
-  return wantedRecords({ name: row.name, returnPath: row.return_path, keys }, hostname, trackingTarget);
+  const dmarc = storedChecks(row).find(({ purpose }) => purpose === 'dmarc')?.found ?? null;
+  return wantedRecords({ name: row.name, returnPath: row.return_path, keys, dmarc }, hostname, trackingTarget);
 }
 
 export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[] {

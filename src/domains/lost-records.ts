@@ -25,8 +25,8 @@ const names: Readonly<Record<RecordPurpose, string>> = {
   spf: 'SPF record',
   return_path: 'MX record of the return path',
   dmarc: 'DMARC record',
+  dmarc_consent: 'consent to DMARC reports',
   tracking: 'alias of the tracking host',
-  mx: 'MX record',
 };
 
 /** Returns `SPF record at rp.acme.example`. */

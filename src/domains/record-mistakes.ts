@@ -149,8 +149,9 @@ function otherCure(record: Pick<DnsRecord, 'purpose' | 'host' | 'type' | 'value'
       return `Another key or text is at this name. ${replace}`;
     case 'dmarc':
       return `Its policy has to be p=none, p=quarantine or p=reject. ${replace}`;
-    case 'return_path':
-    case 'mx': {
+    case 'dmarc_consent':
+      return replace;
+    case 'return_path': {
       const hosts = found.split('\n').map(targetOf);
       if (hosts.some((one) => isIP(one) > 0)) return `An MX record needs a name, not an address. ${replace}`;
       return `Bounces go to ${hosts.join(', ')}. Delete that MX record of ${host}, or give it a larger number. Publish: ${publishText(record)}`;

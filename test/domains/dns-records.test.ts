@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import fc from 'fast-check';
 import type { PublishedKey } from '../../src/domains/dkim-key.ts';
+import { isSameOrganization } from '../../src/domains/dmarc-consent.ts';
 import {
   compareRecord,
   wantedRecords,
@@ -121,6 +122,34 @@ describe('domains/dns-records', () => {
       assert.equal(compareRecord(record(purpose), answers).status, status);
     });
   }
+
+  it('asks for the consent of our hosts in another organization to the reports that the record sends them', () => {
+    const consents = (name: string, returnPath: string, dmarc?: string): string[] =>
+      wantedRecords({ name, returnPath, keys: [], ...(dmarc === undefined ? {} : { dmarc }) }, 'mail.host.test')
+        .filter(({ purpose }) => purpose === 'dmarc_consent')
+        .map(({ type, host, value, required }) => `${host} ${type} ${value}${required ? ' required' : ''}`);
+    assert.deepEqual(consents('acme.test', 'rp.acme.test'), [], 'the proposed record needs none');
+    assert.deepEqual(
+      consents('acme.test', 'rp.bounces.test'),
+      ['acme.test._report._dmarc.rp.bounces.test TXT v=DMARC1'],
+      'except where the return path is elsewhere',
+    );
+    const own = 'v=DMARC1; p=none; rua=mailto:me@other.test, mailto:dmarc@mail.host.test!10m,mailto:dmarc@rp.acme.test';
+    assert.deepEqual(
+      consents('acme.test', 'rp.acme.test', own),
+      ['acme.test._report._dmarc.mail.host.test TXT v=DMARC1'],
+      'nothing is asked of hosts that are not ours',
+    );
+    assert.deepEqual(consents('acme.test', 'rp.bounces.test', 'v=DMARC1; p=none'), [], 'no reports are asked for');
+  });
+
+  it('takes names below one registered domain for one organization', () => {
+    assert.ok(isSameOrganization('shop.acme.co.uk', 'rp.acme.co.uk'));
+    assert.ok(isSameOrganization('acme.test', 'rp.acme.test'));
+    assert.ok(!isSameOrganization('a.co.uk', 'b.co.uk'));
+    assert.ok(!isSameOrganization('a.github.io', 'b.github.io'));
+    assert.ok(!isSameOrganization('acme.test', 'host.test'));
+  });
 
   it('knows its own key from another', () => {
     const other = wantedRecords(

@@ -87,6 +87,19 @@ describe('domains/verify', () => {
     assert.equal((await verifyDomain(deps(), ref)).row.verified_at, verified.row.verified_at, 'the first time counts');
   });
 
+  it('asks for consent to reports once a check has seen that they are sent to a host of ours elsewhere', async () => {
+    resolver.zones = {
+      ...published(domain),
+      '_dmarc.acme.test TXT': [`v=DMARC1; p=none; rua=mailto:dmarc@${hostname}`],
+    };
+    const consentOf = (of: DomainWithKeys): string[] => found(of).filter((one) => one.startsWith('dmarc_consent'));
+    assert.deepEqual(consentOf(domain), []);
+    assert.deepEqual(consentOf(await verifyDomain(deps(), ref)), ['dmarc_consent missing']);
+    assert.equal(await check(), 'verified', 'it is not required');
+    resolver.zones = { ...resolver.zones, [`acme.test._report._dmarc.${hostname} TXT`]: ['v=DMARC1;'] };
+    assert.deepEqual(consentOf(await verifyDomain(deps(), ref)), ['dmarc_consent ok']);
+  });
+
   it('is content with what is required; what is not there does not sign', async () => {
     resolver.zones = published(domain);
     delete resolver.zones['ph202601e._domainkey.acme.test TXT'];

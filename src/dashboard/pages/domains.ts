@@ -168,9 +168,9 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   dkim: 'DKIM',
   spf: 'SPF',
   dmarc: 'DMARC',
+  dmarc_consent: 'Consent to DMARC reports',
   return_path: 'Return path',
   tracking: 'Tracking',
-  mx: 'MX',
 };
 
 const tracking = (value: boolean | null): object[] =>

@@ -6,7 +6,7 @@ import { fieldNumber, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type View, type Visit } from '../page.ts';
 
 const WHERE = '/queue/reclassify';
-/** What the command line takes where nothing is said. */
+/** The time that the command line takes where none is given. */
 const USUAL_HOURS = '24';
 const MOST_HOURS = 366 * 24;
 

@@ -1,5 +1,6 @@
 /** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
 import { rfc3339 } from '../../base/rfc3339.ts';
+import { consentHost, isSameOrganization, reportHosts } from '../../domains/dmarc-consent.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
 import { recordName } from '../../domains/lost-records.ts';
 import { formsOf } from '../../domains/record-forms.ts';
@@ -90,10 +91,7 @@ function meaningOf({ status, refused_at: at }: DomainRow): string {
 
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 
-/**
- * Reports about a domain go to an address of another organization only if that one consents with a record (RFC 7489
- * section 7.1). Names that share their last two labels are taken for one organization: that is right for all but a few public suffixes.
- */
+/** Reports about a domain go to an address of another organization only if that one consents with a record. */
 export async function dmarcReports({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const all = (await store.domains(MOST_DOMAINS)).filter(({ row }) => row.trusted === 0);
@@ -107,20 +105,8 @@ export async function dmarcReports({ config, resolver, store }: Needs): Promise<
   return orWell(faults.flat(), 'reports about the domains may come to where they are asked to');
 }
 
-/** Returns the hosts that a DMARC record asks to send aggregate reports to. */
-function reportHosts(record: string): string[] {
-  const [, list = ''] = /;\s*rua\s*=([^;]*)/i.exec(record) ?? [];
-  return list.split(',').flatMap((uri) => {
-    const [, host] = /^\s*mailto:[^@\s]+@([^!\s]+)/i.exec(uri.slice(0, 300)) ?? [];
-    return host === undefined ? [] : [host.toLowerCase()];
-  });
-}
-
-const isSameOrganization = (a: string, b: string): boolean => lastTwo(a) === lastTwo(b);
-const lastTwo = (name: string): string => name.split('.').slice(-2).join('.');
-
 async function withoutConsent(resolver: Probes['resolver'], domain: string, host: string): Promise<Verdict[]> {
-  const at = `${domain}._report._dmarc.${host}`;
+  const at = consentHost(domain, host);
   const answer = await resolver.txt(at, { fresh: true });
   if (answer.kind === 'trouble')
     return [warning(`${at} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];

@@ -506,11 +506,23 @@ const faults: Fault[] = [
     'nobody consents to DMARC reports',
     async (p) => {
       await p.addDomain('other.example', { returnPath: 'rp.bounces.test' });
+      without(p.zones, 'other.example._report._dmarc.rp.bounces.test TXT');
     },
     'dmarc_reports',
     'warning',
     /about other\.example are asked to rp\.bounces\.test/,
     /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. TXT v=DMARC1/,
+  ],
+  [
+    'nobody consents to DMARC reports that a domain asks to one below the same public suffix',
+    async (p) => {
+      await p.addDomain('other.co.uk', { returnPath: 'rp.bounces.co.uk' });
+      without(p.zones, 'other.co.uk._report._dmarc.rp.bounces.co.uk TXT');
+    },
+    'dmarc_reports',
+    'warning',
+    /about other\.co\.uk are asked to rp\.bounces\.co\.uk/,
+    /Publish: other\.co\.uk\._report\._dmarc\.rp\.bounces\.co\.uk\. TXT v=DMARC1/,
   ],
   [
     'a bounce is not heard',
