@@ -1,10 +1,10 @@
 /**
  * Complaints: feedback reports (RFC 5965), and the forms of providers that send the mail back without one (Microsoft's
- * JMRP). Who complained is often redacted; the token, the Message-ID and the Feedback-ID of the returned head find the
- * delivery then.
+ * JMRP). Who complained is often redacted; the token, the mark of the copy and the Message-ID of the returned head find the
+ * delivery then. Its Feedback-ID does not: it names a campaign, an account and a stream, and no mail.
  */
 import { readComplainant } from '../mail/feedback-report.ts';
-import { fieldOf, fieldsOf, wordsOf } from '../mail/mime-read.ts';
+import { fieldsOf, wordsOf } from '../mail/mime-read.ts';
 import { foldText } from './bounce-words.ts';
 import type { Finding, FoundRecipient } from './finding.ts';
 import { addresseesOf } from './named-recipients.ts';
@@ -25,7 +25,7 @@ const PROVIDER_SUBJECT =
 
 /** Returns the complaint in a notice, or null for any other mail. */
 export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipients'> | null {
-  const { feedback, original } = notice;
+  const { feedback } = notice;
   const complainants = complainantsOf(notice);
   if (feedback === null && !isProviderForm(notice)) return null;
   // A report without a type comes from a spam button as well.
@@ -37,7 +37,6 @@ export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipie
       isAgainstUs: isAgainstUs(type),
       userAgent: feedback?.userAgent ?? null,
       arrivalDate: feedback?.arrivalDate ?? null,
-      feedbackId: fieldOf(original, 'feedback-id'),
     },
   };
 }

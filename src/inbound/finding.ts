@@ -40,8 +40,6 @@ export interface Feedback {
   userAgent: string | null;
   /** As written. */
   arrivalDate: string | null;
-  /** Of the mail that came back. */
-  feedbackId: string | null;
 }
 
 export interface Finding {

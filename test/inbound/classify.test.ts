@@ -140,8 +140,13 @@ describe('a mail that comes back', () => {
       isAgainstUs: true,
       userAgent: 'Reports/1.0',
       arrivalDate: 'Mon, 1 Jun 2026 10:00:00 +0000',
-      feedbackId: 'transactional:acc_1:transactional:posthorn',
     });
+  });
+
+  it('finds no message by the Feedback-ID alone, which many mails share', () => {
+    const ids = /^(?:message-id|x-message-id|x-posthorn-delivery):.*\n/gim;
+    const { kind, messageId, copy } = read(fixture('complaint').replaceAll(ids, ''), []);
+    assert.deepEqual([kind, messageId, copy], ['complaint', null, null]);
   });
 });
 
