@@ -15,7 +15,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
   // Imported late, so that small commands start quickly.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
-  openReportParser: async (keyring) => (await import('./inbound/offline.ts')).openReportParser(keyring),
+  openReportParser: async (keyring, rules) => (await import('./inbound/offline.ts')).openReportParser(keyring, rules),
 });
 // A failed start must end although it has opened sockets or files.
 if (process.exitCode !== 0) process.exit();

@@ -12,6 +12,7 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
 import { createOwnAddresses } from '../net/own-addresses.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
 import type { Config } from '../config/schema.ts';
@@ -68,6 +69,9 @@ type Change = { of: 'key' | 'domain' | 'settings'; name: string } | { of: 'strea
 /** The settings that a reload replaces while the program runs. */
 export interface Live {
   config: Config;
+  /** The operator's own bounce rules. */
+  rules: readonly BounceRule[];
+  /** Judges by them and by the shipped ones. */
   judge: Judge;
 }
 
@@ -134,7 +138,8 @@ function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters |
 export async function openAppContext(config: Config, overrides: Overrides) {
   const clock = overrides.clock ?? systemClock;
   const random = overrides.random ?? Math.random;
-  const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
+  const rules = readBounceRules(config.delivery.bounceRules);
+  const live: Live = { config, rules, judge: createJudge(rules) };
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile));
   let failure: Error | null = null;

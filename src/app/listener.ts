@@ -20,7 +20,7 @@ export async function buildInbound(
 }
 
 function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
-  const { config, clock, log, db, notifiers, recorder, directory, disk, callers, meters, planOf } = context;
+  const { config, clock, log, db, live, notifiers, recorder, directory, disk, callers, meters, planOf } = context;
   const { submission } = config.smtp;
   return {
     clock,
@@ -35,6 +35,7 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     resolver: context.resolver,
     accept,
     authenticate: callers.authenticate,
+    bounceRules: () => live.rules,
     keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
     noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),

@@ -18,6 +18,7 @@ export function reload(
   if (files !== null) readCertificate(files);
   const rules = readBounceRules(next.delivery.bounceRules);
   const changes = changesBetween(live.config, next);
+  live.rules = rules;
   live.judge = createJudge(rules);
   if ('level' in log) log.level = next.log.level;
   const { routes, bounceRules, shaping } = next.delivery;

@@ -4,6 +4,8 @@ import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
+import { readBounceRules } from '../config/bounce-rules.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/inbound.ts';
 import { helpOf } from '../operations/summaries.ts';
@@ -34,8 +36,11 @@ interface ReportParser {
   close(): Promise<void>;
 }
 
-/** `main` passes it, since the command line may not import the listener. The keyring is null without keys. */
-export type OpenReportParser = (keyring: Keyring | null) => Promise<ReportParser>;
+/**
+ * `main` passes it, since the command line may not import the listener. The keyring is null without keys; `rules` are the
+ * operator's own.
+ */
+export type OpenReportParser = (keyring: Keyring | null, rules: readonly BounceRule[]) => Promise<ReportParser>;
 
 /** The listener reads as much; the rest is ignored. */
 const MOST_BYTES = 512 * 1024;
@@ -100,7 +105,8 @@ export function addInbound(
     .option('--json', 'one JSON object a line')
     .action(async (files, options) => {
       if (openParser === undefined) throw new Error('this program was built without a listener');
-      const parser = await openParser(keyringIn(context));
+      const rules = readBounceRules(context.load().config.delivery.bounceRules);
+      const parser = await openParser(keyringIn(context), rules);
       try {
         await parseAll(context, parser, files, options.json === true);
       } finally {

@@ -1,26 +1,32 @@
 /** Turns the words of a notice about one recipient into code, status, class and reason, by the rules for replies in a session. */
 import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
-import { judge } from '../messages/delivery/classify.ts';
-import type { Verdict } from '../messages/delivery/delivery.ts';
+import { isByOwnRule, type Judge, type Judgement } from '../messages/delivery/classify.ts';
 import type { BounceWords } from './bounce-words.ts';
 import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
 import type { FoundRecipient } from './finding.ts';
 import { linesByRecipient, recipientsNamedIn } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
+/** The phrases and the rules that notices are read by. */
+export interface ReadBy {
+  words: BounceWords;
+  /** Asks the rules for replies, the operator's own first. */
+  judge: Judge;
+}
+
 /** The mail grew too old: RFC 3463 section 3.5, and other codes that servers use for it. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
 /** Returns the recipients of a delivery report; the prose of the notice is used where the fields are empty. */
-export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
-  const prose = openProse(notice, words);
+export function reportedRecipients(delivery: DeliveryReport, notice: Notice, by: ReadBy): FoundRecipient[] {
+  const prose = openProse(notice, by);
   return delivery.recipients.map((reported) => {
     const { originalRecipient, status } = reported;
     const address = addressOf(reported);
     const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
     const isOpen = exact(status) === null || isRouting(status ?? '');
-    const inProse = isOpen && !saysWhy(quoted, words) ? prose.about(address) : null;
+    const inProse = isOpen && !saysWhy(quoted, by.words) ? prose.about(address) : null;
     const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
     return {
       address,
@@ -42,9 +48,9 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
 }
 
 /** Returns the recipients of a notice in prose. */
-export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, words: BounceWords): FoundRecipient[] {
-  const prose = openProse(notice, words);
-  return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
+export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
+  const prose = openProse(notice, by);
+  return recipientsNamedIn(notice, by.words).map(({ address, lines }) => ({
     address,
     original: originIn(lines),
     ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
@@ -53,7 +59,7 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, wo
 
 /** The prose of a notice, searched at most once as a whole however many recipients there are. */
 interface Prose {
-  words: BounceWords;
+  by: ReadBy;
   /** The reason: from these lines, else from all. */
   within(lines: readonly string[]): Diagnostic | null;
   /** The reason: from the lines below the address, else from the whole text. */
@@ -64,14 +70,15 @@ interface Prose {
   status(): string | null;
 }
 
-function openProse(notice: Notice, words: BounceWords): Prose {
+function openProse(notice: Notice, by: ReadBy): Prose {
   const { subject, lines } = notice;
+  const { words, judge } = by;
   const overall = once(() => findDiagnostic(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
   const within = (some: readonly string[]): Diagnostic | null =>
-    findDiagnostic(some, words) ?? knownParagraph(some) ?? overall();
+    findDiagnostic(some, words) ?? knownParagraph(some, judge) ?? overall();
   return {
-    words,
+    by,
     within,
     about: (address) => within(linesOf()(address)),
     origin: (address) => originIn(linesOf()(address)),
@@ -91,12 +98,12 @@ function originIn(lines: readonly string[]): string | null {
 }
 
 /** Returns the first paragraph below an address, where the rules for replies know its words. */
-function knownParagraph(lines: readonly string[]): Diagnostic | null {
+function knownParagraph(lines: readonly string[], judge: Judge): Diagnostic | null {
   const first = lines.findIndex((line) => line !== '');
   if (first < 0) return null;
   const end = lines.indexOf('', first);
   const one = readDiagnostic(lines.slice(first, end < 0 ? undefined : end).join(' '));
-  return isSaid(one.text) ? one : null;
+  return isSaid(one.text, judge) ? one : null;
 }
 
 function once<Value>(find: () => Value): () => Value {
@@ -120,7 +127,7 @@ interface Said {
 function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'original'> {
   const { action, diagnostic } = said;
   const text = diagnostic?.text ?? '';
-  const found = text === '' ? prose.status() : statusOfWords(text, prose.words);
+  const found = text === '' ? prose.status() : statusOfWords(text, prose.by.words);
   const inWords = atLevelOf(diagnostic?.code ?? null, found);
   const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
   const status = saidStatus(said.status, diagnostic?.enhanced ?? null);
@@ -131,7 +138,7 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
     impliedStatus: status === null ? inWords : null,
     diagnostic: printable(text === '' ? null : text),
     code: diagnostic?.code ?? null,
-    verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
+    ...(isOpen ? verdictOf({ ...said, action }, known, inWords, prose.by.judge) : { verdict: null, rule: null }),
   };
 }
 
@@ -145,31 +152,43 @@ function saidStatus(reported: string | null, quoted: string | null): string | nu
   return exact(quoted) ?? exact(reported) ?? (quoted.endsWith('.0.0') ? reported : quoted);
 }
 
-/** Judges by the quoted reply as if we had got it; without one, by the words for the failure. */
+type Ruled = Pick<FoundRecipient, 'verdict' | 'rule'>;
+
+/**
+ * Judges by the quoted reply as if we had got it; without one, by the words for the failure. The operator's own rules come before
+ * everything that is known here.
+ */
 function verdictOf(
   { action, status, diagnostic }: Said & { action: 'failed' | 'delayed' },
   known: string | null,
   inWords: string | null,
-): Verdict {
-  if (known !== null && EXPIRED.has(known)) return expired;
+  judge: Judge,
+): Ruled {
   const level = (action === 'delayed' ? '4' : (status ?? known ?? inWords))?.startsWith('4') === true ? 450 : 550;
   const text = diagnostic?.text ?? '';
   const code = diagnostic?.code ?? level;
   const enhanced = known ?? diagnostic?.enhanced ?? status;
   const byReply = judge({ phase: 'report', code, enhanced, text });
+  if (isByOwnRule(byReply)) return ruled(byReply);
+  if (known !== null && EXPIRED.has(known)) return expired;
   const isCertain =
-    diagnostic !== null && byReply.class !== 'undetermined' && (diagnostic.code !== null || isSaid(text));
-  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return verdict(byReply);
-  return EXPIRED.has(inWords) ? expired : verdict(judge({ phase: 'report', code, enhanced: inWords, text: '' }));
+    diagnostic !== null && byReply.class !== 'undetermined' && (diagnostic.code !== null || isSaid(text, judge));
+  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return ruled(byReply);
+  const byWords = judge({ phase: 'report', code, enhanced: inWords, text: '' });
+  return EXPIRED.has(inWords) && !isByOwnRule(byWords) ? expired : ruled(byWords);
 }
 
 /** True where the rules for replies know these words, whatever the code of the reply. */
-const isSaid = (text: string): boolean =>
+const isSaid = (text: string, judge: Judge): boolean =>
   !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
 
-const verdict = ({ class: bounceClass, reason }: Verdict): Verdict => ({ class: bounceClass, reason });
+/** Returns what a judgement says of a recipient. */
+export const ruled = ({ class: bounceClass, reason, rule }: Judgement): Ruled => ({
+  verdict: { class: bounceClass, reason },
+  rule,
+});
 
-const expired: Verdict = { class: 'soft', reason: 'expired' };
+const expired: Ruled = { verdict: { class: 'soft', reason: 'expired' }, rule: null };
 
 /** The reply's code decides whether a failure is final, not its words. */
 const atLevelOf = (code: number | null, status: string | null): string | null =>

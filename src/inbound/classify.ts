@@ -9,7 +9,7 @@ import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '.
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
 import { aggregateIn } from './aggregate.ts';
-import { namedRecipients, reportedRecipients } from './bounce.ts';
+import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
 import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
@@ -21,16 +21,17 @@ import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
 /** Reads a mail. `envelope`: the recipients of the SMTP session, which come before any header. Never throws. */
-export function readReport(words: BounceWords, bytes: Uint8Array, envelope: readonly string[] = []): Finding {
+export function readReport(by: ReadBy, bytes: Uint8Array, envelope: readonly string[] = []): Finding {
+  const { words } = by;
   const notice = openNotice(readMail(bytes), words);
   const answer =
     complaint(notice) ??
-    deliveryReport(notice, words) ??
-    rejection(notice, words) ??
+    deliveryReport(notice, by) ??
+    rejection(notice, by) ??
     receipt(notice) ??
     unsubscribe(notice, envelope) ??
     aggregateReport(notice) ??
-    prose(notice, words);
+    prose(notice, by);
   return {
     ...nothingFound,
     token: findReturnPathToken(notice, envelope),
@@ -46,10 +47,10 @@ function complaint(notice: Notice): Answer | null {
 }
 
 /** Reads a delivery report (RFC 3464): one recipient that failed makes it a bounce, one that is late a delay; success changes nothing. */
-function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
+function deliveryReport(notice: Notice, by: ReadBy): Answer | null {
   const { mail, delivery } = notice;
   if (delivery === null || delivery.recipients.length === 0) return null;
-  const recipients = reportedRecipients(delivery, notice, words).filter(({ address }) => address !== '');
+  const recipients = reportedRecipients(delivery, notice, by).filter(({ address }) => address !== '');
   const actions = new Set(recipients.map(({ action }) => action));
   const kind: FindingKind = actions.has('failed') ? 'bounce' : actions.has('delayed') ? 'delay' : 'other';
   if (recipients.length === 0) return null;
@@ -58,8 +59,8 @@ function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
   return { kind, recipients, isWellFormed };
 }
 
-function rejection(notice: Notice, words: BounceWords): Answer | null {
-  const recipients = rejectionIn(notice, words);
+function rejection(notice: Notice, by: ReadBy): Answer | null {
+  const recipients = rejectionIn(notice, by);
   return recipients === null ? null : { kind: 'bounce', recipients };
 }
 
@@ -99,11 +100,11 @@ function isAggregatePart({ type, params, headers }: MailPart): boolean {
   return /^[^!\s]{1,253}![^!\s]{1,253}!\d{1,12}!\d{1,12}(?:![^.]{0,100})?\.(?:xml|json|zip)(?:\.gz)?$/i.test(name);
 }
 
-function prose(notice: Notice, words: BounceWords): Answer {
-  const kind = kindOfProse(notice, words);
+function prose(notice: Notice, by: ReadBy): Answer {
+  const kind = kindOfProse(notice, by.words);
   if (kind !== 'bounce' && kind !== 'delay') return { kind };
   const action = kind === 'bounce' ? 'failed' : 'delayed';
-  return { kind, recipients: namedRecipients(action, notice, words) };
+  return { kind, recipients: namedRecipients(action, notice, by) };
 }
 
 function kindOfProse(notice: Notice, words: BounceWords): FindingKind {

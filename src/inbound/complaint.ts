@@ -80,4 +80,5 @@ export const complainant = (address: string): FoundRecipient => ({
   diagnostic: null,
   code: null,
   verdict: null,
+  rule: null,
 });

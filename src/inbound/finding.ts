@@ -30,6 +30,8 @@ export interface FoundRecipient {
   code: number | null;
   /** Its class and reason; null unless a delivery failed or is late. */
   verdict: Verdict | null;
+  /** The rule that gave the verdict, as `posthorn classify` names it; null where none did. */
+  rule: string | null;
 }
 
 export interface Feedback {
@@ -69,7 +71,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
     kind,
     token,
     message_id: messageId,
-    recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict }) => ({
+    recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict, rule }) => ({
       address,
       /** The original recipient, where the report names another one. */
       original,
@@ -80,6 +82,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
       diagnostic,
       class: verdict?.class ?? null,
       reason: verdict?.reason ?? null,
+      rule,
     })),
     feedback_type: feedback?.type ?? null,
   };

@@ -3,6 +3,7 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
@@ -30,6 +31,8 @@ export interface InboundDeps
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'] & { maintenance: Connection };
+  /** Returns the operator's bounce rules in force. */
+  bounceRules: () => readonly BounceRule[];
   /** Rings when a key was revoked or changed. */
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
@@ -99,7 +102,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     ...deps,
     budgets: mxBudgets,
     trim: () => kept.trimIfFull(),
-    reader: createReportReader({ clock }, { keys: deps.keys, count: REPORT_THREADS }),
+    reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
   });
   const mx = new Listener(
     { clock, log },

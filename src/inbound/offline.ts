@@ -1,7 +1,8 @@
-/** Reads mails as the listener does, without a listener: for `posthorn inbound parse`. */
+/** Reads mails as the listener does, without a listener: for `posthorn inbound parse` and `posthorn reclassify`. */
 import { availableParallelism } from 'node:os';
 import { systemClock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { findingRecord, nothingFound, type FindingRecord } from './finding.ts';
 import { createReportReader } from './report-reader.ts';
@@ -10,11 +11,18 @@ const MOST_THREADS = 4;
 
 export type ReportParser = ReturnType<typeof openReportParser>;
 
-/** Makes the parser. With null instead of the keys of an installation, only the form of a token is checked. */
-export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null) {
+/**
+ * Makes the parser. With null instead of the keys of an installation, only the form of a token is checked. `rules`: the operator's
+ * bounce rules.
+ */
+export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null, rules: readonly BounceRule[]) {
   const reader = createReportReader(
     { clock: systemClock },
-    { keys: keyring === null ? null : returnPathKeys(keyring), count: Math.min(availableParallelism(), MOST_THREADS) },
+    {
+      keys: keyring === null ? null : returnPathKeys(keyring),
+      rules: () => rules,
+      count: Math.min(availableParallelism(), MOST_THREADS),
+    },
   );
   return {
     /** `fault` gives the reason why the mail could not be read; the record then is that of an unknown mail. */

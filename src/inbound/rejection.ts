@@ -6,18 +6,22 @@
 import { isDispositionNotification, isMarkedRejected } from '../mail/auto-reply.ts';
 import { readDeliveryReport } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readHead, textOf } from '../mail/mime-read.ts';
-import { namedRecipients, reportedRecipients } from './bounce.ts';
+import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
+import { namedRecipients, reportedRecipients, ruled, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import type { FoundRecipient } from './finding.ts';
 import type { Notice } from './notice.ts';
 
 const DELETED = /^\s*automatic-action\s*\/[^;]{0,100};\s*(?:deleted|rejected|refused)\b/i;
 const LONGEST_REASON = 500;
+/** The code of a reply that says as much. */
+const PERMANENT = 550;
 /** From the sentence on. */
 const LINES_BEFORE_REASON = 4;
 
 /** Returns the recipient that such a mail is about; null for any other mail. */
-export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[] | null {
+export function rejectionIn(notice: Notice, by: ReadBy): FoundRecipient[] | null {
+  const { words } = by;
   const { mail, subject, lines } = notice;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
   const fields = part === undefined ? '' : textOf(part);
@@ -31,22 +35,24 @@ export function rejectionIn(notice: Notice, words: BounceWords): FoundRecipient[
   const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
   const found =
     failed.length > 0
-      ? reportedRecipients({ ...report, recipients: failed }, explaining, words)
-      : namedRecipients('failed', notice, words);
-  return found.map((one) => ({ ...one, ...explained(one, reason) }));
+      ? reportedRecipients({ ...report, recipients: failed }, explaining, by)
+      : namedRecipients('failed', notice, by);
+  return found.map((one) => ({ ...one, ...explained(one, reason, by.judge) }));
 }
 
-/** Takes the reason for the words of a person: the recipient does not want the mail. */
+/** Takes the reason for the words of a person: unless an own rule knows them, the recipient does not want the mail. */
 function explained(
-  { diagnostic, verdict }: FoundRecipient,
+  { diagnostic, verdict, rule }: FoundRecipient,
   reason: readonly string[],
-): Pick<FoundRecipient, 'diagnostic' | 'verdict'> {
-  const isClear = verdict !== null && verdict.class !== 'undetermined';
+  judge: Judge,
+): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
   const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
-  return {
-    diagnostic: diagnostic ?? (text === '' ? null : text),
-    verdict: isClear ? verdict : { class: 'block', reason: 'policy' },
-  };
+  const said = { diagnostic: diagnostic ?? (text === '' ? null : text) };
+  const isOwn = rule !== null && isByOwnRule({ rule });
+  if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
+  const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
+  if (isByOwnRule(byReason)) return { ...said, ...ruled(byReason) };
+  return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
 }
 
 /** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Finding } from './finding.ts';
@@ -25,11 +26,16 @@ const HEAP_MB = 128;
 
 export type ReportReader = ReturnType<typeof createReportReader>;
 
-/** Makes the reader. `keys`: those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
-export function createReportReader(
-  { clock }: { clock: Clock },
-  { keys, count }: { keys: readonly ReturnPathKey[] | null; count: number },
-) {
+export interface ReportReaderOptions {
+  /** Those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
+  keys: readonly ReturnPathKey[] | null;
+  /** Returns the operator's bounce rules in force. */
+  rules: () => readonly BounceRule[];
+  /** Threads at most. */
+  count: number;
+}
+
+export function createReportReader({ clock }: { clock: Clock }, { keys, rules, count }: ReportReaderOptions) {
   const threads = createThreads<ReportJob, ReportAnswer>(
     { clock },
     {
@@ -42,13 +48,20 @@ export function createReportReader(
       maxHeapMb: HEAP_MB,
     },
   );
+  let written: { rules: readonly BounceRule[]; json: string } | null = null;
+  /** Writes the rules once for all mails until they change. */
+  function rulesInForce(): string {
+    const now = rules();
+    if (written?.rules !== now) written = { rules: now, json: JSON.stringify(now) };
+    return written.json;
+  }
   return {
     /** Reads the first 512 KiB of a mail. `envelope`: the recipients of the SMTP session. */
     async read(bytes: Uint8Array, envelope: readonly string[] = []): Promise<ReadResult> {
       try {
         // A copy, which is then handed over: a view would take the memory around it along.
         const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
-        const { finding, ms } = await threads.run({ bytes: own, envelope }, [own.buffer]);
+        const { finding, ms } = await threads.run({ bytes: own, envelope, rules: rulesInForce() }, [own.buffer]);
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
         if (error instanceof ThreadRefusal)

@@ -2,7 +2,9 @@
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { announceReady } from '../base/threads.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { readHead } from '../mail/mime-read.ts';
+import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import { readReport } from './classify.ts';
 import type { Finding } from './finding.ts';
 import { loopClaim } from './feedback-loops.ts';
@@ -12,6 +14,8 @@ export interface ReportJob {
   bytes: Uint8Array;
   /** The recipients of the SMTP session, where there was one. */
   envelope: readonly string[];
+  /** The operator's bounce rules, as JSON. */
+  rules: string;
 }
 
 export interface ReportAnswer {
@@ -23,9 +27,17 @@ export interface ReportAnswer {
 const words = readBounceWords();
 const loops = readFeedbackLoops();
 
+/** Judges by the rules of the last job: a reload changes them while the thread runs. */
+let judging: { rules: string; judge: Judge } | null = null;
+
+function judgeBy(rules: string): Judge {
+  if (judging?.rules !== rules) judging = { rules, judge: createJudge(JSON.parse(rules) as BounceRule[]) };
+  return judging.judge;
+}
+
 /** Reads a mail; looks for the feedback loop of a complaint only. */
-function read({ bytes, envelope }: ReportJob): Finding {
-  const finding = readReport(words, bytes, envelope);
+function read({ bytes, envelope, rules }: ReportJob): Finding {
+  const finding = readReport({ words, judge: judgeBy(rules) }, bytes, envelope);
   if (finding.kind !== 'complaint') return finding;
   const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
   const headers = readHead(octets.replaceAll('\r\n', '\n'));

@@ -20,7 +20,7 @@ describe('posthorn inbound parse', () => {
     ran(
       ['inbound', 'parse', ...args],
       { POSTHORN_DATA_DIR: path.join(folder, 'data') },
-      { openReportParser: (keyring) => Promise.resolve(openReportParser(keyring)) },
+      { openReportParser: (keyring, rules) => Promise.resolve(openReportParser(keyring, rules)) },
     );
   const lines = ({ out }: Ran): Record<string, unknown>[] =>
     out.split('\n').map((line) => JSON.parse(line) as Record<string, unknown>);
@@ -53,10 +53,26 @@ describe('posthorn inbound parse', () => {
             '550 5.1.1 <ana@remote.example>: Recipient address rejected: User unknown in virtual mailbox table',
           class: 'hard',
           reason: 'mailbox_not_found',
+          rule: 'enhanced:unknown-mailbox',
         },
       ],
       feedback_type: null,
     });
+  });
+
+  it('goes by the own rules of the settings, as the listener does', async () => {
+    const rules = path.join(folder, 'rules.yaml');
+    writeFileSync(rules, 'rules: [{ name: house, class: soft, reason: other, text: [user unknown] }]');
+    const settings = path.join(folder, 'posthorn.yaml');
+    writeFileSync(settings, `delivery: { bounceRules: [${rules}] }`);
+    const [line] = lines(await parse(fixture('dsn-failed'), '--json', '--config', settings));
+    const [recipient] = line?.['recipients'] as Record<string, unknown>[];
+    assert.deepEqual(
+      [recipient?.['class'], recipient?.['reason'], recipient?.['rule']],
+      ['soft', 'other', 'own:house'],
+    );
+    writeFileSync(rules, 'rules: 1');
+    assert.equal((await parse(fixture('dsn-failed'), '--config', settings)).code, 78);
   });
 
   it('prints a table for people, a row a recipient', async () => {

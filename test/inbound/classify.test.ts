@@ -4,13 +4,15 @@ import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { readReport } from '../../src/inbound/classify.ts';
+import { judge } from '../../src/messages/delivery/classify.ts';
 import { findingRecord, type Finding } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const folder = path.resolve(import.meta.dirname, '../fixtures/reports');
 const words = readBounceWords();
 const TOKEN = '101jz00000000000000000000070123456789abcdef';
-const read = (text: string, envelope: string[] = []): Finding => readReport(words, Buffer.from(text), envelope);
+const read = (text: string, envelope: string[] = []): Finding =>
+  readReport({ words, judge }, Buffer.from(text), envelope);
 const fixture = (name: string): string => readFileSync(path.join(folder, `${name}.eml`), 'utf8');
 
 type Recipient = readonly [address: string, action: string | null, status: string | null, verdict: string | null];
@@ -415,7 +417,7 @@ describe('hostile mails', () => {
     );
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 2000 }), (bytes) => {
-        assert.equal(typeof readReport(words, bytes).kind, 'string');
+        assert.equal(typeof readReport({ words, judge }, bytes).kind, 'string');
       }),
     );
   });

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { readReport } from '../../src/inbound/classify.ts';
+import { judge } from '../../src/messages/delivery/classify.ts';
 import { findingRecord, type FindingRecord } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
@@ -22,7 +23,7 @@ interface Label {
 }
 
 const words = readBounceWords();
-const read = (file: string): FindingRecord => findingRecord(readReport(words, readFileSync(file)));
+const read = (file: string): FindingRecord => findingRecord(readReport({ words, judge }, readFileSync(file)));
 
 /**
  * The reasons of that collection as our classes, where there is no doubt. Left out are reasons that cover several classes
@@ -246,7 +247,7 @@ describe('corpora/autoreply', () => {
     const right = sure.filter(({ subject, headers, autoreply }) => {
       const head = Object.entries({ From: 'a@b.example', Subject: subject, ...headers });
       const mail = head.map(([name, value]) => `${name}: ${value}\n`).join('');
-      return (readReport(words, Buffer.from(`${mail}\nhello\n`)).kind === 'auto_reply') === autoreply;
+      return (readReport({ words, judge }, Buffer.from(`${mail}\nhello\n`)).kind === 'auto_reply') === autoreply;
     });
     assert.ok(right.length >= sure.length * 0.9, `${String(right.length)} of ${String(sure.length)}`);
   });

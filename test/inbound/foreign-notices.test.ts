@@ -1,11 +1,12 @@
 /** Notices of mail systems in prose, in the forms that each of them writes: what is late, what was sent back, and why. */
 import assert from 'node:assert/strict';
 import { readReport } from '../../src/inbound/classify.ts';
+import { judge } from '../../src/messages/delivery/classify.ts';
 import { findingRecord, type FindingRecord } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const words = readBounceWords();
-const record = (mail: string): FindingRecord => findingRecord(readReport(words, Buffer.from(mail)));
+const record = (mail: string): FindingRecord => findingRecord(readReport({ words, judge }, Buffer.from(mail)));
 const daemon = (subject: string, body: string, from = 'Mail Delivery System <MAILER-DAEMON@mx.dest.test>'): string =>
   `Return-Path: <>\nFrom: ${from}\nTo: b+x@rp.acme.test\nSubject: ${subject}\nContent-Type: text/plain; charset=utf-8\n\n${body}\n`;
 const original =

@@ -1,11 +1,12 @@
 /** Reports as no RFC has them, notices of systems with forms of their own, and answering machines in thirty languages. */
 import assert from 'node:assert/strict';
 import { readReport } from '../../src/inbound/classify.ts';
+import { judge } from '../../src/messages/delivery/classify.ts';
 import type { Finding } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const words = readBounceWords();
-const read = (mail: string): Finding => readReport(words, Buffer.from(mail));
+const read = (mail: string): Finding => readReport({ words, judge }, Buffer.from(mail));
 
 const fields = [
   'Reporting-MTA: dns; mx.dest.test',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import type { BounceRule } from '../../src/config/bounce-rule.ts';
 import { openReportParser } from '../../src/inbound/offline.ts';
 import { createReportReader } from '../../src/inbound/report-reader.ts';
 import { returnPathFor, returnPathKeys, type ReturnPathKey } from '../../src/messages/delivery/return-path.ts';
@@ -14,7 +15,7 @@ const FORGED = '101jz00000000000000000000070123456789abcdef';
 describe('reading reports in threads', () => {
   const readers: { close(): Promise<void> }[] = [];
   const open = (keys: readonly ReturnPathKey[] | null): ReturnType<typeof createReportReader> => {
-    const reader = createReportReader({ clock: new FakeClock() }, { keys, count: 2 });
+    const reader = createReportReader({ clock: new FakeClock() }, { keys, rules: () => [], count: 2 });
     readers.push(reader);
     return reader;
   };
@@ -35,6 +36,21 @@ describe('reading reports in threads', () => {
         ['complaint', FORGED],
       ],
     );
+  });
+
+  it('judges each mail by the rules in force, also in a thread that runs', async () => {
+    let rules: readonly BounceRule[] = [];
+    const reader = createReportReader({ clock: new FakeClock() }, { keys: null, rules: () => rules, count: 1 });
+    readers.push(reader);
+    const verdict = async (): Promise<unknown> => {
+      const result = await reader.read(fixture('dsn-failed'));
+      return result.kind === 'read' ? result.finding.recipients[0]?.verdict : result;
+    };
+    assert.deepEqual(await verdict(), { class: 'hard', reason: 'mailbox_not_found' });
+    rules = [{ name: 'own', class: 'soft', reason: 'other', text: ['user unknown'] }];
+    assert.deepEqual(await verdict(), { class: 'soft', reason: 'other' });
+    rules = [];
+    assert.deepEqual(await verdict(), { class: 'hard', reason: 'mailbox_not_found' });
   });
 
   it('with keys leaves a token out that none of them made', async () => {
@@ -76,7 +92,7 @@ describe('reading reports in threads', () => {
   });
 
   it('without a listener: as a record, with the fault where there is one', async () => {
-    const parser = openReportParser(null);
+    const parser = openReportParser(null, []);
     const { record, fault } = await parser.parse(fixture('text-exim'));
     assert.deepEqual([record.kind, record.recipients[0]?.class, fault], ['bounce', 'hard', null]);
     await parser.close();
@@ -93,7 +109,7 @@ describe('reading reports in threads', () => {
     const mail = fixture('dsn-failed')
       .toString()
       .replaceAll(`b+${FORGED}`, returnPathFor(older, 'dlv_01jz0000000000000000000007'));
-    const parser = openReportParser(keyring);
+    const parser = openReportParser(keyring, []);
     try {
       assert.match((await parser.parse(Buffer.from(mail))).record.token ?? '', /^101jz0/);
       assert.equal((await parser.parse(fixture('dsn-failed'))).record.token, null);

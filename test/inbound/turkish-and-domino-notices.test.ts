@@ -18,7 +18,7 @@ const notice = (subject: string, text: string): Buffer =>
 
 describe('notices in Turkish, Polish and of a German Domino', () => {
   let parser: ReportParser;
-  before(() => (parser = openReportParser(null)));
+  before(() => (parser = openReportParser(null, [])));
   after(() => parser.close());
 
   for (const [name, subject, text, expected] of [

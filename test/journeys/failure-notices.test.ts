@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { createTransport } from 'nodemailer';
 import { readReport } from '../../src/inbound/classify.ts';
+import { judge } from '../../src/messages/delivery/classify.ts';
 import type { Finding } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 import type { MessageRow } from '../../src/storage/tables.ts';
@@ -64,7 +65,7 @@ describe('journey: failure notices', () => {
     await app.settled();
     return notices();
   };
-  const read = ({ data }: ReceivedMail): Finding => readReport(words, Buffer.from(data, 'latin1'));
+  const read = ({ data }: ReceivedMail): Finding => readReport({ words, judge }, Buffer.from(data, 'latin1'));
 
   it('tells the envelope’s sender, with the null sender, signed, in a report that programs read', async () => {
     await begin();

@@ -29,6 +29,9 @@ export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
 
 export type Judge = (refusal: Refusal) => Judgement;
 
+/** True where a rule of the operator has decided. */
+export const isByOwnRule = ({ rule }: Pick<Grounds, 'rule'>): boolean => rule.startsWith('own:');
+
 /** Returns a judge that asks the operator's rules, then the shipped ones. */
 export function createJudge(own: readonly BounceRule[] = []): Judge {
   const index = createPhraseIndex();
@@ -63,6 +66,8 @@ interface PreparedReply {
   /** The numbers of the phrase lists that match. */
   found: ReadonlySet<number>;
   phase: Refusal['phase'];
+  /** True for a bounce mail, also where its text names the phase of the session. */
+  isReport: boolean;
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
   /** The mail operator of the host, null for a host of none; undefined without a host. */
@@ -92,6 +97,7 @@ function prepare({ phase, code, enhanced, text: whole, mx }: Refusal, index: Phr
     names,
     found: index.find(words),
     phase: diagnostic?.phase ?? phase,
+    isReport: diagnostic !== null,
     code: ownCode,
     enhanced: triple(ownEnhanced),
     operator: mx == null ? undefined : operatorOf(mx),
@@ -121,6 +127,8 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
   const text = rule.text === undefined ? null : index.add(rule.text);
   const not = rule.not === undefined ? null : index.add(rule.not);
   const byWords = text !== null || names !== undefined;
+  // The shipped rules mean bounce mails that name no phase; an operator who writes `report` means all.
+  const isForReports = stage === 'own' && phases?.includes('report') === true;
   const hasWords = (reply: PreparedReply): boolean =>
     (text !== null && reply.found.has(text)) || names?.some((name) => reply.names.includes(name)) === true;
   return {
@@ -128,7 +136,7 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
     rule,
     byWords,
     fits: (reply) =>
-      (phases?.includes(reply.phase) ?? true) &&
+      ((phases?.includes(reply.phase) ?? true) || (isForReports && reply.isReport)) &&
       (codes?.some((code) => isCode(code, reply.code)) ?? true) &&
       (enhanced?.some((pattern) => isEnhanced(pattern, reply.enhanced)) ?? true) &&
       (operators === undefined || isOf(operators, reply.operator)) &&

@@ -14,7 +14,7 @@ import { readSubmitted } from '../../../src/mail/submitted.ts';
 import { textFromHtml } from '../../../src/mail/text-from-html.ts';
 import { encodeText, measureText } from '../../../src/mail/transfer-encoding.ts';
 import { guessedEasily } from '../../../src/members/common-passwords.ts';
-import { classify } from '../../../src/messages/delivery/classify.ts';
+import { judge, classify } from '../../../src/messages/delivery/classify.ts';
 import { subjectOf } from '../../../src/mta/attempt/subject.ts';
 import { compile } from '../../../src/templates/mixed/index.ts';
 import { planHtml } from '../../../src/tracking/rewrite.ts';
@@ -236,7 +236,7 @@ describe('readers take linear time', () => {
     ] as const)
       it(`of ${JSON.stringify(unit)}`, () => {
         const bytes = Buffer.from((start + unit.repeat(512 * 1024)).slice(0, 512 * 1024), 'latin1');
-        assertWithin(400, () => readReport(words, bytes));
+        assertWithin(400, () => readReport({ words, judge }, bytes));
       });
   });
 });

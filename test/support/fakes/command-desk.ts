@@ -76,7 +76,7 @@ async function perform(request: IncomingMessage, response: ServerResponse): Prom
   const output = { out: (line: string) => say('o', line), note: (line: string) => say('n', line) };
   const code = await run(args, env, output, {
     input: Readable.from([Buffer.from(input)]),
-    openReportParser: (keyring) => Promise.resolve(openReportParser(keyring)),
+    openReportParser: (keyring, rules) => Promise.resolve(openReportParser(keyring, rules)),
   });
   say('c', code);
   response.end();
