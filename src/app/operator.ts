@@ -5,6 +5,7 @@ import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
+import { openReportParser } from '../inbound/offline.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
@@ -62,6 +63,7 @@ export function buildOperator(
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside: createInside({ clock, commit: db.commit }, routes),
+    openReportParser: (keys, rules) => Promise.resolve(openReportParser(keys, rules)),
     listeners: () => inbound.mailPorts(),
     settings: watchSettings(
       { clock },

@@ -45,6 +45,8 @@ function addReclassify(program: CommandUnknownOpts, context: Context): void {
     .action(({ past, dryRun, json: asJson }) =>
       context.show(asJson, 'bounces.reclassify', { past, dry_run: dryRun ?? false }, (done) => [
         `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} labelled anew`,
+        `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} labelled anew`,
+        ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
         ...(done.dry_run ? [] : [`${String(done.unsuppressed)} addresses left the suppression list`]),
       ]),
     );

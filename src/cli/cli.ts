@@ -11,6 +11,7 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
 import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
+import { noReportParser, type OpenReportParser } from '../operator/report-parser.ts';
 import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
@@ -26,7 +27,7 @@ import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
 import { addExports } from './exports.ts';
 import { addEvents } from './events.ts';
-import { addInbound, type OpenReportParser } from './inbound.ts';
+import { addInbound } from './inbound.ts';
 import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
@@ -198,7 +199,7 @@ export async function run(
       if (shown.length === 0) output.note('nothing to show');
     },
     async operate(use) {
-      const operator = reachOperator(load().config);
+      const operator = reachOperator(load().config, given.openReportParser);
       try {
         return await use(operator);
       } finally {
@@ -233,7 +234,11 @@ export async function run(
 }
 
 /** Adds all commands, in the order of the help. */
-function addCommands(program: Command, context: Context, { startApp, openReportParser }: Program): void {
+function addCommands(
+  program: Command,
+  context: Context,
+  { startApp, openReportParser = noReportParser }: Program,
+): void {
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);

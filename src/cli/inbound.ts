@@ -4,43 +4,16 @@ import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
-import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/inbound.ts';
+import type { OpenReportParser, ReportParser, ReportRecord } from '../operator/report-parser.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { noteMore } from './note-more.ts';
 import { limitOption } from './options.ts';
 import { json, printable, table, type Cell } from './table.ts';
-
-/** The facts of one mail, as `--json` prints them with the file's name. */
-interface ReportRecord {
-  kind: string;
-  token: string | null;
-  message_id: string | null;
-  recipients: readonly {
-    address: string;
-    action: string | null;
-    status: string | null;
-    diagnostic: string | null;
-    class: string | null;
-    reason: string | null;
-  }[];
-  feedback_type: string | null;
-}
-
-interface ReportParser {
-  parse(bytes: Uint8Array): Promise<{ record: ReportRecord; fault: string | null }>;
-  close(): Promise<void>;
-}
-
-/**
- * `main` passes it, since the command line may not import the listener. The keyring is null without keys; `rules` are the
- * operator's own.
- */
-export type OpenReportParser = (keyring: Keyring | null, rules: readonly BounceRule[]) => Promise<ReportParser>;
 
 /** The listener reads as much; the rest is ignored. */
 const MOST_BYTES = 512 * 1024;
@@ -49,11 +22,7 @@ const WINDOW = 16;
 /** Exit code of a failed self-test. */
 const FAILED = 1;
 
-export function addInbound(
-  program: CommandUnknownOpts,
-  context: Context,
-  openParser: OpenReportParser | undefined,
-): void {
+export function addInbound(program: CommandUnknownOpts, context: Context, openParser: OpenReportParser): void {
   const inbound = program
     .command('inbound')
     .description('mail that comes back: bounces, complaints, automatic answers');
@@ -104,7 +73,6 @@ export function addInbound(
     .argument('<file...>')
     .option('--json', 'one JSON object a line')
     .action(async (files, options) => {
-      if (openParser === undefined) throw new Error('this program was built without a listener');
       const rules = readBounceRules(context.load().config.delivery.bounceRules);
       const parser = await openParser(keyringIn(context), rules);
       try {

@@ -92,7 +92,8 @@ export const machineSummaries = {
   'admin.reset': 'Make a link that sets a new password and takes the second factor away',
   'audit.list': 'Show what people did to an account, or to the server itself, newest first',
   books: 'Balance the books: counters against rows; exit code 1 if something is missing',
-  'bounces.reclassify': 'Classify past refusals again by the rules of delivery.bounceRules, and lift suppressions',
+  'bounces.reclassify':
+    'Classify past refusals and bounce mails again by the rules of delivery.bounceRules, and lift suppressions',
   doctor: 'Check everything that mail depends on; exit code 1 if a check failed',
   'events.after': 'Show the newest events, and then those that come, until Ctrl-C',
   'exports.create': 'Ask for an export; filters are the parameters of the list in the API',

@@ -16,6 +16,7 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import { isAct, operationNamed, perform, type StoreDeps } from './operations.ts';
 import { writeNote } from './command-acts.ts';
 import { atCommandLine, isCurrent } from './note-command.ts';
+import type { OpenReportParser } from './report-parser.ts';
 import { requireSharedKey } from './sealed-secrets.ts';
 import { notRunning } from './unavailable.ts';
 
@@ -29,7 +30,11 @@ export interface Direct {
  * Opens the database and the keys for an operation. One that only reads does not make a missing database.
  * Throws `Unavailable`.
  */
-export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {
+export async function openDirect(
+  config: Config,
+  firstOperation: string,
+  openReportParser: OpenReportParser,
+): Promise<Direct> {
   const operation = operationNamed(firstOperation);
   if (operation !== null && operation.needs !== 'store') throw notRunning();
   const database = databaseFile(config.storage.url);
@@ -78,7 +83,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
       { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
       acting,
     );
-  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, inside };
+  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, inside, openReportParser };
   return {
     call: (name, args) => perform(deps, name, args, { acting }),
     async close() {

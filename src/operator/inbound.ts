@@ -1,12 +1,13 @@
 /** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { DeliveryChange, Verdict } from '../messages/delivery/delivery.ts';
+import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import type { MailView } from '../mail/mail-view.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
-import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
+import { complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
+import { bounceIn, type ReportDetail } from './report-detail.ts';
 
 /** A report, for people. */
 export interface ShownReport {
@@ -15,18 +16,6 @@ export interface ShownReport {
   /** Null if it cannot be parsed: then `source` is the beginning of its source. */
   view: MailView | null;
   source: string | null;
-}
-
-interface Detail {
-  feedback_type?: string | null;
-  recipients?: readonly {
-    address: string;
-    action: string | null;
-    status: string | null;
-    diagnostic: string | null;
-    class: Verdict['class'] | null;
-    reason: Verdict['reason'] | null;
-  }[];
 }
 
 type Unverified = Pick<
@@ -123,17 +112,8 @@ function changeOf({
   detail_json: string;
   address_key: string;
 }): DeliveryChange | null {
-  const { feedback_type: type = null, recipients = [] } = JSON.parse(json) as Detail;
-  if (kind === 'complaint') return complainedBy({ type, userAgent: null, arrivalDate: null });
-  if (kind !== 'bounce') return null;
-  const failed = recipients.filter(({ action }) => action === 'failed');
-  return bouncedBy(
-    failed.map((one) => ({
-      ...one,
-      original: null,
-      code: null,
-      verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
-    })),
-    key,
-  );
+  const detail = JSON.parse(json) as ReportDetail;
+  if (kind === 'complaint')
+    return complainedBy({ type: detail.feedback_type ?? null, userAgent: null, arrivalDate: null });
+  return kind === 'bounce' ? bounceIn(detail, key) : null;
 }

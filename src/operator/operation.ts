@@ -27,6 +27,7 @@ import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
 import type { AskNode } from './ask-nodes.ts';
+import type { OpenReportParser } from './report-parser.ts';
 
 /** The dependencies of every operation. */
 export interface StoreDeps {
@@ -37,6 +38,8 @@ export interface StoreDeps {
   config: Config;
   /** The operations of the API, as far as they can be performed here. */
   inside: Inside;
+  /** Opens a reader of mails that came back. */
+  openReportParser: OpenReportParser;
   /** The servers of this database; null for a command on a file of SQLite, while no server runs. */
   nodes: Nodes | null;
   /** Only the running server has one. */

@@ -4,6 +4,7 @@ import { callServer } from './control-client.ts';
 import { socketPath } from './control-socket.ts';
 import type { Direct } from './direct.ts';
 import type { ArgsOf, OperationName, ResultOf } from './operations.ts';
+import { noReportParser, type OpenReportParser } from './report-parser.ts';
 import { Unavailable } from './unavailable.ts';
 
 export interface Operator {
@@ -56,8 +57,11 @@ export async function askList<Entry>(
   }
 }
 
-/** The first call finds out whether a server runs; all later and concurrent calls go the same way. */
-export function reachOperator(config: Config): Operator {
+/**
+ * The first call finds out whether a server runs; all later and concurrent calls go the same way. `openReportParser` is for
+ * operations that read mails while no server runs.
+ */
+export function reachOperator(config: Config, openReportParser: OpenReportParser = noReportParser): Operator {
   const file = socketPath(config.dataDir);
   let isServed = false;
   /** Opened once: a second database would keep the program from ending. */
@@ -83,7 +87,7 @@ export function reachOperator(config: Config): Operator {
   async function openStore(name: string): Promise<Direct> {
     // The store and its packages take longer to load than a whole call to the server.
     const { openDirect } = await import('./direct.ts');
-    return openDirect(config, name);
+    return openDirect(config, name, openReportParser);
   }
 
   return {

@@ -1,44 +1,45 @@
 /**
- * Applies the operator's present bounce rules to past attempts. If a rule decides differently, the attempt gets the new class and
- * reason, and an address that was suppressed for it leaves the list. Events stay as they were sent, and no address is added to the
- * list.
+ * Applies the operator's present bounce rules to past attempts and bounce mails. If a rule decides differently, the attempt or the
+ * report gets the new class and reason, and an address that was suppressed for it leaves the list. Events stay as they were sent,
+ * and no address is added to the list.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { idFloor } from '../base/id.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { ConfigError } from '../config/load.ts';
-import { createJudge, type Judge, type Judgement } from '../messages/delivery/classify.ts';
-import { isSuppressing, type Verdict } from '../messages/delivery/delivery.ts';
-import type { AttemptRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
+import type { Connection } from '../storage/connection.ts';
 import { onStore, type StoreDeps } from './operation.ts';
+import { attemptCorrector, writeAttempt, type PastAttempt } from './reclassify-attempts.ts';
+import { correctedReport, writeReport, type PastReport } from './reclassify-reports.ts';
 import { DAY_MS } from '../base/time.ts';
 
 export interface Reclassified {
   object: 'reclassification';
   /** Attempts whose class or reason changed. */
   attempts: number;
+  /** Bounce mails whose class or reason changed. */
+  reports: number;
+  /** Bounce mails that could not be read again: they stay as they are. */
+  reports_unread: number;
   /** Entries that left the suppression list. */
   unsuppressed: number;
   dry_run: boolean;
 }
 
-/** Rows in one step: few enough for a short read and a short commit. */
-const STEP = 2_000;
-
-type PastAttempt = Pick<
-  AttemptRow,
-  'id' | 'delivery_id' | 'message_id' | 'smtp_code' | 'enhanced_code' | 'smtp_reply' | 'mx' | 'class' | 'reason'
->;
-type Read = PastAttempt & { row_id: number };
+/** Attempts in one step: few enough for a short read and a short commit. */
+const ATTEMPTS = 2_000;
+/** Bounce mails in one step: they have up to 512 KiB each. */
+const REPORTS = 20;
 
 export const reclassifyOperations = {
   'bounces.reclassify': onStore({
     act: {
       says: 'labelled past bounces by the present rules',
       type: 'bounces',
-      keeps: ['attempts', 'unsuppressed', 'dry_run'],
+      keeps: ['attempts', 'reports', 'reports_unread', 'unsuppressed', 'dry_run'],
     },
     args: z.strictObject({
       /** How far back, in ms. */
@@ -57,74 +58,100 @@ async function reclassify(
   { past, dry_run: dryRun = false }: { past: number; dry_run?: boolean | undefined },
   act: Act,
 ): Promise<Reclassified> {
-  const judge = ownJudge(deps);
-  const floor = idFloor('att', deps.clock.now() - past);
-  const result: Reclassified = { object: 'reclassification', attempts: 0, unsuppressed: 0, dry_run: dryRun };
-  // Attempts are written in the order of time, so the newest are at the end.
-  const [newest] = await deps.db.prepared.all<{ row_id: number | null }>('SELECT MAX(rowid) AS row_id FROM attempts');
-  for (let top = newest?.row_id ?? 0; top > 0; top -= STEP) {
-    const rows = await deps.db.prepared.all<Read>(
-      `SELECT rowid AS row_id, id, delivery_id, message_id, smtp_code, enhanced_code, smtp_reply, mx, class, reason
-         FROM attempts WHERE rowid <= ? AND rowid > ?`,
-      [top, top - STEP],
-    );
-    const corrected = rows.filter(({ id }) => id >= floor).flatMap((row) => correctionOf(judge, row));
-    result.attempts += corrected.length;
-    if (!dryRun && corrected.length > 0) result.unsuppressed += await write(deps, corrected);
-    if (rows.length > 0 && rows.every(({ id }) => id < floor)) break;
-  }
+  const rules = ownRules(deps);
+  const result: Reclassified = {
+    object: 'reclassification',
+    attempts: 0,
+    reports: 0,
+    reports_unread: 0,
+    unsuppressed: 0,
+    dry_run: dryRun,
+  };
+  const now = deps.clock.now();
+  await correctAttempts(deps, { rules, from: now - past }, result);
+  await correctReports(deps, { rules, from: now - past, until: now }, result);
   act.on({ after: result });
   return result;
 }
 
-function ownJudge({ config }: Pick<StoreDeps, 'config'>): Judge {
+function ownRules({ config }: Pick<StoreDeps, 'config'>): readonly BounceRule[] {
   try {
     const rules = readBounceRules(config.delivery.bounceRules);
     if (rules.length === 0)
       throw new Problem('invalid_state', 'there are no rules in delivery.bounceRules to correct by');
-    return createJudge(rules);
+    return rules;
   } catch (error) {
     if (error instanceof ConfigError) throw new Problem('invalid_state', error.message);
     throw error;
   }
 }
 
-interface Correction {
-  row: Read;
-  judged: Judgement;
-  /** True if its old verdict may have put the address on the list, and the new one would not. */
-  frees: boolean;
+async function correctAttempts(
+  deps: Pick<StoreDeps, 'db'>,
+  { rules, from }: { rules: readonly BounceRule[]; from: number },
+  result: Reclassified,
+): Promise<void> {
+  const correctionOf = attemptCorrector(rules);
+  const floor = idFloor('att', from);
+  // Attempts are written in the order of time, so the newest are at the end.
+  const [newest] = await deps.db.prepared.all<{ row_id: number | null }>('SELECT MAX(rowid) AS row_id FROM attempts');
+  for (let top = newest?.row_id ?? 0; top > 0; top -= ATTEMPTS) {
+    const rows = await deps.db.prepared.all<PastAttempt>(
+      `SELECT rowid AS row_id, id, delivery_id, message_id, timings_json, outcome, smtp_code, enhanced_code, smtp_reply, mx, class, reason
+         FROM attempts WHERE rowid <= ? AND rowid > ?`,
+      [top, top - ATTEMPTS],
+    );
+    const corrected = rows.filter(({ id }) => id >= floor).flatMap(correctionOf);
+    result.attempts += corrected.length;
+    await write(deps, corrected, writeAttempt, result);
+    if (rows.length > 0 && rows.every(({ id }) => id < floor)) break;
+  }
 }
 
-/** Uses only the operator's own rules. The phase of the session is no longer known, so RCPT is assumed. */
-function correctionOf(judge: Judge, row: Read): Correction[] {
-  if (row.class === null || row.smtp_code === null) return [];
-  const { smtp_code: code, enhanced_code: enhanced, smtp_reply: text, mx } = row;
-  const judged = judge({ phase: 'rcpt', code, enhanced, text: text ?? '', mx });
-  if (!judged.rule.startsWith('own:') || (judged.class === row.class && judged.reason === row.reason)) return [];
-  const before = { class: row.class, reason: row.reason } as Verdict;
-  return [{ row, judged, frees: isSuppressing(before) && !judged.suppress }];
-}
-
-/** Returns how many entries, made by the bounces of these messages, left the list. */
-async function write({ db }: Pick<StoreDeps, 'db'>, corrections: readonly Correction[]): Promise<number> {
-  return await db.commit.transact(async (tx) => {
-    let freed = 0;
-    for (const { row, judged, frees } of corrections) {
-      await tx.run('UPDATE attempts SET class = ?, reason = ? WHERE rowid = ? AND id = ?', [
-        judged.class,
-        judged.reason,
-        row.row_id,
-        row.id,
-      ]);
-      if (!frees) continue;
-      const gone = await tx.all(
-        `DELETE FROM suppressions WHERE reason = 'hard_bounce' AND source_message_id = ?
-           AND (account_id, address_key) = (SELECT account_id, address_key FROM deliveries WHERE id = ?) RETURNING id`,
-        [row.message_id, row.delivery_id],
+/** Reads the mails again, since a row has only a part of what the rules look at. */
+async function correctReports(
+  deps: Pick<StoreDeps, 'db' | 'openReportParser'>,
+  { rules, from, until }: { rules: readonly BounceRule[]; from: number; until: number },
+  result: Reclassified,
+): Promise<void> {
+  const parser = await deps.openReportParser(null, rules);
+  try {
+    let after = idFloor('rep', from);
+    for (;;) {
+      const rows = await deps.db.prepared.all<PastReport>(
+        `SELECT r.id, r.message_id, r.delivery_id, r.state, r.detail_json, r.raw, d.address_key
+           FROM reports r JOIN deliveries d ON d.id = r.delivery_id
+           WHERE r.kind = 'bounce' AND r.id > ? AND r.id < ? ORDER BY r.id LIMIT ?`,
+        [after, idFloor('rep', until + 1), REPORTS],
       );
-      freed += gone.length;
+      const corrected = [];
+      for (const row of rows) {
+        const { record, fault } = await parser.parse(row.raw);
+        if (fault === null) corrected.push(...correctedReport(row, record));
+        else result.reports_unread += 1;
+      }
+      result.reports += corrected.length;
+      await write(deps, corrected, writeReport, result);
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < REPORTS) return;
+      after = last.id;
     }
+  } finally {
+    await parser.close();
+  }
+}
+
+/** Writes corrections in one transaction, and counts the entries that left the suppression list. */
+async function write<Correction>(
+  { db }: Pick<StoreDeps, 'db'>,
+  corrections: readonly Correction[],
+  one: (tx: Connection, correction: Correction) => Promise<number>,
+  result: Reclassified,
+): Promise<void> {
+  if (result.dry_run || corrections.length === 0) return;
+  result.unsuppressed += await db.commit.transact(async (tx) => {
+    let freed = 0;
+    for (const correction of corrections) freed += await one(tx, correction);
     return freed;
   });
 }

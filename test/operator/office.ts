@@ -25,6 +25,7 @@ import {
 import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/operator.ts';
+import { noReportParser } from '../../src/operator/report-parser.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
@@ -119,6 +120,7 @@ export class Office {
       book,
       laneActs: createLaneActs(),
       strangerLines: { notKept: 0 },
+      openReportParser: noReportParser,
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
     const { keyring, accept, recorder, holds } = deps;

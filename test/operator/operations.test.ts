@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { operationNamed, perform, type StoreDeps } from '../../src/operator/operations.ts';
 import type { MessageRow } from '../../src/storage/tables.ts';
+import { noReportParser } from '../../src/operator/report-parser.ts';
 import { Unavailable } from '../../src/operator/unavailable.ts';
 import { Office } from './office.ts';
 
@@ -143,7 +144,16 @@ describe('operator/operations', () => {
 
   it('says that the server is needed, and audits nothing then', async () => {
     const { db, clock, keyring, resolver, config, inside } = office.deps;
-    const store: StoreDeps = { nodes: null, db, clock, keyring, resolver, config, inside };
+    const store: StoreDeps = {
+      nodes: null,
+      db,
+      clock,
+      keyring,
+      resolver,
+      config,
+      inside,
+      openReportParser: noReportParser,
+    };
     await assert.rejects(
       perform(store, 'queue.flush', { all: true }),
       (error: unknown) => error instanceof Unavailable && error.why === 'not_running',

@@ -194,6 +194,7 @@ export class Session {
       const broken = await wire.writeBlock(block, isLast ? null : timeouts.block);
       if (broken === null) continue;
       const early = wire.takeUnread();
+      envelope.lap('dot');
       return early !== null && early.code >= 400
         ? this.end(envelope, 'dot', early)
         : this.end(envelope, 'block', broken);

@@ -1,0 +1,29 @@
+/** The detail of a report (`reports.detail_json`), and the bounce that it means. */
+import { isSuppressing } from '../messages/delivery/delivery.ts';
+import { bouncedBy } from '../messages/delivery/reported.ts';
+import type { ReportRecipient } from './report-parser.ts';
+
+export interface ReportDetail {
+  feedback_type?: string | null;
+  /** Rows of older versions have no `rule`. */
+  recipients?: readonly (Omit<ReportRecipient, 'rule'> & { rule?: string | null })[];
+}
+
+/** Returns the bounce of the delivery whose address has this key. */
+export const bounceIn = ({ recipients = [] }: ReportDetail, key: string): ReturnType<typeof bouncedBy> =>
+  bouncedBy(
+    recipients
+      .filter(({ action }) => action === 'failed')
+      .map((one) => ({
+        ...one,
+        code: null,
+        verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
+      })),
+    key,
+  );
+
+/** Returns true if the bounce puts the address on the suppression list. */
+export function isSuppressingReport(detail: ReportDetail, key: string): boolean {
+  const change = bounceIn(detail, key);
+  return change.kind === 'bounced' && isSuppressing(change.verdict);
+}
