@@ -47,17 +47,20 @@ describe('dashboard: past bounces', () => {
     assert.match((await browser.open('/queue')).html, /href="\/queue\/reclassify"/);
     await browser.open(WHERE);
     const counted = await browser.submit(`${WHERE}/count`, { hours: '48' });
-    assert.match(counted.html, /<strong>1 attempt<\/strong> of the past 48 hours would be labelled anew/);
+    assert.match(
+      counted.html,
+      /<strong>1 attempt<\/strong> and <strong>0 bounce mails<\/strong> of the past 48 hours would be labelled anew/,
+    );
     assert.match(counted.html, /name="hours" value="48"/);
     assert.deepEqual(htmlFaults(counted.html), []);
     assert.equal(await suppressed(), 1, 'nothing is changed yet');
     const done = await browser.submit(WHERE, { hours: '48' });
-    assert.match(done.html, /1 attempt is labelled anew; 1 address left the suppression list\./);
+    assert.match(done.html, /1 attempt and 0 bounce mails labelled anew; 1 address left the suppression list\./);
     assert.equal(await suppressed(), 0);
     const [attempt] = (await app.message(id)).attempts;
     assert.deepEqual([attempt?.class, attempt?.reason], ['soft', 'other']);
     const none = await browser.submit(`${WHERE}/count`, { hours: '48' });
-    assert.match(none.html, /decide on no attempt of the past 48 hours otherwise/);
+    assert.match(none.html, /decide on no attempt and no bounce mail of the past 48 hours otherwise/);
     assert.doesNotMatch(none.html, /Correct them now/);
   });
 

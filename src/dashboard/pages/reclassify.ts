@@ -18,27 +18,33 @@ export function reclassifyPages(): Page[] {
   ];
 }
 
-type Counted = ResultOf<'bounces.reclassify'>;
+type Counted = ResultOf<'bounces.reclassify'> & { found: boolean };
 
 const show = (hours = USUAL_HOURS, more: { fault?: Problem; counted?: Counted } = {}): View =>
   view('reclassify', 'Past bounces', { hours, ...more });
 
 const again = ({ form }: Visit, fault: Problem): View => show(fieldText(form, 'hours') ?? '', { fault });
 
-/** Shows the count once: a reload of that page does not go through all attempts again. */
+/** Shows the count once: a reload of that page does not go through all of them again. */
 async function count(visit: Visit): Promise<Shown> {
-  const counted = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: true });
+  const result = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: true });
+  const counted = { ...result, found: result.attempts + result.reports > 0 };
   return { kind: 'once', page: show(fieldText(visit.form, 'hours'), { counted }) };
 }
 
 async function correct(visit: Visit): Promise<Shown> {
-  const { attempts, unsuppressed } = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: false });
-  const freed = unsuppressed === 1 ? '1 address left' : `${String(unsuppressed)} addresses left`;
+  const { attempts, reports, unsuppressed } = await visit.operate('bounces.reclassify', {
+    past: pastOf(visit),
+    dry_run: false,
+  });
   return move(
     WHERE,
-    `${String(attempts)} ${attempts === 1 ? 'attempt is' : 'attempts are'} labelled anew; ${freed} the suppression list.`,
+    `${numberOf(attempts, 'attempt')} and ${numberOf(reports, 'bounce mail')} labelled anew; ${numberOf(unsuppressed, 'address', 'addresses')} left the suppression list.`,
   );
 }
+
+const numberOf = (count: number, one: string, several = `${one}s`): string =>
+  `${String(count)} ${count === 1 ? one : several}`;
 
 /** Returns how far back, in ms. */
 function pastOf({ form }: Visit): number {
