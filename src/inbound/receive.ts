@@ -223,6 +223,7 @@ export class Receiver {
       state,
       message_id: match?.owner.message_id ?? null,
       request_id: match?.owner.request_id ?? null,
+      recipient_id: match?.owner.id ?? null,
       delivery_id: match?.owner.id ?? null,
       proof: match?.proof ?? null,
       recorded: state === 'done' ? (change?.kind ?? null) : null,

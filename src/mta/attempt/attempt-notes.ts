@@ -47,6 +47,8 @@ export class AttemptNotes {
         event: 'attempt',
         message_id: mail.messageId,
         request_id: mail.requestId,
+        // The name of the views. `delivery_id` is that of earlier versions, and stays.
+        recipient_id: job.id,
         delivery_id: job.id,
         domain: job.domain,
         attempt: number,

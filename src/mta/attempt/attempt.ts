@@ -129,7 +129,7 @@ export class Attempts {
     const { log } = this.deps;
     if (mail.kind === 'gone') return cannotBuild(frame, 'its rows are gone');
     if (mail.kind === 'unbuildable') return cannotBuild(frame, mail.why);
-    const facts = { delivery_id: id, reason: mail.why };
+    const facts = { recipient_id: id, delivery_id: id, reason: mail.why };
     if (mail.kind === 'unsigned')
       log.error({ event: 'signing_unavailable', ...facts }, 'a mail waits because it cannot be signed');
     else log.error({ event: 'composing_failed', ...facts }, 'a mail waits because it could not be composed');
