@@ -142,7 +142,7 @@ export const catalogue = {
   },
   template_render_failed: {
     status: 400,
-    cause: 'A template broke a limit or called an unknown helper or filter.',
+    cause: 'A template broke a limit, called an unknown helper or filter, or made a link that runs code.',
     cure: 'See the message.',
   },
   missing_variable: {

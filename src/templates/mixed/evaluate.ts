@@ -8,6 +8,7 @@ import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { filters, helpers } from './library.ts';
 import type { ForOptions, Node } from './node.ts';
+import { Output } from './output.ts';
 import {
   compare,
   haveNoOrder,
@@ -73,7 +74,7 @@ class Evaluation {
   /** The contexts that `{{#each}}` and `{{#with}}` entered, innermost last; the first is the root. */
   private readonly contexts: unknown[];
   private readonly data: ReadonlyMap<string, unknown>[] = [new Map()];
-  private out: string[] = [];
+  private out = new Output();
   private written = 0;
   /** The last output of `ifchanged`. */
   private unchanged: string | null = null;
@@ -89,13 +90,13 @@ class Evaluation {
 
   text(nodes: readonly Node[]): string {
     this.all(nodes);
-    return this.out.join('');
+    return this.out.text();
   }
 
   private write(text: string): void {
     this.written += text.length;
     if (this.written > MOST_OUTPUT) throw failed(`the output is longer than ${String(MOST_OUTPUT)} characters`);
-    this.out.push(text);
+    this.out.write(text);
   }
 
   /** Counts a step and looks at the clock from time to time. `weight`: characters or elements that the step handles. */
@@ -162,7 +163,10 @@ class Evaluation {
       }
       case 'ifchanged': {
         const { flow, text } = this.captured(node.body);
-        if (text !== this.unchanged) this.out.push(text);
+        if (text !== this.unchanged) {
+          this.note('{% ifchanged %}', node.at);
+          this.out.write(text);
+        }
         this.unchanged = text;
         return flow;
       }
@@ -192,20 +196,27 @@ class Evaluation {
 
   private captured(body: readonly Node[]): { flow: Flow; text: string } {
     const before = this.out;
-    this.out = [];
+    this.out = new Output();
     try {
       const flow = this.all(body);
-      return { flow, text: this.out.join('') };
+      return { flow, text: this.out.text() };
     } finally {
       this.out = before;
     }
   }
 
-  private output({ value: expression, raw }: Extract<Node, { kind: 'output' }>): void {
+  private output({ value: expression, raw, at }: Extract<Node, { kind: 'output' }>): void {
     const value = this.value(expression);
     const text = textOf(value);
     this.step(text.length);
+    this.note(expression, at);
     this.write(raw || value instanceof Safe ? this.oneLine(text) : this.fit(text));
+  }
+
+  /** Notes a value that is about to be printed: in html it may begin the address of a link. */
+  private note(value: Expression | string, at: number): void {
+    if (this.options.part !== 'html') return;
+    this.out.noteValue(() => (typeof value === 'string' ? `'${value}'` : shownValue(value)), at);
   }
 
   /** Escapes the text for the part. */
@@ -349,7 +360,7 @@ class Evaluation {
     this.write('</tr>\n');
   }
 
-  private cycle({ group, values }: Extract<Node, { kind: 'cycle' }>): void {
+  private cycle({ group, values, at }: Extract<Node, { kind: 'cycle' }>): void {
     const key = typeof group === 'string' ? group : `:${textOf(this.value(group))}`;
     const turn = this.cycles.get(key) ?? 0;
     this.cycles.set(key, turn + 1 < values.length ? turn + 1 : 0);
@@ -357,6 +368,7 @@ class Evaluation {
     const next = values[turn];
     if (next === undefined) return;
     const value = this.value(next);
+    this.note(next, at);
     this.write(value instanceof Safe ? textOf(value) : this.fit(textOf(value)));
   }
 
@@ -529,6 +541,22 @@ const mayBeMissing: ReadonlySet<string> = new Set([
   'equals',
   'notEquals',
 ]);
+
+/** Names a printed value for messages: by the variable that it was made from. */
+function shownValue(expression: Expression): string {
+  switch (expression.kind) {
+    case 'path':
+      return `the variable '${expression.path.text}'`;
+    case 'filtered':
+      return shownValue(expression.value);
+    case 'call': {
+      const [first] = expression.args;
+      return first === undefined ? `the helper '${expression.helper}'` : shownValue(first);
+    }
+    default:
+      return 'a value';
+  }
+}
 
 const loopName = (name: string, list: Expression): string =>
   `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;

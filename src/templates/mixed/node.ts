@@ -39,9 +39,9 @@ export type Node =
   | { kind: 'case'; value: Expression; whens: When[] }
   | { kind: 'assign'; name: string; value: Expression; at: number }
   | { kind: 'capture'; name: string; body: Node[] }
-  | { kind: 'ifchanged'; body: Node[] }
+  | { kind: 'ifchanged'; body: Node[]; at: number }
   | { kind: 'step'; name: string; by: 1 | -1 }
-  | { kind: 'cycle'; group: Expression | string; values: readonly Expression[] }
+  | { kind: 'cycle'; group: Expression | string; values: readonly Expression[]; at: number }
   | { kind: 'break' }
   | { kind: 'continue' };
 

@@ -296,7 +296,7 @@ class Builder {
       case 'ifchanged': {
         const body: Node[] = [];
         reader.finish();
-        this.into.push({ kind: 'ifchanged', body });
+        this.into.push({ kind: 'ifchanged', body, at });
         this.push({ shown, closer: 'endifchanged', at, into: body });
         return;
       }
@@ -323,7 +323,7 @@ class Builder {
         return;
       }
       case 'cycle':
-        this.cycle(reader, token.body);
+        this.cycle(reader, token.body, at);
         return;
       case 'break':
       case 'continue':
@@ -427,7 +427,7 @@ class Builder {
     });
   }
 
-  private cycle(reader: Reader, body: string): void {
+  private cycle(reader: Reader, body: string, at: number): void {
     const first = reader.term();
     let group: Expression | string = body.trim();
     const values: Expression[] = [];
@@ -442,7 +442,7 @@ class Builder {
     }
     reader.finish();
     if (values.length === 0) throw reader.wrong('a value');
-    this.into.push({ kind: 'cycle', group, values });
+    this.into.push({ kind: 'cycle', group, values, at });
   }
 
   private lineTag(name: string, body: string, bodyAt: number): void {

@@ -314,6 +314,112 @@ describe('templates/mixed', () => {
     });
   });
 
+  describe('refuses addresses of links that run code', () => {
+    const link = (source: string, variables: object = {}, part: Part = 'html'): string => out(source, variables, part);
+
+    it('with the variable, the reason and the place', () => {
+      const compiled = compile('<p>\n<a href="{{ user.url }}">', 'html');
+      assert.ok(compiled.ok);
+      const result = render(compiled.template, options({ user: { url: 'javascript:alert(1)' } }));
+      assert.deepEqual(!result.ok && result.faults, [
+        {
+          code: 'template_render_failed',
+          message:
+            "The variable 'user.url' begins a link with 'javascript:', which may run code in a browser line 2 col 10",
+          line: 2,
+          column: 10,
+        },
+      ]);
+    });
+
+    it('however the address is written', () => {
+      for (const url of [
+        'javascript:x',
+        'JaVaScRiPt:x',
+        'data:text/html,x',
+        'vbscript:x',
+        ' \u0001\n\tjavascript:x',
+        'java\nscr\tipt\r:x',
+        `${' '.repeat(5000)}javascript:x`,
+      ])
+        for (const value of ['{{ url }}', '{{{ url }}}', '{{& url}}', '{{ url | raw }}', '{{default url "#"}}'])
+          assert.match(link(`<a href="${value}">`, { url }), /^!The variable 'url' begins a link/, `${value} ${url}`);
+    });
+
+    it('however it is escaped, where the output is raw', () => {
+      for (const url of ['&#106;avascript:x', 'java&Tab;script&colon;x', '&#x0006A;avascript&#58x', 'java&#10script:x'])
+        assert.match(link('<a href="{{{ url }}}">', { url }), /^!The/, url);
+      // Escaped once more it is no scheme.
+      assert.equal(link('<a href="{{ url }}">', { url: '&#106;avascript:x' }), '<a href="&amp;#106;avascript:x">');
+    });
+
+    it('wherever the attribute is one', () => {
+      const url = 'javascript:x';
+      for (const source of [
+        `<a href='{{ url }}'>`,
+        '<a href={{ url }}>',
+        '<a class="b"HREF = "\n  {{ url }}\n">',
+        '<a\nhref="{{! the address }}{{ none }}{{ url }}">',
+        '<a href="{% if url %}{{ url }}{% else %}#{% endif %}">',
+        '{{#each list}}<a href="{{this}}">{{/each}}',
+        '{% for one in list %}<a href="{% echo one %}">{% endfor %}',
+        '<a href="{% cycle url %}">',
+        '<a href="{% ifchanged %}{{ url }}{% endifchanged %}">',
+        '{% capture all %}<a href="{{ url }}">{% endcapture %}',
+        '{% capture one %}{{ url }}{% endcapture %}<a href="{{ one }}">',
+        '{% assign one = url | strip %}<a href="{{ one }}">',
+        '<a href="{{ blank }}{{ url }}">',
+        '<a href="{{ scheme }}:{{ rest }}">',
+        '<a href="{{ half }}{{ rest }}">',
+        '<svg:a xlink:href="{{ url }}">',
+      ])
+        assert.match(
+          link(source, {
+            url,
+            list: ['https://a.test', url],
+            blank: ' '.repeat(300),
+            scheme: 'javascript',
+            half: 'java',
+            rest: 'script:x',
+          }),
+          /^!.* begins a link with 'javascript:'/,
+          source,
+        );
+    });
+
+    it('and nothing else', () => {
+      const url = 'javascript:x';
+      for (const source of [
+        '<a href="https://a.test/?u={{ url }}">',
+        '<a href="#{{ url }}">',
+        '<a data-href="{{ url }}">',
+        '<a href="">{{ url }}',
+        '<a title="{{ url }}">',
+        'href {{ url }}',
+        '{{ url }}',
+      ])
+        assert.equal(link(source, { url }), source.replace('{{ url }}', url), source);
+      assert.equal(link('<a href="{{ url }}">', { url }, 'text'), '<a href="javascript:x">');
+      for (const good of [
+        'https://a.test/javascript:x',
+        'mailto:a@b.test',
+        'javascript',
+        '/data:x',
+        '#',
+        'database:x',
+        '',
+      ])
+        assert.equal(link('<a href="{{ url }}">', { url: good }), `<a href="${good}">`);
+      assert.equal(link('<a href="{{ url | url_encode }}">', { url }), '<a href="javascript%3Ax">');
+    });
+
+    it('in time that is linear in what is printed', () => {
+      const blanks = Array.from({ length: 40_000 }, () => ' '.repeat(100));
+      assert.equal(link('<a href="{{#each blanks}}{{this}}{{/each}}">', { blanks }).length, 4_000_011);
+      assert.equal(link('{{#each blanks}}<a href="{{this}}">{{/each}}', { blanks }).length, 40_000 * 111);
+    });
+  });
+
   it('names what is missing where that matters', () => {
     const strict = { strict: true };
     assert.match(out('a\n {{ user.last_name }}', data, 'html', strict), /'user\.last_name' is not given line 2 col 5/);
