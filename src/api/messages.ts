@@ -13,6 +13,7 @@ import type { Caller } from '../keys/caller.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
+import { templateIdOf } from '../templates/template-store.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
@@ -24,7 +25,7 @@ import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 const PATH = '/v1/messages';
 
 export interface MessageReadDeps {
-  db: Pick<Database, 'reader'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
   cursors: Cursors;
 }
 
@@ -77,7 +78,7 @@ const listQuery = z.strictObject({
     .record(z.string().max(64), z.string().max(500))
     .optional()
     .describe('`metadata[order]=17`: exact values.'),
-  template_id: z.string().max(64).optional().describe('Messages of this template, by its id.'),
+  template_id: z.string().max(64).optional().describe('Messages of this template, by its id or alias.'),
   batch_id: batchId().optional().describe('Messages of this bulk send.'),
   stream: z.string().max(32).optional().describe('Messages of this stream.'),
   domain: z.string().max(253).optional().describe('The sending domain.'),
@@ -124,7 +125,7 @@ function listRoute({ db, cursors }: MessageReadDeps): Route {
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
         const newestFirst = call.query.sort !== 'created_at';
-        const filter = filterOf(call.now, call.caller, call.query);
+        const filter = await filterOf(db, call);
         const { messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
         return { ...page, data: messages.map(messageRecord) };
       }),
@@ -153,7 +154,7 @@ function countRoute({ db }: MessageReadDeps): Route {
       },
     },
     async (call) => {
-      const { byStatus, isMore } = await countMessages(db.reader, filterOf(call.now, call.caller, call.query));
+      const { byStatus, isMore } = await countMessages(db.reader, await filterOf(db, call));
       const body = {
         object: 'message_count' as const,
         count: byStatus.reduce((sum, one) => sum + one.count, 0),
@@ -176,7 +177,11 @@ function requestTimes(start: string | undefined): { from: number; until: number 
   return { from: timeOf('0') - MOST_AHEAD_MS, until: timeOf('z') + LONGEST_REQUEST_MS };
 }
 
-function filterOf(now: number, caller: Caller, query: z.output<typeof countQuery>): MessageFilter {
+async function filterOf(
+  db: MessageReadDeps['db'],
+  { now, caller, query }: { now: number; caller: Caller; query: z.output<typeof countQuery> },
+): Promise<MessageFilter> {
+  const { accountId } = caller;
   const { created_after, subject, q: text } = query;
   const requested = requestTimes(query.request_id ?? query.request_id_start);
   const came = requested?.from ?? null;
@@ -195,7 +200,10 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof countQuery
     subject,
     tags: query.tag,
     metadata: query.metadata,
-    templateId: query.template_id,
+    templateId:
+      query.template_id === undefined
+        ? undefined
+        : await templateIdOf({ db }, { accountId, idOrAlias: query.template_id }),
     batchId: query.batch_id,
     stream: query.stream,
     domain: query.domain === undefined ? undefined : soughtDomain(query.domain),
@@ -213,7 +221,7 @@ function filterOf(now: number, caller: Caller, query: z.output<typeof countQuery
     MessageFilter,
     'accountId'
   >;
-  return { accountId: caller.accountId, ...given };
+  return { accountId, ...given };
 }
 
 function readRoute({ db }: MessageReadDeps): Route {

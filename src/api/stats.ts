@@ -16,13 +16,14 @@ import {
 } from '../events/stats-store.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
+import { templateIdOf } from '../templates/template-store.ts';
 import { booleanParameter, timeParameter } from './query.ts';
 import { jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export interface StatsDeps {
-  db: Pick<Database, 'reader'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
 }
 
 const PATH = '/v1/stats';
@@ -119,7 +120,12 @@ const query = z.strictObject({
   tag: z.string().min(1).max(128).optional().describe('Mail with this tag.'),
   domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
   provider: z.enum(providerNames).optional().describe("The recipient's mailbox provider; `other` is all the rest."),
-  template_id: z.string().min(1).max(64).optional().describe('Mail of this template. Not together with tags.'),
+  template_id: z
+    .string()
+    .min(1)
+    .max(64)
+    .optional()
+    .describe('Mail of this template, by its id or alias. Not together with tags.'),
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
@@ -168,7 +174,10 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         problems: ['mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
-        const wanted = wantedStats(caller, asked, now);
+        const { accountId } = caller;
+        const given = asked.template_id;
+        const template = given === undefined ? given : await templateIdOf({ db }, { accountId, idOrAlias: given });
+        const wanted = wantedStats(caller, { ...asked, template_id: template }, now);
         const whole = wanted.by === null ? null : readStats(db.reader, { ...wanted, bucket: 'total', by: null });
         const { zone } = wanted;
         const isSummed = zone !== null && wanted.bucket === 'day';

@@ -134,6 +134,15 @@ export async function findTemplate(
   return loadVersion(db.prepared, row, version ?? row.latest_version);
 }
 
+/** Returns the id of the template with this alias; any other text as it is: mail keeps the id of a template that is gone. */
+export async function templateIdOf(
+  { db }: { db: Pick<Database, 'prepared'> },
+  { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
+): Promise<string> {
+  if (isId('tpl', idOrAlias)) return idOrAlias;
+  return (await lookUp(db.prepared, accountId, idOrAlias))?.id ?? idOrAlias;
+}
+
 /** Returns the version that a send uses: the one it names, else the published one; null without one. */
 export async function templateToSend(
   { db }: { db: Pick<Database, 'prepared'> },

@@ -130,6 +130,7 @@ describe('journey: stats', () => {
     const made = async (name: string): Promise<string> => {
       const { body } = await app.request<{ id: string }>('POST', '/v1/templates', {
         name,
+        alias: name.toLowerCase(),
         subject: 'Hi {{ name }}',
         text: 'Hello',
       });
@@ -158,6 +159,8 @@ describe('journey: stats', () => {
     assert.deepEqual(await keyed('?by=template&stream=broadcast'), [[welcome, 1, 1]]);
     assert.deepEqual(await keyed(`?by=stream&template_id=${news}`), [['transactional', 1, 0]]);
     assert.equal((await stats(`?template_id=${welcome}&bucket=hour`)).total['sent'], 2);
+    assert.deepEqual(await stats('?template_id=welcome'), await stats(`?template_id=${welcome}`));
+    assert.equal((await stats('?template_id=nowhere')).total['sent'], 0);
     assert.equal((await stats('?by=stream')).total['sent'], 4, 'mail without a template counts as it did');
     for (const [query, field] of [
       ['?by=template&tag=x', 'by'],

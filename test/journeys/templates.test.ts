@@ -226,6 +226,25 @@ describe('journey: templates', () => {
     assert.deepEqual([rendered.subject, String(rendered.html).trim()], ['1', '<p>1!</p>']);
   });
 
+  it('finds its mail by id and by alias, also when the alias was given later', async () => {
+    const { body: template } = await create({ ...WELCOME, alias: null });
+    const sent = await send({ to: 'ana@dest.test', template_id: template.id, variables: { name: 'Ana' } });
+    await app.send();
+    const idsOf = async (name: string): Promise<string[]> => {
+      const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages?template_id=${name}`);
+      const count = await app.get<{ count: number }>(`/v1/messages/count?template_id=${name}`);
+      assert.equal(count.body.count, body.data.length);
+      return body.data.map(({ id }) => id);
+    };
+    assert.deepEqual(await idsOf('welcome'), []);
+    assert.equal((await patch(template.id, { alias: 'welcome' })).status, 200);
+    assert.deepEqual(await idsOf('welcome'), [sent.body.id]);
+    assert.deepEqual(await idsOf(template.id), [sent.body.id]);
+    assert.equal((await app.request('DELETE', '/v1/templates/welcome')).status, 204);
+    assert.deepEqual(await idsOf('welcome'), []);
+    assert.deepEqual(await idsOf(template.id), [sent.body.id], 'the mail outlives its template');
+  });
+
   it('refuses sends that cannot be rendered', async () => {
     await create();
     const base = { to: 'ana@dest.test', template_id: 'welcome', variables: { name: 'Ana' } };
