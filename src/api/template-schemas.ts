@@ -19,7 +19,12 @@ const Declared = z.strictObject({
   default: z.unknown().optional().describe('What it is where a send does not give it.'),
 });
 
-const source = (what: string) => z.string().max(MOST_SOURCE).nullish().describe(what);
+/** Its size is counted in bytes, where it is compiled: a template that breaks a limit is `template_render_failed`, whichever it is. */
+const source = (what: string) =>
+  z
+    .string()
+    .nullish()
+    .describe(`${what} At most ${String(MOST_SOURCE / 1024)} KiB.`);
 
 /** The contents of a template in requests. */
 export const contents = {

@@ -10,6 +10,7 @@ import { createGate } from '../scheduling/gate.ts';
 import { createCompiledCache, type Compile } from './compiled-cache.ts';
 import {
   compile,
+  MOST_SOURCE,
   render,
   RENDER_LIMIT_MS,
   type Part,
@@ -80,7 +81,8 @@ export function createRenderer(deps: { clock: Clock }) {
   const monotonic = (): number => deps.clock.monotonic();
   const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
   const isSmall = (parts: readonly PartSource[]): boolean =>
-    parts.reduce((sum, { source }) => sum + source.length, 0) <= HERE_SOURCE;
+    // A source that is too large is refused at once, which needs no thread.
+    parts.reduce((sum, { source: { length } }) => sum + (length > MOST_SOURCE ? 0 : length), 0) <= HERE_SOURCE;
   const slowSources = new LRUCache<string, { times: number; until: number }>({ max: MOST_SLOW });
   const keyOf = (accountId: string, { source }: PartSource): string => `${accountId} ${source}`;
   const timesSlow = (key: string): number => {

@@ -100,6 +100,11 @@ describe('journey: templates', () => {
       [{ html: 'a\n{{#if x}}' }, 'template_syntax_error', 'html', /line 2 col 1/],
       [{ text: '{{ x | shout }}' }, 'template_syntax_error', 'text', /'shout' line 1 col 8/],
       [{ html: 'x', subject: '{% if %}' }, 'template_syntax_error', 'subject', /line 1/],
+      [{ html: '{{#if x}}'.repeat(33) }, 'template_render_failed', 'html', /deeper than 32 line 1 col 289/],
+      [{ html: `{{#if ${'(not '.repeat(40)}x}}` }, 'template_render_failed', 'html', /nested too deep/],
+      [{ html: 'x'.repeat(512 * 1024 + 1) }, 'template_render_failed', 'html', /larger than 524288 bytes/],
+      [{ text: 'é'.repeat(256 * 1024 + 1) }, 'template_render_failed', 'text', /larger than 524288 bytes/],
+      [{ html: 'x'.repeat(3 * 1024 * 1024) }, 'template_render_failed', 'html', /larger than 524288 bytes/],
       [{ subject: 'x' }, 'missing_content', 'html', /content/],
       [{ html: 'x', from: 'nobody' }, 'invalid_sender', 'from', /rule/],
       [{ html: 'x', reply_to: ['a@b.test', 'nobody'] }, 'invalid_address', 'reply_to[1]', /rule/],
@@ -349,6 +354,12 @@ describe('journey: templates', () => {
     assert.deepEqual([bad.status, bad.body.valid, bad.body.subject?.rendered], [200, false, 'ok']);
     const [error] = bad.body.html?.errors ?? [];
     assert.deepEqual([error?.code, error?.line, error?.column], ['template_syntax_error', 2, 22]);
+    const large = await render({ html: 'x'.repeat(512 * 1024 + 1), text: '{{ x }}', variables: { x: 1 } });
+    assert.equal(large.body.html?.errors[0]?.code, 'template_render_failed', large.text);
+    assert.equal(large.body.text?.rendered, '1');
+    const link = await render({ html: '<a\n href="{{{ url }}}">', variables: { url: ' JavaScript:alert(1)' } });
+    const [refused] = link.body.html?.errors ?? [];
+    assert.deepEqual([refused?.code, refused?.line, refused?.column], ['template_render_failed', 2, 8]);
     const slow = await render({
       html: '{% for i in (1..40000) %}{% assign x = "a,b" | split: "," | sort | join: "-" | upcase %}{% endfor %}done',
     });

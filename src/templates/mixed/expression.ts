@@ -2,7 +2,7 @@
  * The grammar inside a tag: a term or a helper call, then filters; and Liquid's conditions. Terms are literals, paths, ranges
  * and calls in parentheses.
  */
-import { syntax } from './fault.ts';
+import { failed, syntax } from './fault.ts';
 import { readLexemes, type Language, type Lexeme } from './lexemes.ts';
 import { Float } from './value.ts';
 
@@ -234,7 +234,7 @@ export class Reader {
   }
 
   private nested<T>(read: () => T, most: number): T {
-    if (++this.depth > most) throw syntax('this is nested too deep', this.at);
+    if (++this.depth > most) throw failed('this is nested too deep', this.at);
     try {
       return read();
     } finally {

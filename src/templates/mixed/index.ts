@@ -35,6 +35,7 @@ export type Compilation =
 /** `slow`: only the time limit was reached. */
 export type Rendering = { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
 
+/** In bytes of UTF-8. */
 export const MOST_SOURCE = 512 * 1024;
 export const RENDER_LIMIT_MS = 250;
 
@@ -47,7 +48,9 @@ export interface TimeLimit {
 /** Compiles a template, in time linear in its length. */
 export function compile(source: string, part: Part, limit?: TimeLimit): Compilation {
   try {
-    if (Buffer.byteLength(source) > MOST_SOURCE) throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
+    // A character has a byte at least, so that a long source is refused without counting.
+    if (source.length > MOST_SOURCE || Buffer.byteLength(source) > MOST_SOURCE)
+      throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
     const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
     return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes), sample: sampleOf(nodes) } };
   } catch (error) {

@@ -3,7 +3,7 @@
  * innermost open block or to none.
  */
 import { Reader, type Expression, type Known } from './expression.ts';
-import { syntax } from './fault.ts';
+import { failed, syntax } from './fault.ts';
 import type { Language } from './lexemes.ts';
 import { dropText, isBlank, type Branch, type ForOptions, type Node, type When } from './node.ts';
 import { tokenize, type Token } from './tokens.ts';
@@ -101,7 +101,7 @@ class Builder {
   }
 
   private push(open: Omit<Open, 'seenElse' | 'chained'> & { chained?: boolean }): void {
-    if (this.stack.length >= DEEPEST) throw syntax(`blocks are nested deeper than ${String(DEEPEST)}`, open.at);
+    if (this.stack.length >= DEEPEST) throw failed(`blocks are nested deeper than ${String(DEEPEST)}`, open.at);
     this.stack.push({ chained: false, ...open, seenElse: false });
   }
 
