@@ -388,6 +388,7 @@ class Evaluation {
         return new Nothing(expression.word);
       case 'path': {
         const value = this.find(expression.path);
+        if (value === undefined && expression.orNow === true) return 'now';
         if (value === undefined && strictly && this.options.strict) {
           const { text } = expression.path;
           throw new Faulty('missing_variable', `the variable '${text}' is not given`, expression.at, text);

@@ -24,7 +24,8 @@ export type Expression =
   | { kind: 'literal'; value: string | number | boolean | null | Float }
   /** Liquid's words `empty` and `blank`: equal to empty values. */
   | { kind: 'nothing'; word: 'empty' | 'blank' }
-  | { kind: 'path'; path: Path; at: number }
+  /** `orNow`: the time of the request where the name `now` is not given. */
+  | { kind: 'path'; path: Path; at: number; orNow?: true }
   | { kind: 'range'; from: Expression; to: Expression }
   | { kind: 'call'; helper: string; args: readonly Expression[]; named: ReadonlyMap<string, Expression>; at: number }
   | { kind: 'filtered'; value: Expression; filters: readonly FilterCall[] }
@@ -168,7 +169,9 @@ export class Reader {
     const helper = this.name('the name of a helper');
     if (!this.known.helpers.has(helper)) throw syntax(`there is no helper '${helper}'`, at);
     const { args, named } = this.args();
-    return { kind: 'call', helper, args, named, at };
+    const [first, ...rest] = args;
+    const dated = helper === 'formatDate' && first !== undefined ? [orNow(first), ...rest] : args;
+    return { kind: 'call', helper, args: dated, named, at };
   }
 
   args(): { args: Expression[]; named: Map<string, Expression> } {
@@ -190,7 +193,9 @@ export class Reader {
   filtered(value: Expression): Expression {
     const filters: FilterCall[] = [];
     while (this.takeMark('|')) filters.push(this.filter());
-    return filters.length === 0 ? value : { kind: 'filtered', value, filters };
+    const [first] = filters;
+    if (first === undefined) return value;
+    return { kind: 'filtered', value: first.name === 'date' ? orNow(value) : value, filters };
   }
 
   private filter(): FilterCall {
@@ -369,6 +374,13 @@ export class Reader {
     if (!this.takeMark(']')) throw this.wrong(`']'`);
     return value;
   }
+}
+
+/** Marks the name `now` where a date is written of it. A variable of that name wins, so only its use tells. */
+function orNow(value: Expression): Expression {
+  if (value.kind !== 'path') return value;
+  const { base, name, steps } = value.path;
+  return base === 'name' && name === 'now' && steps.length === 0 ? { ...value, orNow: true } : value;
 }
 
 const counted = (least: number, most: number): string =>

@@ -162,6 +162,8 @@ class Finder {
   private look(expression: Expression, use: Shape['use']): Shape | null {
     switch (expression.kind) {
       case 'path': {
+        // The time of the request need not be given.
+        if (expression.orNow === true) return null;
         const shape = this.shapeAt(expression.path);
         if (shape !== null) shape.use = stronger(shape.use, use);
         return shape;

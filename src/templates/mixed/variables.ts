@@ -9,7 +9,7 @@ export function variablesOf(nodes: readonly Node[]): string[] {
   const look = (expression: Expression): void => {
     switch (expression.kind) {
       case 'path':
-        path(expression.path);
+        if (expression.orNow !== true) path(expression.path);
         return;
       case 'range':
         look(expression.from);

@@ -446,6 +446,45 @@ describe('templates/mixed', () => {
     assert.equal(out('{{{c}}}}', { c: 'red' }), 'red}');
   });
 
+  describe('takes the name `now` for the time of the request', () => {
+    const strict = { strict: true };
+    const sources = [
+      '{{ now | date: "%Y-%m-%d %H:%M" }}',
+      '{{formatDate now "YYYY-MM-DD HH:mm"}}',
+      '{% assign t = now | date: "%Y-%m-%d %H:%M" %}{{ t }}',
+      '{% echo now | date: "%Y-%m-%d %H:%M" %}',
+      '{{#each list}}{{ now | date: "%Y-%m-%d %H:%M" }}{{/each}}',
+      '{{#if (eq (formatDate now "YYYY-MM-DD HH:mm") "2026-01-31 09:30")}}2026-01-31 09:30{{/if}}',
+    ];
+
+    it('where a date is written of it, also in a strict template, which does not ask for it', () => {
+      for (const source of sources) {
+        assert.equal(out(source, { list: [1] }, 'html', strict), '2026-01-31 09:30', source);
+        const compiled = compile(source, 'html');
+        assert.ok(compiled.ok && !compiled.template.variables.includes('now'), source);
+        assert.ok(!('now' in compiled.template.sample), source);
+      }
+    });
+
+    it('but not where the data or the template has the name', () => {
+      const given = { now: '2001-02-03T04:05:00Z', list: [1] };
+      for (const source of sources.slice(0, 5)) assert.equal(out(source, given), '2001-02-03 04:05', source);
+      assert.equal(out('{{ now | date: "%Y" }}', { now: null }), '');
+      assert.equal(out('{% assign now = "1999-01-01" %}{{ now | date: "%Y" }}'), '1999');
+      assert.equal(out('{% for now in list %}{{ now | date: "%Y" }}{% endfor %}', { list: ['1998-01-01'] }), '1998');
+    });
+
+    it('nor where no date is written', () => {
+      assert.equal(
+        out('{{ now }}{{ now | upcase }}{{ a.now | date: "%Y" }}{{ this.now | date: "%Y" }}', { a: {} }),
+        '',
+      );
+      assert.match(out('{{ now }}', {}, 'html', strict), /'now' is not given/);
+      const compiled = compile('{{ now }}', 'html');
+      assert.deepEqual(compiled.ok && compiled.template.variables, ['now']);
+    });
+  });
+
   it('knows what it asks for', () => {
     const compiled = compile(
       '{{a.b}}{% for x in list %}{{x}}{{y}}{% endfor %}{% assign z = 1 %}{{z}}{{@root.w}}{{#if (eq v 1)}}{{/if}}',
