@@ -1,7 +1,8 @@
 /** Reads the audit log: pages of it, and one entry with its details. */
 import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Knex } from 'knex';
-import { readBounded, SLICES, type SlicedList } from '../storage/bounded-read.ts';
+import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
+import { SLICES } from '../storage/bounded-read.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
@@ -35,14 +36,7 @@ interface Deps {
   db: Pick<Database, 'reader'>;
 }
 
-export interface AuditPage {
-  rows: AuditRow[];
-  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
-  hasMore: boolean;
-  /** The ids from which the pages before and after this one are read; null if there is nothing there. */
-  first: string | null;
-  last: string | null;
-}
+export type AuditPage = BoundedRowPage<AuditRow>;
 
 /**
  * Returns one page, newest first, from an entry on (its id, exclusive), forwards or backwards. An account has an entry for each
@@ -60,35 +54,11 @@ export async function pageOfAudit(
     const { rows, hasMore } = await mergedPage(deps, both, { limit, after, before });
     return { rows, hasMore, first: rows[0]?.id ?? null, last: rows.at(-1)?.id ?? null };
   }
-  const backwards = before !== undefined;
-  const [order, behind, upTo] = backwards ? (['asc', '>', '<='] as const) : (['desc', '<', '>='] as const);
-  const ordered = (query: Query, from: string | null): Query => {
-    if (from !== null) query.andWhere('id', behind, from);
-    return query.orderBy('id', order);
-  };
-  const list: SlicedList<string, AuditRow> = {
-    async endOfSlice(from, count) {
-      const query = ordered(inOrder(deps, filter), from)
-        .limit(1)
-        .offset(count - 1);
-      const row = await (query.select('id').first() as Promise<{ id: string } | undefined>);
-      return row?.id ?? null;
-    },
-    async readFitting(from, to, most) {
-      const query = ordered(tested(inOrder(deps, filter), filter), from);
-      if (to !== null) query.andWhere('id', upTo, to);
-      return await query.limit(most);
-    },
-  };
-  const { rows, hasMore, reached } = await readBounded(list, after ?? before ?? null, limit, slices);
-  if (backwards) rows.reverse();
-  const [first, last] = [rows[0]?.id ?? reached, rows.at(-1)?.id ?? reached];
-  return {
-    rows,
-    hasMore,
-    first: backwards ? (reached ?? first) : first,
-    last: backwards ? last : (reached ?? last),
-  };
+  return readTestedPage<AuditRow>(
+    { inOrder: () => inOrder(deps, filter), tested: (query) => tested(query, filter) },
+    { limit, after, before },
+    slices,
+  );
 }
 
 /** Returns a page of several parts of the log as one list, newest first. What people did and what strangers tried are few entries. */

@@ -233,8 +233,8 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       return answerPage(cursors, PATH, call, async (wanted) => {
         const scoped = scope === undefined ? stream : null;
         const filter = { accountId: wanted.accountId, reason, stream: scoped, createdAfter, createdBefore };
-        const { rows, hasMore } = await pageOfSuppressions({ db, clock }, filter, wanted);
-        return { data: rows.map(suppressionRecord), hasMore };
+        const { rows, ...page } = await pageOfSuppressions({ db, clock }, filter, wanted);
+        return { ...page, data: rows.map(suppressionRecord) };
       });
     },
   );

@@ -133,8 +133,8 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
           ...(sequence === null ? {} : { sequence }),
           ...wanted,
         };
-        const { rows, hasMore } = await pageOfDeliveries(deps, filter);
-        return { data: await deliveryRecords(deps, call.caller, endpoint, rows), hasMore };
+        const { rows, ...page } = await pageOfDeliveries(deps, filter);
+        return { ...page, data: await deliveryRecords(deps, call.caller, endpoint, rows) };
       });
     },
   );

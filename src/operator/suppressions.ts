@@ -23,7 +23,7 @@ const entry = z.strictObject({
 type Entry = z.output<typeof entry>;
 
 export const suppressionOperations = {
-  /** Returns a page of the list, newest first, without ended entries. An export asks until `has_more` is false. */
+  /** Returns a page of the list, newest first, without ended entries. An export asks behind `last` until `has_more` is false. */
   'suppressions.export': onStore({
     act: null,
     scope: 'suppression:read',
@@ -40,7 +40,7 @@ export const suppressionOperations = {
         { accountId, reason, stream },
         { limit: EXPORT_PAGE, ...(after === undefined ? {} : { after }) },
       );
-      return { data: page.rows.map(suppressionRecord), has_more: page.hasMore };
+      return { data: page.rows.map(suppressionRecord), has_more: page.hasMore, last: page.last };
     },
   }),
   /** Adds the valid entries, and returns the reason for each other one. */

@@ -24,6 +24,8 @@ export const csvOf = (entry: SuppressionRecord): string => csvLine(headings.map(
 export interface EntryPage {
   data: readonly SuppressionRecord[];
   has_more: boolean;
+  /** The id behind which the next page begins. */
+  last: string | null;
 }
 
 /** Yields every page of the list until it ends, however long it is. */
@@ -32,10 +34,11 @@ export async function* allPages(
 ): AsyncGenerator<EntryPage['data']> {
   let after: string | undefined;
   for (;;) {
-    const { data, has_more: hasMore } = await pageAfter(after);
+    const { data, has_more: hasMore, last } = await pageAfter(after);
     yield data;
-    after = data.at(-1)?.id;
-    if (!hasMore || after === undefined) return;
+    // A page may be short or empty, and the list go on.
+    if (!hasMore || last === null) return;
+    after = last;
   }
 }
 

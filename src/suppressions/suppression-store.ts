@@ -1,12 +1,14 @@
 /** The suppression list: addresses that get no mail from an account, or on one of its streams. */
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
-import { newId } from '../base/id.ts';
+import { idFloor, MOST_AHEAD_MS, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
+import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
+import { SLICES } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
+import type { PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 import { statement } from '../storage/sql.ts';
@@ -235,19 +237,39 @@ export interface SuppressionFilter {
   createdBefore?: number | undefined;
 }
 
-/** Returns one page, newest first, without ended entries; from an entry on (its id, exclusive), forwards or backwards. */
+/**
+ * Returns one page, newest first, without ended entries; from an entry on (its id, exclusive), forwards or backwards. A bounded number of
+ * entries is tested, and the page may be short: imported lists have millions, and a filter may fit one of them.
+ */
 export async function pageOfSuppressions(
   { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
   filter: SuppressionFilter,
-  { limit, after, before }: { limit: number; after?: string; before?: string },
-): Promise<{ rows: SuppressionRow[]; hasMore: boolean }> {
-  const query = db.reader<SuppressionRow>('suppressions').where({ account_id: filter.accountId });
-  query.whereRaw('(expires_at IS NULL OR expires_at > ?)', [clock.now()]);
-  if (filter.reason !== undefined) query.andWhere({ reason: filter.reason });
-  if (filter.stream !== undefined) query.andWhere({ scope: scopeOf(filter.stream) });
-  if (filter.createdAfter !== undefined) query.andWhere('created_at', '>=', filter.createdAfter);
-  if (filter.createdBefore !== undefined) query.andWhere('created_at', '<', filter.createdBefore);
-  return readPage<SuppressionRow>(query, { limit, after, before });
+  page: PagePart,
+  slices: readonly number[] = SLICES,
+): Promise<BoundedRowPage<SuppressionRow>> {
+  const { accountId, reason, stream, createdAfter, createdBefore } = filter;
+  const now = clock.now();
+  return readTestedPage<SuppressionRow>(
+    {
+      inOrder() {
+        const query = db.reader<SuppressionRow>('suppressions').where({ account_id: accountId });
+        // Ids sort by time, so a span of time is a range of the index.
+        if (createdAfter !== undefined) query.andWhere('id', '>=', idFloor('sup', createdAfter));
+        if (createdBefore !== undefined) query.andWhere('id', '<', idFloor('sup', createdBefore + MOST_AHEAD_MS));
+        return query;
+      },
+      tested(query) {
+        query.whereRaw('(expires_at IS NULL OR expires_at > ?)', [now]);
+        if (reason !== undefined) query.andWhere({ reason });
+        if (stream !== undefined) query.andWhere({ scope: scopeOf(stream) });
+        if (createdAfter !== undefined) query.andWhere('created_at', '>=', createdAfter);
+        if (createdBefore !== undefined) query.andWhere('created_at', '<', createdBefore);
+        return query;
+      },
+    },
+    page,
+    slices,
+  );
 }
 
 function ofAddress(tx: Connection, accountId: string, key: string): Promise<SuppressionRow[]> {

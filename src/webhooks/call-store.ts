@@ -2,7 +2,10 @@
  * Writes the end of calls, together inside a grouped commit: a line of the delivery log for each attempt, a row for
  * a call that has to be made again, and the endpoint's cursor and health. A delivered call costs one line and its share of one update.
  */
+import type { Knex } from 'knex';
 import { idFloor } from '../base/id.ts';
+import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
+import { SLICES } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
@@ -261,12 +264,24 @@ interface CallFilter {
   sequence?: number;
 }
 
-/** Returns one page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
+/**
+ * Returns one page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. Attempts that
+ * failed and those for one event have an index; among the others a bounded number is tested, and the page may be short.
+ */
 export async function pageOfDeliveries(
   { db }: { db: Pick<Database, 'reader'> },
   { webhookId, status, sequence, ...page }: PagePart & CallFilter,
-): Promise<RowPage<WebhookDeliveryRow>> {
-  const query = db.reader<WebhookDeliveryRow>('webhook_deliveries');
+  slices: readonly number[] = SLICES,
+): Promise<RowPage<WebhookDeliveryRow> & Partial<BoundedRowPage<WebhookDeliveryRow>>> {
+  const lines = (): Knex.QueryBuilder<WebhookDeliveryRow, WebhookDeliveryRow[]> =>
+    db.reader<WebhookDeliveryRow>('webhook_deliveries');
+  if (status === 'delivered' && sequence === undefined)
+    return readTestedPage<WebhookDeliveryRow>(
+      { inOrder: () => lines().where({ webhook_id: webhookId }), tested: (query) => query.whereNull('error') },
+      page,
+      slices,
+    );
+  const query = lines();
   // The plus sign keeps SQLite from the index by endpoint, which it would read in order from its end to its beginning.
   if (sequence === undefined) query.where({ webhook_id: webhookId });
   else query.where({ sequence }).whereRaw(`${dialectOf(db.reader).unindexed('webhook_id')} = ?`, [webhookId]);

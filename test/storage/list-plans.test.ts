@@ -10,6 +10,7 @@ import type { MessageFilter } from '../../src/messages/list/message-filter.ts';
 import { listMessages } from '../../src/messages/list/message-list.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import { pageOfSuppressions } from '../../src/suppressions/suppression-store.ts';
+import { pageOfDeliveries } from '../../src/webhooks/call-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { ACCOUNT, NOW, acceptedMail } from '../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -117,16 +118,21 @@ describe('storage: plans of lists', () => {
           assert.deepEqual(await scansOf(() => eventsBefore(temp.db.reader, all, 1000, 100)), []);
         });
 
-      it('stats, suppressions, audit', async () => {
+      it('stats, suppressions, calls of webhooks, audit', async () => {
         const span = { accountId: ACCOUNT, since: NOW - 86_400_000, until: NOW, only: {}, test: false };
         for (const by of [null, 'stream', 'tag'] as const)
           for (const bucket of ['hour', 'total'] as const)
             assert.deepEqual(await scansOf(() => readStats(temp.db.reader, { ...span, by, bucket })), []);
         const clock = new FakeClock();
-        assert.deepEqual(
-          await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, { accountId: ACCOUNT }, { limit: 25 })),
-          [],
-        );
+        for (const filter of [{}, { reason: 'complaint' }, { createdAfter: NOW - 1000, createdBefore: NOW }] as const) {
+          const all = { accountId: ACCOUNT, ...filter };
+          assert.deepEqual(await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, all, { limit: 25 })), []);
+        }
+        for (const status of ['delivered', 'failed'] as const)
+          assert.deepEqual(
+            await scansOf(() => pageOfDeliveries({ db: temp.db }, { webhookId: 'whk_1', status, limit: 25 })),
+            [],
+          );
         for (const of of [{ accountId: ACCOUNT }, 'server', 'strangers'] as const)
           for (const by of ['person', 'key'] as const)
             assert.deepEqual(await scansOf(() => pageOfAudit({ db: temp.db }, { of, by }, { limit: 25 })), []);

@@ -3,10 +3,12 @@ import { addAccount } from '../../src/accounts/account-store.ts';
 import { Problem, type ProblemCode } from '../../src/base/problem.ts';
 import {
   addSuppression,
+  addSuppressions,
   createSuppressionLookUp,
   pageOfSuppressions,
   removeSuppressions,
   type NewSuppression,
+  type SuppressionFilter,
 } from '../../src/suppressions/suppression-store.ts';
 import type { SuppressionRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -134,6 +136,41 @@ describe('suppressions/suppression-store', () => {
     await bounce('sup_later');
     assert.deepEqual(await kept(), ['sup_lasting']);
     assert.deepEqual(await reasons('transactional', ['a@x.test']), { 'a@x.test': 'hard_bounce' });
+  });
+
+  it('tests a bounded number of entries for a page, and goes on from there', async () => {
+    const rare = await add('rare@x.test', { reason: 'complaint' });
+    const many = Array.from({ length: 100 }, (_, n): NewSuppression => {
+      const email = `u${String(n).padStart(2, '0')}@x.test`;
+      return { accountId, email, stream: null, reason: 'manual', createdBy: 'operator' };
+    });
+    for (const one of many) {
+      clock.advance(1000);
+      await addSuppressions(deps(), [one]);
+    }
+    type Filter = Omit<SuppressionFilter, 'accountId'>;
+    const pages = async (filter: Filter, direction: 'after' | 'before'): Promise<SuppressionRow[][]> => {
+      const found: SuppressionRow[][] = [];
+      let edge: string | null = direction === 'after' ? null : 'sup_0';
+      for (;;) {
+        const part = { limit: 4, ...(edge === null ? {} : { [direction]: edge }) };
+        const page = await pageOfSuppressions(deps(), { accountId, ...filter }, part, [10, 20]);
+        found.push(page.rows);
+        if (!page.hasMore) return found;
+        edge = direction === 'after' ? page.last : page.first;
+        assert.ok(edge !== null && found.length < 100);
+      }
+    };
+    for (const direction of ['after', 'before'] as const) {
+      const found = await pages({ reason: 'complaint' }, direction);
+      assert.deepEqual(found.flat(), [rare.row], direction);
+      assert.equal(found.length, 4, 'slices of 30 of 101 entries');
+      const all = await pages({}, direction);
+      assert.equal(new Set(all.flat().map(({ id }) => id)).size, 101);
+      const span = { createdAfter: clock.now() - 2000, createdBefore: clock.now() };
+      const within = (await pages(span, direction)).map((page) => page.map(({ email }) => email));
+      assert.deepEqual(within, [['u98@x.test', 'u97@x.test']], 'a span of time is found at once');
+    }
   });
 
   it('refuses what is no address and notes that are too long', async () => {
