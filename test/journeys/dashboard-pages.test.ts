@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { catalogue } from '../../src/base/problem.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
@@ -81,6 +82,19 @@ describe('dashboard: pages', () => {
       assert.ok(empty.length > 0, where);
       assert.ok(empty[0]?.includes('<a href="/'), `${where}: ${empty[0] ?? ''}`);
     }
+  });
+
+  it('has a place for each error code, which links lead to', async () => {
+    const { html } = await browser.open('/developer/api');
+    for (const code of Object.keys(catalogue)) {
+      assert.ok(html.includes(`<tr id="code-${code}">`), code);
+      assert.ok(html.includes(`href="#code-${code}"`), code);
+    }
+    const { html: operation } = await browser.open('/developer/api/sendMessage');
+    const linked = [...operation.matchAll(/href="\/developer\/api#code-([a-z_]+)"/g)].map(([, code]) => code);
+    assert.ok(
+      linked.includes('template_render_failed') && linked.every((code) => code !== undefined && code in catalogue),
+    );
   });
 
   it('has no inline script or style anywhere', async () => {
