@@ -32,7 +32,7 @@ export interface StreamChanges {
   paused?: boolean | undefined;
 }
 
-const DEFAULT_POOL = 'default';
+export const DEFAULT_POOL = 'default';
 /** The streams of mail that names none; they cannot be removed. */
 const BUILT_IN: readonly string[] = ['transactional', 'broadcast'];
 /** Streams of one account; each costs the delivery engine a little. */

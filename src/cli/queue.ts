@@ -60,16 +60,24 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .command('flush')
     .description(helpOf('queue.flush'))
     .option('--domain <domain>', "of this recipient's domain")
+    .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
     .option('--message <id>', 'of this message')
     .option('--all', 'all waiting mail')
     .option('--json', 'as one JSON object')
-    .action(({ domain, message, all, json }) =>
-      context.show(json, 'queue.flush', { domain, message_id: message, all }, (result) => [
+    .action(({ domain, lane, message, all, json }) =>
+      context.show(json, 'queue.flush', { domain, lane, message_id: message, all }, (result) => [
         `${String(result.flushed)} deliveries that waited for a later time are tried now; pauses between connections end`,
+        ...unknownDomains(result),
         ...unansweredLines(result),
       ]),
     );
 }
+
+/** Tells of domains that an act on a lane has left out. */
+export const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
+  count === 0
+    ? []
+    : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
 
 function historyLines({ lane, changes, nodes, unanswered }: ResultOf<'queue.lane'>): string[] {
   const limits = table(

@@ -105,6 +105,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'queue list': ['posthorn queue list --domain example.net', 'posthorn queue list --status deferred --json'],
   'queue flush': [
     'posthorn queue flush --domain example.net',
+    'posthorn queue flush --lane mx.example.net',
     'posthorn queue flush --message msg_01jz...',
     'posthorn queue flush --all',
   ],

@@ -19,11 +19,17 @@ interface LaneRow {
   reasons: TimedReason[];
 }
 
+/** Returns the test whether a domain's mail goes by a lane. Lanes of one site that differ by their source share its domains. */
+export const isOfLane =
+  ({ name, source }: Pick<Lanes['data'][number], 'name' | 'source'>) =>
+  ({ lane }: Pick<Lanes['domains'][number], 'lane'>): boolean =>
+    lane === name || (source !== null && name === `${lane}/${source}`);
+
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
 export function rowsOf({ data, domains }: Lanes): LaneRow[] {
   const rows = data.map((state): LaneRow => {
-    const { name, source, held } = state;
-    const own = domains.filter(({ lane: one }) => one === name || (source !== null && name === `${one}/${source}`));
+    const { name, held } = state;
+    const own = domains.filter(isOfLane(state));
     return {
       name,
       href: hrefOf(name),

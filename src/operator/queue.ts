@@ -12,14 +12,18 @@ import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
+import { mailOfLane } from './mail-of-lane.ts';
 import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { recipientDomain } from './recipient-domain.ts';
 
+/** Domains in one question to the nodes. */
+const MOST_TRIED = 10_000;
+
 /** Has a node try mail for these domains now, whatever keeps it back; null is all mail. */
 export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: readonly string[] | null }, null> = {
   name: 'tryNow',
-  args: z.strictObject({ domains: z.array(z.string().max(300)).max(10_000).nullable() }),
+  args: z.strictObject({ domains: z.array(z.string().max(300)).max(MOST_TRIED).nullable() }),
   async answer({ mta }, { domains }) {
     for (const domain of domains ?? [null]) await mta.tryNow(domain);
     return null;
@@ -82,30 +86,55 @@ export const queueOperations = {
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
     args: z.strictObject({
       domain: recipientDomain.optional(),
+      lane: z.string().min(1).max(300).optional(),
       message_id: z.string().max(100).optional(),
       all: z.literal(true).optional(),
     }),
-    async run(deps, { domain, message_id: messageId, all }, act) {
-      if ([domain, messageId, all].filter((one) => one !== undefined).length !== 1) {
-        throw new Problem('invalid_field', 'say what to flush: one of a domain, a message, or everything');
+    async run(deps, { domain, lane, message_id: messageId, all }, act): Promise<Flushed> {
+      if ([domain, lane, messageId, all].filter((one) => one !== undefined).length !== 1) {
+        throw new Problem('invalid_field', 'say what to flush: one of a domain, a lane, a message, or everything');
       }
-      act.on({ object: domain ?? messageId ?? 'the whole queue' });
+      act.on({
+        object: domain ?? (lane === undefined ? undefined : `the lane ${lane}`) ?? messageId ?? 'the whole queue',
+      });
       if (messageId !== undefined) await concernsMessage(deps, messageId, act);
-      const { flushed, domains } = await flushPages(deps, { domain, messageId }, act);
+      const mail = lane === undefined ? undefined : await mailOfLane(deps, lane);
+      const { flushed, domains } = await flushPages(deps, { domain, messageId, lane: mail }, act);
       act.on({ after: { flushed } });
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
-      const { unanswered } = await askEach(deps, tryNowQuestion, { domains });
+      const unanswered = await tryNow(deps, domains);
+      const at = deps.clock.now();
+      const cause = byWhom(act.actor);
       if (domain !== undefined)
         deps.laneActs.note((await readLanesOf(deps, [domain])).laneOf(domain), {
-          at: deps.clock.now(),
+          at,
           what: 'flush',
           to: `mail for ${domain} tried now`,
-          cause: byWhom(act.actor),
+          cause,
         });
-      return { flushed, unanswered };
+      if (lane !== undefined) deps.laneActs.note(lane, { at, what: 'flush', to: 'all its mail tried now', cause });
+      return { flushed, unanswered, ...(mail === undefined ? {} : { domains_unknown: mail.unknown }) };
     },
   }),
 };
+
+interface Flushed {
+  flushed: number;
+  /** Names of the nodes that have not answered. */
+  unanswered: readonly string[];
+  /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
+  domains_unknown?: number;
+}
+
+/** Has all nodes try mail for these domains now. Returns the names of those that have not answered. */
+async function tryNow(deps: OperatorDeps, domains: readonly string[] | null): Promise<readonly string[]> {
+  const unanswered = new Set<string>();
+  for (let at = 0; at < (domains?.length ?? 1); at += MOST_TRIED) {
+    const some = domains?.slice(at, at + MOST_TRIED) ?? null;
+    for (const name of (await askEach(deps, tryNowQuestion, { domains: some })).unanswered) unanswered.add(name);
+  }
+  return [...unanswered];
+}
 
 async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: Act): Promise<void> {
   const row = (await db.reader('messages').select('account_id').where({ id }).first()) as

@@ -13,9 +13,8 @@ import type { MessageRow } from '../storage/tables.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
-import { siteOf } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
-import { lanesOfDomains } from './domain-lanes.ts';
+import { laneNamed, lanesOfDomains, type NamedLane } from './domain-lanes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain } from './recipient-domain.ts';
 import { HOUR_MS } from '../base/time.ts';
@@ -172,18 +171,6 @@ async function bouncedBetween(
      ORDER BY a.rowid`,
     [...values, clock.now()],
   );
-}
-
-/** The site of a lane and the source it sends by; null for the system's address. */
-interface NamedLane {
-  site: string;
-  source: string | null;
-}
-
-/** The sources are the same in the settings of all nodes; a lane that has had no mail since the start is in no node's memory. */
-function laneNamed({ config }: Pick<OperatorDeps, 'config'>, lane: string): NamedLane {
-  const source = config.delivery.sources.find(({ name }) => lane.endsWith(`/${name}`))?.name ?? null;
-  return { site: siteOf(lane, source), source };
 }
 
 /** Returns those whose domains go by this lane now, and the number of those that may, as the lane of their domains is not known. */

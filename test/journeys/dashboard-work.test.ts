@@ -15,7 +15,10 @@ describe('dashboard: the queue', () => {
   beforeEach(async () => {
     answer = '450 4.2.0 busy';
     server = await startMailServer({ script: { rcpt: () => answer } });
-    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: { ...zonesFor('dest.test'), 'also.test MX': ['10 mx.dest.test'] },
+    });
     browser = await signedIn(app.url, app.operator);
   });
   afterEach(async () => {
@@ -107,6 +110,19 @@ describe('dashboard: the queue', () => {
     assert.equal(browser.last.at, '/queue', 'back leads nowhere else');
     await browser.submit('/queue/flush', { domain: 'dest.test' });
     await app.follow().of(id, 'delivered');
+  });
+
+  it('tries all destinations of a lane now', async () => {
+    const first = await waiting();
+    const { id: second } = await app.send({ to: 'bo@also.test' });
+    await app.follow().of(second, 'deferred');
+    await app.settled();
+    answer = '250 2.1.5 ok';
+    const where = '/queue/lane?name=mx.dest.test';
+    assert.match((await browser.open(where)).html, /Try now….*name="lane" value="mx\.dest\.test"/s);
+    const after = await browser.submit('/queue/flush', { lane: 'mx.dest.test', back: where });
+    assert.match(after.html, /2 are tried now\./);
+    for (const id of [first, second]) await app.follow().of(id, 'delivered');
   });
 
   it('limits a lane with a reason, and ends that', async () => {

@@ -44,6 +44,8 @@ export class Office {
   readonly forgotten: string[] = [];
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
+  /** The lane of a domain. */
+  lane = (domain: string): string => `mx.${domain}`;
   sources: SourceState[] = [];
   /** Domains for which somebody wanted to know now; null: all. */
   readonly tried: (string | null)[] = [];
@@ -107,7 +109,7 @@ export class Office {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
         },
-        laneOf: (domain: string) => `mx.${domain}`,
+        laneOf: (domain: string) => this.lane(domain),
         tryNow: (domain) => Promise.resolve(void this.tried.push(domain)),
         laneFacts: () => ({ waits: this.waits, held: this.held }),
         sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) },

@@ -1,9 +1,35 @@
 import assert from 'node:assert/strict';
+import type { SourceSetting } from '../../src/config/sources.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
 
 const HOUR = 3_600_000;
+
+const idleLane = {
+  source: null,
+  waiting: 0,
+  slots: 0,
+  limit: 1,
+  perMinute: null,
+  cause: 'start',
+  causeAt: null,
+  limits: [],
+  waits: [],
+  parkedUntil: null,
+  lastReply: null,
+  lastProgressAt: 0,
+};
+
+const source = (name: string, pool: string): SourceSetting => ({
+  name,
+  pool,
+  ipv4: '192.0.2.1',
+  ipv6: null,
+  ehlo: null,
+  warmUp: null,
+  node: null,
+});
 
 describe('operator/queue', () => {
   let office: Office;
@@ -169,6 +195,79 @@ describe('operator/queue', () => {
     );
   });
 
+  it('flushes all domains of a lane, in pages, and says so in its history', async () => {
+    const now = office.clock.now();
+    office.lane = (domain) => (domain.endsWith('.big.test') ? 'mx.big.test' : `mx.${domain}`);
+    const id = await office.mail('a@dest.test');
+    await office.defer(id, now + HOUR);
+    const [template] = await office.deps.db.reader<DeliveryRow>('deliveries');
+    assert.ok(template !== undefined);
+    const rows = Array.from({ length: 1100 }, (_, i): DeliveryRow => ({
+      ...template,
+      id: `dlv_${String(i).padStart(26, '0')}`,
+      domain: i < 600 ? 'one.big.test' : `d${String(i % 9)}.big.test`,
+      class: i % 2,
+      due_at: now + HOUR + (i % 3),
+    }));
+    const kept: DeliveryRow[] = [
+      { ...template, id: 'dlv_scheduled', domain: 'one.big.test', status: 'scheduled' },
+      { ...template, id: 'dlv_claimed', domain: 'one.big.test', status: 'sent', claim_epoch: 1 },
+      { ...template, id: 'dlv_other', domain: 'a.other.test' },
+    ];
+    await office.deps.db.commit.transact((tx) => insertRows(tx, [{ deliveries: [...rows, ...kept] }]));
+    office.clock.advance(1000);
+    const groups = office.deps.db.commit.stats.groups;
+    assert.deepEqual(await office.run('queue.flush', { lane: 'mx.big.test' }), {
+      flushed: 1100,
+      unanswered: [],
+      domains_unknown: 0,
+    });
+    assert.ok(office.deps.db.commit.stats.groups - groups <= 5, 'small domains share a commit');
+    assert.deepEqual([...office.tried].sort(), [...new Set(rows.map(({ domain }) => domain))].sort());
+    const after = await office.deps.db.reader<DeliveryRow>('deliveries');
+    assert.equal(after.filter(({ due_at: at }) => at === now + 1000).length, 1100);
+    for (const before of kept)
+      assert.deepEqual(
+        after.find((row) => row.id === before.id),
+        before,
+      );
+    const { changes } = await office.run('queue.lane', { lane: 'mx.big.test' });
+    assert.deepEqual(
+      changes.map(({ what, to }) => [what, to]),
+      [['flush', 'all its mail tried now']],
+    );
+    const audit = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
+    assert.deepEqual(
+      audit.map(({ object_id: object, after_json: done }) => [object, done]),
+      [['the lane mx.big.test', '{"flushed":1100}']],
+    );
+  });
+
+  it('flushes no lane that is not there, and counts domains whose lane is not known', async () => {
+    office.lane = () => '~unresolved';
+    await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
+    await assert.rejects(office.run('queue.flush', { lane: 'mx.mistyped.test' }), { code: 'not_found', field: 'lane' });
+    await assert.rejects(office.run('queue.flush', { lane: 'mx.a.test', all: true }), { code: 'invalid_field' });
+    await office.run('queue.hold', { lane: 'mx.idle.test' });
+    office.lanes = [{ ...idleLane, name: 'mx.idle.test' }];
+    const idle = await office.run('queue.flush', { lane: 'mx.idle.test' });
+    assert.deepEqual([idle.flushed, idle.domains_unknown], [0, 1]);
+    assert.equal((await office.run('queue.flush', { lane: '~unresolved' })).flushed, 1);
+  });
+
+  it('flushes of a lane with a source the mail of its pool only', async () => {
+    const sources = [source('one', 'default'), source('two', 'bulk')];
+    office.deps.config = { ...office.config, delivery: { ...office.config.delivery, sources } };
+    const [stays, goes] = [await office.mail('a@dest.test'), await office.mail('b@dest.test')];
+    for (const id of [stays, goes]) await office.defer(id, office.clock.now() + HOUR);
+    await office.deps.db.commit.transact(async (tx) => {
+      await tx.run(`UPDATE streams SET pool = 'bulk' WHERE slug = 'broadcast'`);
+      await tx.run(`UPDATE messages SET stream = 'broadcast' WHERE id = ?`, [goes]);
+    });
+    assert.equal((await office.run('queue.flush', { lane: 'mx.dest.test/two' })).flushed, 1);
+    assert.equal((await office.run('queue.flush', { lane: 'mx.dest.test/one' })).flushed, 1);
+  });
+
   it('flushes one message', async () => {
     const [one, other] = [await office.mail('a@dest.test'), await office.mail('b@dest.test')];
     for (const id of [one, other]) await office.defer(id, office.clock.now() + HOUR);
@@ -251,11 +350,9 @@ describe('operator/queue', () => {
   ] as const)
     it(`holds and limits a lane that ${reason}, and says whether there is one now`, async () => {
       await office.mail('a@waiting.test');
-      const idle = { waiting: 0, slots: 0, limit: 1, perMinute: null, cause: 'start', causeAt: null, limits: [] };
-      const silent = { waits: [], parkedUntil: null, lastReply: null, lastProgressAt: 0 };
       office.lanes = [
-        { name: 'mx1.known.test', source: null, ...idle, ...silent },
-        { name: 'mx2.known.test/one', source: 'one', ...idle, ...silent },
+        { ...idleLane, name: 'mx1.known.test' },
+        { ...idleLane, name: 'mx2.known.test/one', source: 'one' },
       ];
       const held = await office.run('queue.hold', { lane });
       const limited = await office.run('queue.limit', { lane, connections: 1 });

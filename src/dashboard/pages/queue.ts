@@ -7,7 +7,7 @@ import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
+import { hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, unansweredNote, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -147,7 +147,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     visit.operate('queue.lanes', {}),
     visit.operate('queue.holds', {}),
   ]);
-  const own = domains.filter((one) => one.lane === name);
+  const own = domains.filter(isOfLane(now));
   const lists = await Promise.all(
     own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.operate('queue.list', { domain, limit: ROWS })),
   );
@@ -160,7 +160,6 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     unanswered: unansweredNote(unanswered),
     reasons: reasonsOf(now),
     limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
-    flushed: own[0]?.domain ?? null,
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
       domains,
@@ -186,15 +185,28 @@ const backOf = ({ form }: Visit): string => {
 };
 
 async function flush(visit: Visit): Promise<Shown> {
-  const { form } = visit;
-  const [domain, message] = [fieldText(form, 'domain'), fieldText(form, 'message_id')];
-  const what =
-    message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
-  const { flushed, unanswered } = await visit.operate('queue.flush', what);
+  const {
+    flushed,
+    unanswered,
+    domains_unknown: unknown = 0,
+  } = await visit.operate('queue.flush', flushedOf(visit.form));
   const tried = flushed === 0 ? 'No mail waited for a later time.' : `${String(flushed)} are tried now.`;
   const text = `${tried} Pauses between connections end.`;
-  return move(backOf(visit), [text, unansweredNote(unanswered)].join(' ').trim());
+  return move(backOf(visit), [text, unknownNote(unknown), unansweredNote(unanswered)].join(' ').trim());
 }
+
+function flushedOf(form: URLSearchParams): ArgsOf<'queue.flush'> {
+  const [domain, lane, message] = [fieldText(form, 'domain'), fieldText(form, 'lane'), fieldText(form, 'message_id')];
+  if (message !== undefined) return { message_id: message };
+  if (lane !== undefined) return { lane };
+  return domain === undefined ? { all: true } : { domain };
+}
+
+/** Tells of the domains that an act on a lane has left out. */
+const unknownNote = (domains: number): string =>
+  domains === 0
+    ? ''
+    : `Destinations left out, as DNS has not told where their mail goes: ${String(domains)}. Try again later.`;
 
 async function resend(visit: Visit): Promise<Shown> {
   const { form } = visit;
