@@ -5,6 +5,7 @@ import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { countOption, durationOption, limitOption } from './options.ts';
 import { table } from './table.ts';
+import { unknownDomains } from './unknown-domains.ts';
 
 interface Part {
   domain?: string;
@@ -35,11 +36,14 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
     .description(helpOf('queue.cancel'))
     .option('--json', 'as one JSON object')
     .action(async ({ json, ...part }) => {
-      const { lane, source, ...others } = partOf(part);
-      if (lane !== undefined || source !== undefined)
-        queue.error('error: mail of a lane or source is canceled by its domains: --domain');
+      const { source, ...others } = partOf(part);
+      if (source !== undefined)
+        queue.error('error: mail of a source is canceled by its lanes or domains: --lane, --domain');
       const result = await context.operate((operator) => operator.call('queue.cancel', others));
-      context.print(json, result, () => [`${String(result.canceled)} deliveries are canceled`]);
+      context.print(json, result, () => [
+        `${String(result.canceled)} deliveries are canceled`,
+        ...unknownDomains(result),
+      ]);
     });
 }
 

@@ -9,6 +9,7 @@ import { limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
 import { table } from './table.ts';
+import { unknownDomains } from './unknown-domains.ts';
 
 /** The operation checks it, and its error names the statuses. */
 type Status = NonNullable<ArgsOf<'queue.list'>['status']>[number];
@@ -72,12 +73,6 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
       ]),
     );
 }
-
-/** Tells of domains that an act on a lane has left out. */
-export const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
-  count === 0
-    ? []
-    : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
 
 function historyLines({ lane, changes, nodes, unanswered }: ResultOf<'queue.lane'>): string[] {
   const limits = table(

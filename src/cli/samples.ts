@@ -94,6 +94,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'queue cancel': [
     'posthorn queue cancel --message msg_01jz...',
     'posthorn queue cancel --stream broadcast --account Acme',
+    'posthorn queue cancel --lane mx.example.net',
   ],
   'queue sources': ['posthorn queue sources', 'posthorn queue sources --json'],
   'queue unblock': ['posthorn queue unblock'],

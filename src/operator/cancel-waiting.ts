@@ -2,35 +2,53 @@
 import type { Value } from '../storage/connection.ts';
 import type { HoldRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
+import type { MailOfLane } from './mail-of-lane.ts';
 import type { OperatorDeps } from './operation.ts';
+import { waitingPages } from './waiting-pages.ts';
 
 /** A page is one commit, so that other writers get their turn between pages. */
 const PAGE = 500;
 
-/** Returns how many deliveries were canceled. The first page's commit writes the audit line. */
+type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
+type Ids = readonly { id: string }[];
+
+/**
+ * Returns how many deliveries were canceled. The first page's commit writes the audit line. `mail` is the mail of the part if it is a lane.
+ */
 export async function cancelPages(
   { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
-  part: Pick<HoldRow, 'scope' | 'target' | 'account_id'>,
+  part: Part,
+  mail: Pick<MailOfLane, 'domains' | 'condition'> | null,
   act: Act,
 ): Promise<number> {
-  const { sql, values } = waitingOf(part);
+  const pages = mail === null ? pagesOf({ db }, part) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
   let canceled = 0;
-  let after = '';
-  for (;;) {
-    const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
-    if (rows.length === 0) return canceled;
-    const audit = after === '' ? act.rows() : {};
-    after = rows.at(-1)?.id ?? after;
+  let isFirst = true;
+  for await (const page of pages) {
+    const audit = isFirst ? act.rows() : {};
+    isFirst = false;
     const recorded = await recorder.record(
-      rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })),
+      page.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })),
       audit,
     );
     canceled += recorded.filter(({ applied }) => applied).length;
   }
+  return canceled;
+}
+
+async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, part: Part): AsyncGenerator<Ids, void> {
+  const { sql, values } = waitingOf(part);
+  let after = '';
+  for (;;) {
+    const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
+    if (rows.length === 0) return;
+    after = rows.at(-1)?.id ?? after;
+    yield rows;
+  }
 }
 
 /** Returns the query of a page, in the order of ids, so that the position only moves forward. */
-function waitingOf({ scope, target, account_id: account }: Parameters<typeof cancelPages>[1]): {
+function waitingOf({ scope, target, account_id: account }: Part): {
   sql: string;
   values: Value[];
 } {

@@ -14,6 +14,7 @@ import { heldMail, type HeldMail } from './held-mail.ts';
 import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
 import { isLaneKnown } from './lane-records.ts';
+import { mailOfLane } from './mail-of-lane.ts';
 import { askEach, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
@@ -141,18 +142,34 @@ export const holdOperations = {
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
       domain: part.domain,
+      lane: part.lane,
       account: part.account,
       stream: part.stream,
       message_id: part.message_id,
     }),
-    async run(deps, named, act) {
+    async run(deps, named, act): Promise<Canceled> {
       const about = await partFor(deps, named, act);
-      const canceled = await cancelPages(deps, about, act);
+      const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target) : null;
+      const canceled = await cancelPages(deps, about, mail, act);
       act.on({ after: { ...about, canceled } });
-      return { canceled };
+      if (mail === null) return { canceled };
+      if (canceled > 0)
+        deps.laneActs.note(about.target, {
+          at: deps.clock.now(),
+          what: 'cancel',
+          to: `${counted(canceled, 'waiting mail')} canceled`,
+          cause: byWhom(act.actor),
+        });
+      return { canceled, domains_unknown: mail.unknown };
     },
   }),
 };
+
+interface Canceled {
+  canceled: number;
+  /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
+  domains_unknown?: number;
+}
 
 type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 

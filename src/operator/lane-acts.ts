@@ -8,7 +8,7 @@ import type { LaneState, OperatorDeps } from './operation.ts';
 export interface LaneAct {
   /** Milliseconds since the epoch. */
   at: number;
-  /** `limit`, `hold`, `release`, `flush`, `resend`; of the engine: what it has changed. */
+  /** `limit`, `hold`, `release`, `flush`, `cancel`, `resend`; of the engine: what it has changed. */
   what: string;
   /** The new state, in words. */
   to: string;

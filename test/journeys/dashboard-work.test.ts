@@ -125,6 +125,18 @@ describe('dashboard: the queue', () => {
     for (const id of [first, second]) await app.follow().of(id, 'delivered');
   });
 
+  it('cancels all that waits for a lane, after a question', async () => {
+    const id = await waiting();
+    await app.settled();
+    const where = '/queue/lane?name=mx.dest.test';
+    const page = await browser.open(where);
+    assert.match(page.html, /Cancel all….*Everything that waits for the destinations of this lane is canceled/s);
+    assert.deepEqual(htmlFaults(page.html), []);
+    const fields = { scope: 'lane', target: 'mx.dest.test', lane: 'mx.dest.test', back: where };
+    assert.match((await browser.submit('/queue/cancel', fields)).html, /1 deliveries are canceled\./);
+    assert.equal((await app.message(id)).status, 'canceled');
+  });
+
   it('limits a lane with a reason, and ends that', async () => {
     await waiting();
     const where = '/queue/lane?name=mx.dest.test';

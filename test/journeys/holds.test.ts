@@ -237,7 +237,8 @@ describe('journey: holds', () => {
     ['a part without a hold', 'queue.release', { domain: 'a.test' }, 'not_found'],
     ['a lane without a limit', 'queue.limit', { lane: 'mx' }, 'not_found'],
     ['no connection at all', 'queue.limit', { lane: 'mx', connections: 0 }, 'invalid_field'],
-    ['a lane to be canceled', 'queue.cancel', { lane: 'mx' }, 'unknown_field'],
+    ['a lane to be canceled that is not there', 'queue.cancel', { lane: 'mx' }, 'not_found'],
+    ['a source to be canceled', 'queue.cancel', { source: 'one' }, 'unknown_field'],
   ] as const) {
     it(`refuses ${reason}`, async () => {
       await assert.rejects(

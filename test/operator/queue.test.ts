@@ -268,6 +268,54 @@ describe('operator/queue', () => {
     assert.equal((await office.run('queue.flush', { lane: 'mx.dest.test/one' })).flushed, 1);
   });
 
+  it('cancels all domains of a lane, but not what is being sent, and says so in its history', async () => {
+    const now = office.clock.now();
+    office.lane = (domain) => (domain.endsWith('.big.test') ? 'mx.big.test' : `mx.${domain}`);
+    const [due, later, claimed, other] = [
+      await office.mail('a@one.big.test'),
+      await office.mail('b@two.big.test'),
+      await office.mail('c@two.big.test'),
+      await office.mail('d@other.test'),
+    ];
+    await office.defer(later, now + HOUR);
+    await office.happen(claimed, { kind: 'claimed', epoch: 1, leaseUntil: now + HOUR });
+    assert.deepEqual(await office.run('queue.cancel', { lane: 'mx.big.test' }), { canceled: 2, domains_unknown: 0 });
+    const rows = await office.deps.db.reader<DeliveryRow>('deliveries');
+    const statusOf = (id: string) => rows.find(({ message_id: message }) => message === id)?.status;
+    assert.deepEqual([due, later, claimed, other].map(statusOf), ['canceled', 'canceled', 'sent', 'queued']);
+    const audit = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.cancel');
+    assert.deepEqual(
+      audit.map(({ object_id: object, after_json: after }) => [object, after]),
+      [['mx.big.test', '{"canceled":2}']],
+    );
+    const { changes } = await office.run('queue.lane', { lane: 'mx.big.test' });
+    assert.deepEqual(
+      changes.map(({ what, to }) => [what, to]),
+      [['cancel', '2 waiting mails canceled']],
+    );
+    assert.deepEqual(await office.run('queue.cancel', { lane: 'mx.big.test' }), { canceled: 0, domains_unknown: 0 });
+    await assert.rejects(office.run('queue.cancel', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
+  });
+
+  it('cancels of a lane with a source the mail of its pool only', async () => {
+    const sources = [source('one', 'default'), source('two', 'bulk')];
+    office.deps.config = { ...office.config, delivery: { ...office.config.delivery, sources } };
+    const [single, bulk, fallback] = [
+      await office.mail('a@dest.test'),
+      await office.mail('b@dest.test'),
+      await office.mail('c@dest.test'),
+    ];
+    await office.deps.db.commit.transact(async (tx) => {
+      await tx.run(`UPDATE streams SET pool = 'bulk' WHERE slug = 'broadcast'`);
+      await tx.run(`UPDATE messages SET stream = 'broadcast' WHERE id = ?`, [bulk]);
+      await tx.run(`UPDATE messages SET stream = 'removed' WHERE id = ?`, [fallback]);
+    });
+    assert.equal((await office.run('queue.cancel', { lane: 'mx.dest.test/two' })).canceled, 1);
+    const rows = await office.deps.db.reader<DeliveryRow>('deliveries').whereNot({ status: 'canceled' });
+    assert.deepEqual(new Set(rows.map(({ message_id: id }) => id)), new Set([single, fallback]));
+    assert.equal((await office.run('queue.cancel', { lane: 'mx.dest.test/one' })).canceled, 2);
+  });
+
   it('flushes one message', async () => {
     const [one, other] = [await office.mail('a@dest.test'), await office.mail('b@dest.test')];
     for (const id of [one, other]) await office.defer(id, office.clock.now() + HOUR);

@@ -171,11 +171,19 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)
       .map((row) => withTarget(visit, row)),
+    cancelQuestion: cancelQuestion(now),
     here: laneLink(name),
     fault,
     entered: filledIn(visit.form),
   };
   return view('lane', `Lane ${name}`, data);
+}
+
+/** The source of a mail is chosen when it is sent, so lanes of the same pool share their mail. */
+function cancelQuestion({ source }: ResultOf<'queue.lane'>['lane']): string {
+  const shared =
+    source === null ? '' : ' That includes mail that other sources of its pool would send to these destinations.';
+  return `Everything that waits for the destinations of this lane is canceled in all accounts and never sent.${shared} This cannot be undone.`;
 }
 
 /** Returns the page on which an action began. */
@@ -286,6 +294,7 @@ async function limit(visit: Visit): Promise<Shown> {
 }
 
 async function cancel(visit: Visit): Promise<Shown> {
-  const { canceled } = await visit.operate('queue.cancel', partOf(visit.form));
-  return move(backOf(visit), canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`);
+  const { canceled, domains_unknown: unknown = 0 } = await visit.operate('queue.cancel', partOf(visit.form));
+  const text = canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`;
+  return move(backOf(visit), [text, unknownNote(unknown)].join(' ').trim());
 }
