@@ -1,11 +1,11 @@
 /** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { unansweredLines } from './nodes.ts';
 import { noteMore } from './note-more.ts';
-import { limitOption, listOption } from './options.ts';
+import { durationOption, limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
 import { addWatch } from './queue-watch.ts';
 import { table } from './table.ts';
@@ -36,17 +36,22 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .command('list')
     .description(helpOf('queue.list'))
     .option('--domain <domain>', "only this recipient's domain; ~simulator for simulated mail")
+    .option('--lane <lane>', 'only this lane, as `queue lanes` shows it')
     .option('--account <account>', 'only this account, name or id (default: all)')
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
+    .option('--older-than <time>', 'only what was accepted, or was to be sent, so long ago, such as 6h', durationOption)
+    .addOption(new Option('--class <class>', 'only this class').choices(['transactional', 'broadcast'] as const))
     .option('--limit <n>', 'at most so many', limitOption, 100)
     .option('--json', 'as one JSON object')
-    .action(async ({ domain, account, status, limit, json }) => {
-      const list = await context.operate((operator) => operator.call('queue.list', { domain, account, status, limit }));
+    .action(async ({ domain, lane, account, status, olderThan, class: order, limit, json }) => {
+      const asked = { domain, lane, account, status, older_than: olderThan, class: order, limit };
+      const list = await context.operate((operator) => operator.call('queue.list', asked));
       context.print(json, list, () =>
         table(
-          ['NEXT TRY', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
+          ['NEXT TRY', 'SINCE', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
           list.data.map((one) => [
             one.held ? 'held' : one.next_attempt_at,
+            one.queued_at,
             one.status,
             one.attempt_count,
             one.recipient,
@@ -55,7 +60,8 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
           ]),
         ),
       );
-      noteMore(context, json, list, { limit, beyond: '--domain, --account and --status narrow the list' });
+      if (json === undefined) for (const line of unknownDomains(list)) context.note(line);
+      noteMore(context, json, list, { limit, beyond: 'the other options narrow the list' });
     });
   queue
     .command('flush')

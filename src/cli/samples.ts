@@ -103,7 +103,11 @@ const samples: Readonly<Record<string, readonly string[]>> = {
     'posthorn queue watch --message msg_01jz... --json',
   ],
   'queue lanes': ['posthorn queue lanes', 'posthorn queue lanes --lane mx.example.net'],
-  'queue list': ['posthorn queue list --domain example.net', 'posthorn queue list --status deferred --json'],
+  'queue list': [
+    'posthorn queue list --domain example.net',
+    'posthorn queue list --lane mx.example.net --older-than 6h',
+    'posthorn queue list --class broadcast --status deferred --json',
+  ],
   'queue flush': [
     'posthorn queue flush --domain example.net',
     'posthorn queue flush --lane mx.example.net',

@@ -14,7 +14,7 @@ import { heldMail, type HeldMail } from './held-mail.ts';
 import { counted } from './doctor/finding.ts';
 import { byWhom } from './lane-acts.ts';
 import { isLaneKnown } from './lane-records.ts';
-import { mailOfLane } from './mail-of-lane.ts';
+import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
 import { askEach, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
@@ -149,7 +149,7 @@ export const holdOperations = {
     }),
     async run(deps, named, act): Promise<Canceled> {
       const about = await partFor(deps, named, act);
-      const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target) : null;
+      const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target, LOOK_UPS_MS) : null;
       const canceled = await cancelPages(deps, about, mail, act);
       act.on({ after: { ...about, canceled } });
       if (mail === null) return { canceled };

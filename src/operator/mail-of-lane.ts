@@ -5,8 +5,8 @@ import { isLaneKnown } from './lane-records.ts';
 import type { OperatorDeps } from './operation.ts';
 import { ofPool, type Condition } from './waiting-pages.ts';
 
-/** Time in which domains whose lane is not known are looked up: a page waits for it. */
-const LOOK_UPS_MS = 10_000;
+/** Time in which an act looks up domains whose lane is not known: a page waits for it. */
+export const LOOK_UPS_MS = 10_000;
 
 export interface MailOfLane extends LaneDomains {
   /** Which of the mail for these domains is of the lane: the mail of a pool's streams where the lane names a source. */
@@ -17,9 +17,9 @@ export interface MailOfLane extends LaneDomains {
  * Finds the mail of a lane by the domains that go by it now. Lanes that differ by their sources share the mail of their pool: the source of a
  * mail is chosen when it is sent. Throws `not_found` where there is no such lane, `service_unavailable` where a node does not answer.
  */
-export async function mailOfLane(deps: OperatorDeps, lane: string): Promise<MailOfLane> {
+export async function mailOfLane(deps: OperatorDeps, lane: string, lookUpsMs: number): Promise<MailOfLane> {
   const named = laneNamed(deps, lane);
-  const found = await waitingDomainsOf(deps, named, LOOK_UPS_MS);
+  const found = await waitingDomainsOf(deps, named, lookUpsMs);
   if (found.domains.length === 0 && (await isLaneKnown(deps, lane)) === false)
     throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``, {
       field: 'lane',

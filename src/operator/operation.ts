@@ -226,7 +226,8 @@ interface Common<Args> {
 
 export interface StoreOperation<Args, Result> extends Common<Args> {
   needs: 'store';
-  run(deps: StoreDeps, args: Args, act: Act): Promise<Result>;
+  /** In the running server `deps` are the server's. */
+  run(deps: StoreDeps | OperatorDeps, args: Args, act: Act): Promise<Result>;
 }
 
 export interface ServerOperation<Args, Result> extends Common<Args> {

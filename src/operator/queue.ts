@@ -5,6 +5,8 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
+import type { Value } from '../storage/connection.ts';
+import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
@@ -12,10 +14,15 @@ import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
-import { mailOfLane } from './mail-of-lane.ts';
+import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
 import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { recipientDomain } from './recipient-domain.ts';
+import { notRunning } from './unavailable.ts';
+
+/** By the number that deliveries have. */
+const classes = ['transactional', 'broadcast'] as const;
+const TEN_YEARS_MS = 3650 * 86_400_000;
 
 /** Domains in one question to the nodes. */
 const MOST_TRIED = 10_000;
@@ -65,19 +72,30 @@ export const queueOperations = {
     act: null,
     args: z.strictObject({
       domain: recipientDomain.optional(),
+      /** Only the running server knows the lanes. */
+      lane: z.string().min(1).max(300).optional(),
       account: z.string().min(1).max(200).optional(),
       status: z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional(),
+      /** In ms, since acceptance or `send_at`. */
+      older_than: z.int().min(1).max(TEN_YEARS_MS).optional(),
+      class: z.enum(classes).optional(),
       limit: z.int().min(1).max(1000).optional(),
     }),
-    async run({ db, config }, { domain, account, status, limit = 100 }) {
-      const query = db.reader<DeliveryRow>('deliveries').whereNotNull('due_at');
-      if (domain !== undefined) query.andWhere({ domain });
-      if (account !== undefined) query.andWhere({ account_id: (await accountNamed({ db }, account)).id });
-      if (status !== undefined) query.whereIn('status', status);
-      const rows = await query.orderBy(['due_at', 'id']).limit(limit + 1);
+    async run(deps, { domain, lane, account, status, older_than: olderThan, class: order, limit = 100 }) {
+      const { db, config, clock } = deps;
+      const query = db.reader<DeliveryRow>('deliveries as d').select('d.*').whereNotNull('d.due_at');
+      if (domain !== undefined) query.andWhere('d.domain', domain);
+      const mail = lane === undefined ? null : await knownMailOf(deps, lane);
+      if (mail !== null) query.andWhereRaw(...among(db, mail));
+      if (account !== undefined) query.andWhere('d.account_id', (await accountNamed({ db }, account)).id);
+      if (status !== undefined) query.whereIn('d.status', status);
+      if (olderThan !== undefined) query.andWhere('d.queued_at', '<=', clock.now() - olderThan);
+      if (order !== undefined) query.andWhere('d.class', classes.indexOf(order));
+      const rows = (await query.orderBy(['d.due_at', 'd.id']).limit(limit + 1)) as DeliveryRow[];
       return {
         data: rows.slice(0, limit).map((row) => queuedDelivery(row, config.delivery.routes)),
         has_more: rows.length > limit,
+        ...(mail === null ? {} : { domains_unknown: mail.unknown }),
       };
     },
   }),
@@ -98,7 +116,7 @@ export const queueOperations = {
         object: domain ?? (lane === undefined ? undefined : `the lane ${lane}`) ?? messageId ?? 'the whole queue',
       });
       if (messageId !== undefined) await concernsMessage(deps, messageId, act);
-      const mail = lane === undefined ? undefined : await mailOfLane(deps, lane);
+      const mail = lane === undefined ? undefined : await mailOfLane(deps, lane, LOOK_UPS_MS);
       const { flushed, domains } = await flushPages(deps, { domain, messageId, lane: mail }, act);
       act.on({ after: { flushed } });
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
@@ -136,6 +154,18 @@ async function tryNow(deps: OperatorDeps, domains: readonly string[] | null): Pr
   return [...unanswered];
 }
 
+/** A list looks no domain up: it does not wait for DNS. */
+async function knownMailOf(deps: StoreDeps | OperatorDeps, lane: string): Promise<MailOfLane> {
+  if (!('mta' in deps)) throw notRunning();
+  return await mailOfLane(deps, lane, 0);
+}
+
+/** Returns the condition that a delivery is of the lane. */
+const among = ({ reader }: Pick<StoreDeps['db'], 'reader'>, { domains, condition }: MailOfLane): [string, Value[]] => [
+  `d.domain ${dialectOf(reader).among('text')} ${condition.sql}`,
+  [JSON.stringify(domains), ...condition.values],
+];
+
 async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: Act): Promise<void> {
   const row = (await db.reader('messages').select('account_id').where({ id }).first()) as
     { account_id: string } | undefined;
@@ -157,7 +187,10 @@ function queuedDelivery(row: DeliveryRow, routes: Config['delivery']['routes']) 
     account_id: row.account_id,
     recipient: row.address,
     domain: row.domain,
+    class: classes[row.class] ?? 'broadcast',
     status: row.status,
+    /** When it was accepted, or the `send_at` that was asked for: its age counts from then. */
+    queued_at: rfc3339(row.queued_at),
     attempt_count: row.attempt_count,
     /** Null while it is being tried. */
     next_attempt_at: nextAttemptAt(row),

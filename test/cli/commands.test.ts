@@ -327,14 +327,22 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');
-    const id = await office.mail('c@dest.test');
+    const id = await office.mail('c@lone.test');
     assert.match(
       await good('messages', 'why', id),
-      /c@dest\.test +queued +queued +- +- +us +It is due and waits for its turn\./,
+      /c@lone\.test +queued +queued +- +- +us +It is due and waits for its turn\./,
     );
-    assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
-    const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
+    const lane = ['--lane', 'mx.lone.test'];
+    assert.match(await good('queue', 'list', ...lane, '--class', 'transactional'), /NEXT TRY +SINCE .*c@lone\.test/s);
+    assert.equal(await good('queue', 'list', ...lane, '--older-than', '6h'), '');
+    assert.match(await good('queue', 'flush', ...lane), /^0 deliveries .* are tried now/);
+    assert.equal(await good('queue', 'cancel', ...lane), '1 deliveries are canceled');
+    assert.equal(await good('queue', 'cancel', '--message', id), '0 deliveries are canceled');
+    const { code, notes } = await posthorn(['queue', 'cancel', '--source', 'one']);
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);
+    for (const act of ['flush', 'cancel', 'list'])
+      assert.equal((await posthorn(['queue', act, '--lane', 'mx.mistyped.test'])).code, 66, act);
+    assert.equal((await posthorn(['queue', 'list', '--class', 'urgent'])).code, 64);
   });
 
   it('domains: a name that several accounts have added is named by its id', async () => {
@@ -540,7 +548,7 @@ describe('a list that is longer than what is shown', () => {
 
   for (const [args, beyond] of [
     [['messages', 'list'], '; `posthorn exports create messages` writes all to a file'],
-    [['queue', 'list'], '; --domain, --account and --status narrow the list'],
+    [['queue', 'list'], '; the other options narrow the list'],
     [['suppressions', 'list'], '; `posthorn suppressions export` writes all'],
     [['audit'], '; `posthorn exports create audit` writes all of an account to a file'],
     [['inbound', 'unverified'], ''],

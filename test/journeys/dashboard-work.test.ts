@@ -112,6 +112,26 @@ describe('dashboard: the queue', () => {
     await app.follow().of(id, 'delivered');
   });
 
+  it('narrows the mail of a destination and of a lane to an age and a class', async () => {
+    const id = await waiting();
+    for (const place of ['/queue?domain=dest.test', '/queue/lane?name=mx.dest.test']) {
+      const { html } = await browser.open(place);
+      assert.match(html, /href="[^"]*older&#x3D;6h">over 6 h<.*href="[^"]*class&#x3D;broadcast">broadcast</s);
+      const young = await browser.open(`${place}&older=1h`);
+      assert.deepEqual(htmlFaults(young.html), []);
+      assert.match(young.html, /aria-current="true">over 1 h old<.*No mail of this age and class/s);
+      assert.doesNotMatch(young.html, new RegExp(`/messages/${id}`));
+      assert.match(
+        young.html,
+        /hx-get="[^"]*older&#x3D;1h"|name="back" value="[^"]*older&#x3D;1h"/,
+        'it keeps the filter',
+      );
+      assert.match((await browser.open(`${place}&class=transactional`)).html, new RegExp(`/messages/${id}`));
+      assert.doesNotMatch((await browser.open(`${place}&class=broadcast`)).html, new RegExp(`/messages/${id}`));
+    }
+    await app.settled();
+  });
+
   it('tries all destinations of a lane now', async () => {
     const first = await waiting();
     const { id: second } = await app.send({ to: 'bo@also.test' });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { SourceSetting } from '../../src/config/sources.ts';
+import { perform, type ArgsOf, type ResultOf, type StoreDeps } from '../../src/operator/operations.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
@@ -64,6 +65,37 @@ describe('operator/queue', () => {
     assert.deepEqual([first.data.length, first.has_more], [1, true]);
     await office.happen(late, { kind: 'canceled' });
     assert.equal((await office.run('queue.list', {})).data.length, 2);
+  });
+
+  it('lists by lane, age and class', async () => {
+    const old = await office.mail('a@dest.test');
+    await office.deps.db.commit.transact((tx) => tx.run('UPDATE deliveries SET class = 1'));
+    office.clock.advance(6 * HOUR);
+    const fresh = await office.mail('b@dest.test');
+    const scheduled = await office.mail('c@dest.test', {
+      send_at: new Date(office.clock.now() + HOUR).toISOString(),
+    });
+    const other = await office.mail('d@other.test');
+    const listed = async (args: ArgsOf<'queue.list'>) =>
+      (await office.run('queue.list', args)).data.map(({ message_id: id }) => id);
+    assert.deepEqual(await listed({ lane: 'mx.dest.test' }), [old, fresh, scheduled]);
+    assert.deepEqual(await listed({ lane: 'mx.other.test' }), [other]);
+    assert.deepEqual(await listed({ older_than: 6 * HOUR }), [old]);
+    assert.deepEqual(await listed({ older_than: 6 * HOUR + 1 }), []);
+    office.clock.advance(HOUR - 1);
+    assert.deepEqual(await listed({ older_than: 1, domain: 'dest.test' }), [old, fresh], 'one that is not to go yet');
+    assert.deepEqual(await listed({ class: 'broadcast' }), [old]);
+    assert.deepEqual(await listed({ class: 'transactional', lane: 'mx.dest.test' }), [fresh, scheduled]);
+    const { data } = await office.run('queue.list', { class: 'broadcast' });
+    assert.deepEqual(
+      data.map((one) => [one.class, one.queued_at]),
+      [['broadcast', '2026-01-31T09:30:00.000Z']],
+    );
+    await assert.rejects(office.run('queue.list', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
+    const store: StoreDeps & { mta?: unknown } = { ...office.deps };
+    delete store.mta;
+    await assert.rejects(perform(store, 'queue.list', { lane: 'mx.dest.test' }), { why: 'not_running' });
+    assert.equal(((await perform(store, 'queue.list', {})) as ResultOf<'queue.list'>).data.length, 4);
   });
 
   it('shows no next try while a delivery is being tried', async () => {

@@ -5,7 +5,7 @@ import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
-import { linkTo, placeWithin } from '../links.ts';
+import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, unansweredNote, type TimedReason } from '../waiting.ts';
@@ -41,6 +41,7 @@ export function queuePages(deps: Deps): Page[] {
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
+  const here = queryWith(query, { pause: null, ...(domain === '' ? {} : { domain }) });
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
@@ -52,7 +53,8 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const parked = found.data.find(({ name }) => name === laneName)?.parked_until ?? null;
-  const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
+  const narrowed = narrowedOf(query);
+  const inside = domain === '' ? null : await visit.operate('queue.list', { domain, ...narrowed, limit: ROWS });
   return view('queue', 'Queue', {
     ...sumOf(found),
     unanswered: unansweredNote(found.unanswered),
@@ -66,6 +68,8 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     lane: hrefOf(laneName ?? '~'),
     kept: domain === '' ? keptLines(holds.others, found.domains) : [],
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
+    chips: chipsFor(WHERE, here),
+    isNarrowed: Object.keys(narrowed).length > 0,
     plots: plotsOf(history.moments()),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
@@ -76,8 +80,43 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     // A link of the search opens the form, and a refused form stays open.
     isPausing: query.has('pause') || fault !== null,
     pausesNew: fault === null,
-    here: linkTo(WHERE, query, { pause: null, ...(domain === '' ? {} : { domain }) }),
+    here: linkTo(WHERE, here),
   });
+}
+
+/** The ages and classes that the lists of mail can be narrowed to, as the address names them. */
+const ages = [
+  ['1h', 'over 1 h old', HOUR_MS],
+  ['6h', 'over 6 h', 6 * HOUR_MS],
+  ['24h', 'over 24 h', 24 * HOUR_MS],
+] as const;
+const classes = ['transactional', 'broadcast'] as const;
+
+/** Returns the arguments of the list for what the address narrows it to. */
+function narrowedOf(query: URLSearchParams): Pick<ArgsOf<'queue.list'>, 'older_than' | 'class'> {
+  const olderThan = ages.find(([value]) => value === query.get('older'))?.[2];
+  const order = classes.find((value) => value === query.get('class'));
+  return definedMembers({ older_than: olderThan, class: order });
+}
+
+const chipsFor = (path: string, query: URLSearchParams): Chip[] => [
+  ...chipsOf(
+    path,
+    query,
+    'older',
+    ages.map(([value, label]) => [value, label] as const),
+  ),
+  ...chipsOf(
+    path,
+    query,
+    'class',
+    classes.map((value) => [value, value] as const),
+  ),
+];
+
+/** Returns the query with some parameters changed. */
+function queryWith(query: URLSearchParams, changes: Readonly<Record<string, string | null>>): URLSearchParams {
+  return new URL(linkTo('/', query, changes), 'http://localhost').searchParams;
 }
 
 /** Returns the domain whose page has the refused form to pause it, or null. */
@@ -148,8 +187,11 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     visit.operate('queue.holds', {}),
   ]);
   const own = domains.filter(isOfLane(now));
+  const here = queryWith(visit.query, { name });
   const lists = await Promise.all(
-    own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.operate('queue.list', { domain, limit: ROWS })),
+    own
+      .slice(0, MOST_DESTINATIONS)
+      .map(({ domain }) => visit.operate('queue.list', { domain, ...narrowedOf(visit.query), limit: ROWS })),
   );
   const limited = holds.data.find(({ kind, target }) => kind === 'limit' && target === name);
   const limiter = setterOf(limited?.created_by ?? null);
@@ -172,7 +214,9 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
       .filter(({ scope, target }) => scope === 'lane' && target === name)
       .map((row) => withTarget(visit, row)),
     cancelQuestion: cancelQuestion(now),
-    here: laneLink(name),
+    chips: chipsFor(LANE, here),
+    laneHref: laneLink(name),
+    here: linkTo(LANE, here),
     fault,
     entered: filledIn(visit.form),
   };
