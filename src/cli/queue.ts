@@ -80,7 +80,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     );
 }
 
-function historyLines({ lane, changes, nodes, unanswered }: ResultOf<'queue.lane'>): string[] {
+function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queue.lane'>): string[] {
   const limits = table(
     ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
     lane.limits.map(({ what, to, by, cause, since, node }) => [
@@ -115,11 +115,41 @@ function historyLines({ lane, changes, nodes, unanswered }: ResultOf<'queue.lane
   );
   return [
     ...lanesTable([lane], nodes.length > 1),
-    ...[several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
+    ...[agesLines(ages), several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
     '',
     ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
     ...unansweredLines({ unanswered }),
   ];
+}
+
+/** Writes how long the mail of a lane has waited. */
+function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
+  if (ages.waiting === 0) return [];
+  const rows = table(
+    ['UNDER 1 MIN', 'UNDER 10 MIN', 'UNDER 1 H', 'UNDER 6 H', 'UNDER 24 H', 'LONGER', 'SCHEDULED', 'OLDEST'],
+    [
+      [
+        ages.under_1m,
+        ages.under_10m,
+        ages.under_1h,
+        ages.under_6h,
+        ages.under_24h,
+        ages.older,
+        ages.scheduled,
+        oldestText(ages),
+      ],
+    ],
+  );
+  if (ages.counted >= ages.waiting) return rows;
+  return [...rows, `counted in a sample: ${String(ages.counted)} of the ${String(ages.waiting)} that wait`];
+}
+
+/** There may be older mail than what was found. */
+function oldestText({
+  oldest_at: at,
+  oldest_is_exact: isExact,
+}: Pick<ResultOf<'queue.lanes'>, 'oldest_at' | 'oldest_is_exact'>): string | null {
+  return at === null || isExact ? at : `${at} or before`;
 }
 
 /** Puts the node before what concerns one of several only. */
@@ -176,8 +206,15 @@ function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][numbe
 function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>): string[] {
   const lanes = [...lanesTable(data, nodes.length + unanswered.length > 1), ...unansweredLines({ unanswered })];
   const waiting = table(
-    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE'],
-    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.held, domain.oldest_due_at]),
+    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE', 'OLDEST'],
+    domains.map((domain) => [
+      domain.domain,
+      domain.waiting,
+      domain.due,
+      domain.held,
+      domain.oldest_due_at,
+      oldestText(domain),
+    ]),
   );
   if (waiting.length === 0) return [...lanes, 'nothing waits'];
   return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];

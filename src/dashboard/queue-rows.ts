@@ -14,7 +14,9 @@ interface LaneRow {
   waiting: number;
   due: number;
   held: number;
+  /** When the first falls due, and when the oldest was accepted. */
   oldest: string | null;
+  oldest_at: string | null;
   state: Lanes['data'][number];
   reasons: TimedReason[];
 }
@@ -37,6 +39,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
       oldest: own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+      oldest_at: own.flatMap(({ oldest_at: at }) => at ?? []).sort()[0] ?? null,
       state,
       reasons: reasonsOf(state),
     };
@@ -50,7 +53,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
 export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
-export function sumOf({ data, domains }: Lanes): object {
+export function sumOf({ data, domains, oldest_at: oldestAt, oldest_is_exact: isExact }: Lanes): object {
   const sum = (value: (one: Lanes['domains'][number]) => number): number =>
     domains.reduce((total, one) => total + value(one), 0);
   return {
@@ -58,9 +61,33 @@ export function sumOf({ data, domains }: Lanes): object {
     due: sum(({ due }) => due),
     held: sum(({ held }) => held),
     oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+    oldestAt,
+    oldestIsExact: isExact,
     connections: data.reduce((total, { connections }) => total + connections, 0),
     parked: data.filter(({ parked_until: parked }) => parked !== null).length,
   };
+}
+
+/** A bar of the ages of waiting mail. */
+interface AgeBar {
+  label: string;
+  count: number;
+  /** Of what was counted, from 0 to 1. */
+  share: number;
+}
+
+/** Returns the histogram of ages for the page of a lane. */
+export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
+  const bars: readonly (readonly [label: string, count: number])[] = [
+    ['under 1 min', ages.under_1m],
+    ['1 to 10 min', ages.under_10m],
+    ['10 min to 1 h', ages.under_1h],
+    ['1 to 6 h', ages.under_6h],
+    ['6 to 24 h', ages.under_24h],
+    ['over 24 h', ages.older],
+    ...(ages.scheduled === 0 ? [] : [['for later', ages.scheduled] as const]),
+  ];
+  return bars.map(([label, count]) => ({ label, count, share: ages.counted === 0 ? 0 : count / ages.counted }));
 }
 
 /** The last four hours, one point a minute. */

@@ -15,7 +15,8 @@ import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
 import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
 import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
-import { laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
+import { agesOf, oldestRecord } from './queue-ages.ts';
+import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { recipientDomain } from './recipient-domain.ts';
 import { notRunning } from './unavailable.ts';
@@ -45,7 +46,8 @@ export const queueOperations = {
     async run(deps) {
       const queue = await readQueue(deps);
       const { nodes, unanswered } = queue.engines;
-      return { data: await laneRecords(deps, queue), domains: queue.domains, nodes, unanswered };
+      const data = await laneRecords(deps, queue);
+      return { data, domains: queue.domains, nodes, unanswered, ...oldestRecord(queue.oldest) };
     },
   }),
   /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start of each node. */
@@ -64,7 +66,8 @@ export const queueOperations = {
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
       const changes = historyOf(from.map(({ node, result }) => ({ node, acts: result.changes })));
-      return { lane: found, changes, nodes: nodes.map(laneAtNode), unanswered };
+      const ages = await agesOf(deps, domainsOf(found, queue.domains));
+      return { lane: found, changes, nodes: nodes.map(laneAtNode), unanswered, ages };
     },
   }),
   /** Returns waiting deliveries, the first due first. */

@@ -1,5 +1,7 @@
 /** What administrators and developers do in the dashboard with the queue and with webhooks, and that it is in force. */
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
+import { HOUR_MS as HOUR } from '../../src/base/time.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { signedIn, type Browser } from '../support/harness/browser.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -130,6 +132,25 @@ describe('dashboard: the queue', () => {
       assert.doesNotMatch((await browser.open(`${place}&class=broadcast`)).html, new RegExp(`/messages/${id}`));
     }
     await app.settled();
+  });
+
+  it('tells how long mail has waited, however soon its next try is', async () => {
+    await waiting();
+    await app.settled();
+    // The age alone: the clock would have it tried again and again.
+    await app.app.db.commit.transact((tx) =>
+      tx.run('UPDATE deliveries SET id = ?, queued_at = ?', [
+        newId('dlv', app.clock.now() - 60 * HOUR),
+        app.clock.now() - 60 * HOUR,
+      ]),
+    );
+    const overview = await browser.open('/');
+    assert.match(overview.html, /class="l-amber"><dt>In the queue<.*oldest <time[^>]*>2 d 12 h ago/s);
+    assert.match((await browser.open('/queue')).html, /data-l="oldest"><time[^>]*>2 d 12 h ago/);
+    const { html } = await browser.open('/queue/lane?name=mx.dest.test');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.match(html, /<dt>Oldest<\/dt><dd><time[^>]*>2 d 12 h ago/);
+    assert.match(html, /data-l="6 to 24 h">0<td class="n" data-l="over 24 h">1</);
   });
 
   it('tries all destinations of a lane now', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
 import type { SourceSetting } from '../../src/config/sources.ts';
 import { perform, type ArgsOf, type ResultOf, type StoreDeps } from '../../src/operator/operations.ts';
 import { insertRows } from '../../src/storage/rows.ts';
@@ -196,8 +197,67 @@ describe('operator/queue', () => {
         due: 1,
         held: 0,
         oldest_due_at: '2026-01-31T09:30:00.000Z',
+        oldest_at: '2026-01-31T09:30:00.000Z',
+        oldest_is_exact: true,
       },
     ]);
+  });
+
+  it('tells the age of what waits: since acceptance or send_at, whenever its next try is', async () => {
+    const begun = office.clock.now();
+    const scheduled = await office.mail('s@dest.test', { send_at: new Date(begun + 30 * HOUR).toISOString() });
+    office.clock.advance(HOUR);
+    await office.defer(await office.mail('a@dest.test'), office.clock.now() + 40 * HOUR);
+    office.clock.advance(28 * HOUR);
+    for (const minutes of [8 * 60, 100, 20, 5, 0]) {
+      office.clock.advance(-minutes * 60_000);
+      await office.mail('b@dest.test');
+      office.clock.advance(minutes * 60_000);
+    }
+    const lane = async () => (await office.run('queue.lane', { lane: 'mx.dest.test' })).ages;
+    assert.deepEqual(await lane(), {
+      waiting: 7,
+      counted: 7,
+      under_1m: 1,
+      under_10m: 1,
+      under_1h: 1,
+      under_6h: 1,
+      under_24h: 1,
+      older: 1,
+      scheduled: 1,
+      oldest_at: '2026-01-31T10:30:00.000Z',
+      oldest_is_exact: true,
+    });
+    office.clock.advance(HOUR);
+    await office.happen(scheduled, { kind: 'canceled' });
+    const lanes = await office.run('queue.lanes', {});
+    assert.deepEqual([lanes.oldest_at, lanes.oldest_is_exact], ['2026-01-31T10:30:00.000Z', true]);
+    await office.run('queue.cancel', { lane: 'mx.dest.test' });
+    const none = await office.run('queue.lanes', {});
+    assert.deepEqual([none.oldest_at, none.oldest_is_exact], [null, true]);
+  });
+
+  it('counts the ages of much mail by a sample, and says where scheduled mail may hide the oldest', async () => {
+    await office.mail('a@dest.test');
+    const now = office.clock.now();
+    const [template] = await office.deps.db.reader<DeliveryRow>('deliveries');
+    assert.ok(template !== undefined);
+    const copies = (count: number, row: Partial<DeliveryRow>): DeliveryRow[] =>
+      Array.from({ length: count }, () => ({ ...template, ...row, id: newId('dlv', now) }));
+    const later = copies(20_500, { status: 'scheduled', due_at: now + HOUR, queued_at: now + HOUR });
+    const old = copies(5_000, { status: 'deferred', due_at: now + 2 * HOUR, queued_at: now - 7 * HOUR });
+    await office.deps.db.commit.transact(async (tx) => {
+      await tx.run(`DELETE FROM deliveries WHERE domain = 'dest.test'`);
+      await insertRows(tx, [{ deliveries: [...later, ...old] }]);
+    });
+    const { ages } = await office.run('queue.lane', { lane: 'mx.dest.test' });
+    assert.equal(ages.waiting, 25_500);
+    assert.ok(ages.counted > 3_000 && ages.counted < 5_000, String(ages.counted));
+    assert.equal(ages.scheduled + ages.under_24h, ages.counted);
+    assert.ok(Math.abs(ages.under_24h / ages.counted - 5_000 / 25_500) < 0.05, String(ages.under_24h));
+    assert.deepEqual([ages.oldest_at, ages.oldest_is_exact], [null, false]);
+    const { oldest_is_exact: isExact } = await office.run('queue.lanes', {});
+    assert.equal(isExact, false);
   });
 
   it('flushes one domain: due now, rung for, audited, and nothing else touched', async () => {

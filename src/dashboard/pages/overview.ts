@@ -3,6 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Stats } from '../../client/types.ts';
 import { linkTo } from '../links.ts';
 import { chartHtml, type Chart } from '../chart.ts';
+import type { ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -67,7 +68,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     here: '/',
     hasDomains: listed.data.length > 0,
     retention: settings?.retention ?? null,
-    queue: queue === null ? null : queueSummary(queue.domains, now),
+    queue: queue === null ? null : queueSummary(queue, now),
     disk,
   });
 }
@@ -80,17 +81,19 @@ async function diskOf(folder: string): Promise<{ free: number; share: number; le
   return { free: bavail * bsize, share, level: share < LITTLE_FREE ? 'amber' : 'good' };
 }
 
-/** Age from which the oldest mail in the queue is marked: most mail is sent in seconds, greylisting takes minutes. */
-const OLD_MS = HOUR_MS;
+/** How long mail may be overdue, and how old it may be, before it is marked: greylisting takes minutes, and few mails need a day. */
+const OVERDUE_MS = HOUR_MS;
+const OLD_MS = 24 * HOUR_MS;
 
 function queueSummary(
-  domains: readonly { domain: string; waiting: number; due: number; held: number; oldest_due_at: string }[],
+  { domains, oldest_at: oldest, oldest_is_exact: isExact }: ResultOf<'queue.lanes'>,
   now: number,
 ): object {
   const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
-  const oldest = domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null;
-  const isOld = oldest !== null && Date.parse(oldest) + OLD_MS < now;
-  return { waiting, oldest, isOld, domains: domains.slice(0, MOST_SHOWN) };
+  const due = domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null;
+  const isBefore = (at: string | null, ms: number): boolean => at !== null && Date.parse(at) + ms < now;
+  const isOld = isBefore(due, OVERDUE_MS) || isBefore(oldest, OLD_MS);
+  return { waiting, oldest, isExact, due, isOld, domains: domains.slice(0, MOST_SHOWN) };
 }
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);

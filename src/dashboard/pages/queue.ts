@@ -7,7 +7,7 @@ import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
+import { ageBars, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, unansweredNote, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -45,11 +45,11 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
-    words: ['name', 'oldest'],
+    words: ['name', 'oldest', 'oldest_at'],
   });
   const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
     usual: '-due',
-    words: ['domain', 'oldest_due_at'],
+    words: ['domain', 'oldest_due_at', 'oldest_at'],
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const parked = found.data.find(({ name }) => name === laneName)?.parked_until ?? null;
@@ -85,7 +85,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
 }
 
 /** The ages and classes that the lists of mail can be narrowed to, as the address names them. */
-const ages = [
+const oldAges = [
   ['1h', 'over 1 h old', HOUR_MS],
   ['6h', 'over 6 h', 6 * HOUR_MS],
   ['24h', 'over 24 h', 24 * HOUR_MS],
@@ -94,7 +94,7 @@ const classes = ['transactional', 'broadcast'] as const;
 
 /** Returns the arguments of the list for what the address narrows it to. */
 function narrowedOf(query: URLSearchParams): Pick<ArgsOf<'queue.list'>, 'older_than' | 'class'> {
-  const olderThan = ages.find(([value]) => value === query.get('older'))?.[2];
+  const olderThan = oldAges.find(([value]) => value === query.get('older'))?.[2];
   const order = classes.find((value) => value === query.get('class'));
   return definedMembers({ older_than: olderThan, class: order });
 }
@@ -104,7 +104,7 @@ const chipsFor = (path: string, query: URLSearchParams): Chip[] => [
     path,
     query,
     'older',
-    ages.map(([value, label]) => [value, label] as const),
+    oldAges.map(([value, label]) => [value, label] as const),
   ),
   ...chipsOf(
     path,
@@ -141,8 +141,8 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
   return [...found.values()];
 }
 
-const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest'] as const;
-const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
+const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest_at', 'oldest'] as const;
+const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'oldest_due_at'] as const;
 
 /** Returns the account of a mail, which an administrator switches to in order to see it. */
 function withAccount(
@@ -181,7 +181,7 @@ const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'op
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
-  const [{ lane: now, changes, nodes, unanswered }, { domains, ...found }, holds] = await Promise.all([
+  const [{ lane: now, changes, nodes, unanswered, ages }, { domains, ...found }, holds] = await Promise.all([
     visit.operate('queue.lane', { lane: name }),
     visit.operate('queue.lanes', {}),
     visit.operate('queue.holds', {}),
@@ -201,6 +201,9 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     isFleet: isFleet(found),
     unanswered: unansweredNote(unanswered),
     reasons: reasonsOf(now),
+    ages,
+    ageBars: ages.waiting === 0 ? [] : ageBars(ages),
+    isSample: ages.counted < ages.waiting,
     limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
