@@ -175,6 +175,7 @@ describe('dashboard: the queue', () => {
     assert.deepEqual(htmlFaults(page.html), []);
     const fields = { scope: 'lane', target: 'mx.dest.test', lane: 'mx.dest.test', back: where };
     assert.match((await browser.submit('/queue/cancel', fields)).html, /1 deliveries are canceled\./);
+    assert.equal(browser.last.at, '/queue');
     assert.equal((await app.message(id)).status, 'canceled');
   });
 

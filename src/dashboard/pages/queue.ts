@@ -343,5 +343,7 @@ async function limit(visit: Visit): Promise<Shown> {
 async function cancel(visit: Visit): Promise<Shown> {
   const { canceled, domains_unknown: unknown = 0 } = await visit.operate('queue.cancel', partOf(visit.form));
   const text = canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`;
-  return move(backOf(visit), [text, unknownNote(unknown)].join(' ').trim());
+  // A lane that the engine has not tried is gone with its mail, and has no page any more.
+  const place = visit.form.get('scope') === 'lane' ? WHERE : backOf(visit);
+  return move(place, [text, unknownNote(unknown)].join(' ').trim());
 }
