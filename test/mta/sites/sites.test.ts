@@ -139,7 +139,6 @@ describe('mta/sites/sites', () => {
     });
 
     it('to one smarthost with different logins and TLS keep them apart, in one lane', async () => {
-      assert.ok(smarthost.kind === 'smarthost');
       const routes: Record<string, Route> = {
         'a.test': smarthost,
         'b.test': { ...smarthost, auth: { user: 'bob', password: 'p' } },
