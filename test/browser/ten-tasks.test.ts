@@ -262,7 +262,7 @@ describe('browser: ten tasks', () => {
     await menu('Queue');
     await click(page.locator('#live').getByRole('link', { name: 'google', exact: true }));
     await says(/google takes about 6 mails a minute: "4\.7\.28/);
-    const limits = page.locator('#live table tbody tr');
+    const limits = page.locator('#live').getByRole('table', { name: 'Limits' }).locator('tbody tr');
     const shown = async (): Promise<(string | undefined)[][]> =>
       (await limits.allInnerTexts()).map((row) => row.split('\t')).map(([what, to, by, , why]) => [what, to, by, why]);
     const theirs = ['mails per minute', '6', 'receiver', TOO_FAST.slice('421 '.length)];
