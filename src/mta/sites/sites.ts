@@ -255,6 +255,15 @@ const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.
 const ttlOf = (route: MailRoute): number =>
   route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
 
+/** The keys of smarthosts, which are asked for several times for each mail. */
+const smarthostKeys = new WeakMap<Route, string>();
+
 /** Returns the key of an answer. Routes to one smarthost with other TLS or another login are other destinations in the same lane. */
-const keyOf = (domain: string, route: Route | undefined): string =>
-  route?.kind === 'smarthost' ? `~${JSON.stringify([route.host, route.port, route.tls, route.auth])}` : domain;
+function keyOf(domain: string, route: Route | undefined): string {
+  if (route?.kind !== 'smarthost') return domain;
+  const known = smarthostKeys.get(route);
+  if (known !== undefined) return known;
+  const key = `~${JSON.stringify([route.host, route.port, route.tls, route.auth])}`;
+  smarthostKeys.set(route, key);
+  return key;
+}
