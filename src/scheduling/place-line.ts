@@ -46,7 +46,7 @@ export class PlaceLine<Item> {
    * some of them are taken, that is so for shares with fewer places, though the place is then kept first.
    */
   some(instead?: string): boolean {
-    // Nearly always nobody waits, and this is asked several times for each mail.
+    // The lines are nearly always empty, and this is asked several times for each mail.
     if (this.all === 0) return false;
     return CLASSES.some((order) => this.places.mayClassHave(order, instead) && this.someOf(order, instead));
   }
