@@ -145,6 +145,7 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
 export function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
   const mark = `--${boundary}`;
   let from = 0;
+  let before = 0;
   for (;;) {
     const at = body.indexOf(mark, from, 'latin1');
     if (at < 0) return;
@@ -154,8 +155,10 @@ export function* delimiters(body: Buffer, boundary: string): Generator<{ at: num
     const end = lineEnd < 0 ? body.length : lineEnd + 2;
     const rest = body.toString('latin1', from, Math.min(end, from + 200));
     if (!/^(?:--)?[ \t]*(?:\r\n)?$/.test(rest)) continue;
-    yield { at: at === 0 ? 0 : at - 2, end, last: rest.startsWith('--') };
+    // Of an empty part the CRLF is that of the delimiter line before it.
+    yield { at: Math.max(at - 2, before), end, last: rest.startsWith('--') };
     from = end;
+    before = end;
   }
 }
 

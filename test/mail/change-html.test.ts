@@ -98,6 +98,7 @@ describe('mail/change-html', () => {
     ['html without a link', mail('Content-Type: text/html', 'Content-Transfer-Encoding: base64', '', 'PGI+eDwvYj4=')],
     ['a multipart without a boundary', mail('Content-Type: multipart/mixed', '', '--', '</a>')],
     ['a text', mail('Subject: s', '', '</a>')],
+    ['an empty part', mail('Content-Type: multipart/mixed; boundary=m', '', '--m', '--m', '', 'x', '--m--')],
   ] as const)
     it(`leaves ${name} as it is`, () => {
       assert.equal(changeHtml(whole, marker().change).toString('latin1'), whole.toString('latin1'));
