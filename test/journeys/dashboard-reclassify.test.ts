@@ -55,7 +55,7 @@ describe('dashboard: past bounces', () => {
     assert.deepEqual(htmlFaults(counted.html), []);
     assert.equal(await suppressed(), 1, 'nothing is changed yet');
     const done = await browser.submit(WHERE, { hours: '48' });
-    assert.match(done.html, /1 attempt and 0 bounce mails labelled anew; 1 address left the suppression list\./);
+    assert.match(done.html, /1 attempt and 0 bounce mails are labelled anew; 1 address left the suppression list\./);
     assert.equal(await suppressed(), 0);
     const [attempt] = (await app.message(id)).attempts;
     assert.deepEqual([attempt?.class, attempt?.reason], ['soft', 'other']);

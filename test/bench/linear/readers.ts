@@ -9,6 +9,7 @@ import { createPhraseIndex, wordingOf } from '../../../src/base/phrase.ts';
 import { readReport } from '../../../src/inbound/classify.ts';
 import { readBounceWords } from '../../../src/inbound/words-file.ts';
 import { parseMailbox } from '../../../src/mail/address.ts';
+import { changeHtml } from '../../../src/mail/change-html.ts';
 import { relaxedBody } from '../../../src/mail/dkim/canonicalize.ts';
 import { readSubmitted } from '../../../src/mail/submitted.ts';
 import { textFromHtml } from '../../../src/mail/text-from-html.ts';
@@ -35,6 +36,25 @@ describe('readers take linear time', () => {
   it('DKIM canonicalization', () => {
     for (const unit of [' ', '\t', '\r\n', ' \r\n', 'a ', '\r', '  a'])
       assertWithin(500, () => relaxedBody(Buffer.from(fill(unit, 100_000))), JSON.stringify(unit));
+  });
+
+  it('html parts of a submitted mail of 5 MB', () => {
+    const parts = (depth: number): string =>
+      depth === 0 ? '' : `Content-Type: multipart/mixed; boundary=b${String(depth)}\r\n\r\n--b${String(depth)}\r\n`;
+    const nested = Array.from({ length: 20 }, (_, at) => parts(at + 1)).join('');
+    const mixed = 'Content-Type: multipart/mixed; boundary=m\r\n\r\n';
+    const html = 'Content-Type: text/html\r\n';
+    for (const [what, head, unit] of [
+      ['empty parts', mixed, '--m\r\n'],
+      ['marks that are no delimiters', mixed, '--m x'],
+      ['a header of a part', `${mixed}--m\r\n`, 'Content-Type: text/html;\r\n '],
+      ['parts in twenty parts', nested, '\r\nx'],
+      ['soft line ends', `${html}Content-Transfer-Encoding: quoted-printable\r\n\r\n`, '= \t'],
+      ['html parts', mixed, `\r\n--m\r\n${html}\r\n<a>`],
+    ] as const) {
+      const mail = Buffer.from(`${head}${fill(unit, 5_000_000)}\r\n`, 'latin1');
+      assertWithin(5000, () => changeHtml(mail, ({ octets }) => `${octets} `), what);
+    }
   });
 
   it('a submitted mail of one line of 5 MB', () => {
