@@ -197,7 +197,7 @@ const details = {
   }),
   complained: z.object({
     feedback_type: text('What kind of report it is, such as `abuse` (RFC 5965).'),
-    source: text('Who reported it.'),
+    source: text('Form of the report: `arf` (RFC 5965), `jmrp` (as Microsoft sends the mail back) or `other`.'),
     arrival_date: nullableTime().describe('When the mail arrived, as the report says.'),
     user_agent: maybe('Program that made the report.'),
     suppression_added: flag('Whether the address is on the suppression list for it.'),

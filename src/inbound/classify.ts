@@ -71,7 +71,7 @@ function unsubscribe(notice: Notice, envelope: readonly string[]): Answer | null
   const token = findUnsubscribeToken(notice, envelope);
   if (token === null && !isPlainUnsubscribe(notice)) return null;
   const [from] = addressesIn(fieldOf(notice.mail.headers, 'from')?.slice(0, 1000) ?? '');
-  const feedback = { type: 'opt-out', isAgainstUs: true, userAgent: null, arrivalDate: null };
+  const feedback = { type: 'opt-out', source: 'other', userAgent: null, arrivalDate: null } as const;
   return { kind: 'unsubscribe', token, recipients: from === undefined ? [] : [complainant(from.address)], feedback };
 }
 

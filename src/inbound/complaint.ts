@@ -10,16 +10,12 @@ import type { Finding, FoundRecipient } from './finding.ts';
 import { addresseesOf } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
-/** Types that are not complaints (RFC 5965 section 7.3, RFC 6591): they are noted and suppress no address. */
-const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
-
 const MOST_COMPLAINANTS = 100;
 
-/** True where the recipient does not want our mail. */
-const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
-
-/** Headers that providers put before the returned mail to name the recipient who complained. */
-const COMPLAINANT = new Set(['x-hmxmroriginalrecipient', 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
+/** Microsoft's JMRP puts this header before the returned mail to name the recipient who complained. */
+const JMRP = 'x-hmxmroriginalrecipient';
+/** The headers of all providers that do so. */
+const COMPLAINANT = new Set([JMRP, 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
 
@@ -28,13 +24,12 @@ export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipie
   const { feedback } = notice;
   const complainants = complainantsOf(notice);
   if (feedback === null && !isProviderForm(notice)) return null;
-  // A report without a type comes from a spam button as well.
-  const type = feedback?.feedbackType ?? 'abuse';
   return {
     recipients: complainants.map(complainant),
     feedback: {
-      type,
-      isAgainstUs: isAgainstUs(type),
+      // A report without a type comes from a spam button as well.
+      type: feedback?.feedbackType ?? 'abuse',
+      source: feedback !== null ? 'arf' : fieldsOf(notice.original, new Set([JMRP])).length > 0 ? 'jmrp' : 'other',
       userAgent: feedback?.userAgent ?? null,
       arrivalDate: feedback?.arrivalDate ?? null,
     },

@@ -2,7 +2,7 @@
 import type { Aggregate } from './aggregate.ts';
 import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
-import type { Verdict } from '../messages/delivery/delivery.ts';
+import type { FeedbackSource, Verdict } from '../messages/delivery/delivery.ts';
 
 /**
  * - bounce: a delivery has failed. delay: it has not yet.
@@ -37,8 +37,7 @@ export interface FoundRecipient {
 export interface Feedback {
   /** Feedback type of RFC 5965 section 7.3 and its registry, lower case. */
   type: string;
-  /** False for types that are not complaints (`not-spam`, `auth-failure`): they suppress no address. */
-  isAgainstUs: boolean;
+  source: FeedbackSource;
   userAgent: string | null;
   /** As written. */
   arrivalDate: string | null;
@@ -85,6 +84,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
       rule,
     })),
     feedback_type: feedback?.type ?? null,
+    feedback_source: kind === 'complaint' ? (feedback?.source ?? null) : null,
   };
 }
 

@@ -43,7 +43,7 @@ async function changeOf(
           )
         : null;
     case 'complaint':
-      return complainedBy({ type: null, userAgent: null, arrivalDate: null, ...finding.feedback });
+      return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...finding.feedback });
     case 'unsubscribe':
       return (await isUnsubscribed(db, owner)) ? null : { kind: 'unsubscribed', method: 'mailto' };
     case 'delay':

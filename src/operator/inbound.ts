@@ -114,6 +114,11 @@ function changeOf({
 }): DeliveryChange | null {
   const detail = JSON.parse(json) as ReportDetail;
   if (kind === 'complaint')
-    return complainedBy({ type: detail.feedback_type ?? null, userAgent: null, arrivalDate: null });
+    return complainedBy({
+      type: detail.feedback_type ?? null,
+      source: detail.feedback_source ?? 'arf',
+      userAgent: null,
+      arrivalDate: null,
+    });
   return kind === 'bounce' ? bounceIn(detail, key) : null;
 }

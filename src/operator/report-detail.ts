@@ -1,10 +1,12 @@
 /** The detail of a report (`reports.detail_json`), and the bounce that it means. */
-import { isSuppressing } from '../messages/delivery/delivery.ts';
+import { isSuppressing, type FeedbackSource } from '../messages/delivery/delivery.ts';
 import { bouncedBy } from '../messages/delivery/reported.ts';
 import type { ReportRecipient } from './report-parser.ts';
 
 export interface ReportDetail {
   feedback_type?: string | null;
+  /** Rows of older versions have none. */
+  feedback_source?: FeedbackSource | null;
   /** Rows of older versions have no `rule`. */
   recipients?: readonly (Omit<ReportRecipient, 'rule'> & { rule?: string | null })[];
 }

@@ -1,7 +1,7 @@
 /** The reader of mails that came back, as commands and operations see it: inbound/offline.ts, which is handed in. */
 import type { Keyring } from '../base/keyring.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
-import type { Verdict } from '../messages/delivery/delivery.ts';
+import type { FeedbackSource, Verdict } from '../messages/delivery/delivery.ts';
 
 export interface ReportRecipient {
   address: string;
@@ -23,6 +23,7 @@ export interface ReportRecord {
   message_id: string | null;
   recipients: readonly ReportRecipient[];
   feedback_type: string | null;
+  feedback_source: FeedbackSource | null;
 }
 
 export interface ReportParser {

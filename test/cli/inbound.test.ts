@@ -57,6 +57,7 @@ describe('posthorn inbound parse', () => {
         },
       ],
       feedback_type: null,
+      feedback_source: null,
     });
   });
 

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { readReport } from '../../src/inbound/classify.ts';
 import { judge } from '../../src/messages/delivery/classify.ts';
 import { findingRecord, type Finding } from '../../src/inbound/finding.ts';
+import { complainedBy } from '../../src/messages/delivery/reported.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const folder = path.resolve(import.meta.dirname, '../fixtures/reports');
@@ -139,11 +140,25 @@ describe('a mail that comes back', () => {
   it('says what a complaint was about', () => {
     assert.deepEqual(read(fixture('complaint')).feedback, {
       type: 'abuse',
-      isAgainstUs: true,
+      source: 'arf',
       userAgent: 'Reports/1.0',
       arrivalDate: 'Mon, 1 Jun 2026 10:00:00 +0000',
     });
   });
+
+  for (const [head, subject, source] of [
+    ['X-HmXmrOriginalRecipient: pia@provider.example', 'complaint about message from 192.0.2.1', 'jmrp'],
+    ['X-AOL-Recipient: pia@provider.example', 'Email Feedback Report for IP 192.0.2.1', 'other'],
+    ['X-Mailer: any', 'abuse report', 'other'],
+  ] as const)
+    it(`is told of as ${source} by "${head}" under "${subject}"`, () => {
+      const jmrp = fixture('complaint-jmrp')
+        .replace('complaint about message from 192.0.2.1', subject)
+        .replace('X-HmXmrOriginalRecipient: pia@provider.example', head);
+      const found = read(jmrp);
+      assert.deepEqual([found.kind, found.feedback?.source], ['complaint', source]);
+      assert.equal(findingRecord(found).feedback_source, source);
+    });
 
   it('finds no message by the Feedback-ID alone, which many mails share', () => {
     const ids = /^(?:message-id|x-message-id|x-posthorn-delivery):.*\n/gim;
@@ -311,7 +326,10 @@ describe('complaints', () => {
       `From: fbl@isp.example\nSubject: x\nContent-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/feedback-report\n\n${fields}\n--b\nContent-Type: text/rfc822-headers\n\n${original}\n--b--\n`,
     );
 
-  for (const [fields, original, type, isAgainstUs, complainants, reason] of [
+  const changeOf = (feedback: Finding['feedback']) =>
+    complainedBy(feedback ?? { type: null, source: 'arf', userAgent: null, arrivalDate: null });
+
+  for (const [fields, original, type, isComplaint, complainants, reason] of [
     [
       'Feedback-Type: abuse',
       'To: a@b.example',
@@ -359,8 +377,8 @@ describe('complaints', () => {
     it(`${reason}: ${type}`, () => {
       const { kind, feedback, recipients } = complaint(fields, original);
       assert.deepEqual(
-        [kind, feedback?.type, feedback?.isAgainstUs, recipients.map(({ address }) => address)],
-        ['complaint', type, isAgainstUs, complainants],
+        [kind, feedback?.type, changeOf(feedback) !== null, recipients.map(({ address }) => address)],
+        ['complaint', type, isComplaint, complainants],
       );
     });
   }

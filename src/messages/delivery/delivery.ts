@@ -115,6 +115,13 @@ export type Outcome =
   /** The mail cannot be built or signed, and a later try would not help. */
   | { kind: 'failed'; facts: AttemptFacts; reason: string; message: string };
 
+/**
+ * The form in which a provider told of a complaint. `arf`: a feedback report (RFC 5965). `jmrp`: the mail itself under the
+ * header `X-HmXmrOriginalRecipient`, as Microsoft's Junk Mail Reporting Program sends it back. `other`: the mail itself, under
+ * another provider's header or subject.
+ */
+export type FeedbackSource = 'arf' | 'jmrp' | 'other';
+
 /** Everything that can happen to a delivery. */
 export type DeliveryChange =
   | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
@@ -133,7 +140,13 @@ export type DeliveryChange =
   /** The time of sending is moved, before the first attempt. */
   | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
   | ({ kind: 'bounced'; verdict: Verdict } & Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply'>)
-  | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
+  | {
+      kind: 'complained';
+      feedbackType: string;
+      source: FeedbackSource;
+      arrivalDate: number | null;
+      userAgent: string | null;
+    }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
   /** The recipient unsubscribed from this stream. */

@@ -3,7 +3,7 @@
  * confirms one without.
  */
 import { addressKey } from '../../mail/address.ts';
-import type { DeliveryChange, Verdict } from './delivery.ts';
+import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 
 export interface ReportedFailure {
   address: string;
@@ -22,7 +22,7 @@ const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failur
 const LAST_TIME = Date.UTC(10_000, 0, 1) - 1;
 
 /** Returns true if the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
-export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
+const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
 /** Returns the bounce of the delivery whose address has the key `ownKey`. `failed`: the recipients that the report names. */
 export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): DeliveryChange {
@@ -40,6 +40,7 @@ export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): D
 /** Returns the complaint, or null for feedback that is not one. */
 export function complainedBy(feedback: {
   type: string | null;
+  source: FeedbackSource;
   userAgent: string | null;
   arrivalDate: string | null;
 }): DeliveryChange | null {
@@ -49,7 +50,7 @@ export function complainedBy(feedback: {
   return {
     kind: 'complained',
     feedbackType: feedbackTypes.has(type) ? type : 'other',
-    source: 'arf',
+    source: feedback.source,
     arrivalDate: at >= 0 && at <= LAST_TIME ? at : null,
     userAgent: feedback.userAgent,
   };

@@ -11,8 +11,9 @@ describe('messages/delivery/reported', () => {
     ['yesterday', null],
   ] as const)
     it(`takes ${JSON.stringify(text)} for ${String(expected)}`, () => {
-      const change = complainedBy({ type: 'abuse', userAgent: null, arrivalDate: text });
+      const change = complainedBy({ type: 'abuse', source: 'jmrp', userAgent: null, arrivalDate: text });
       const at = change?.kind === 'complained' ? change.arrivalDate : undefined;
+      assert.equal(change?.kind === 'complained' ? change.source : null, 'jmrp');
       assert.equal(at == null ? at : new Date(at).toISOString(), expected);
     });
 });
