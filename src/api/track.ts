@@ -139,6 +139,7 @@ async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Pr
   const subject = await subjectOf(deps, unsubscription);
   if (form === 'action=undo') {
     await resubscribe(deps, unsubscription);
+    if (await isUnsubscribed(deps, unsubscription)) return stoppedPage(subject);
     return (await isWithheld(deps, unsubscription)) ? withheldPage(subject) : resumedPage(subject);
   }
   await unsubscribe(deps, unsubscription, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');

@@ -192,15 +192,21 @@ export async function removeSuppressions(
   });
 }
 
-/** Removes the entry of an unsubscription from a stream; an entry with another reason stays. */
+/**
+ * Removes the entry of an unsubscription from a stream; an entry with another reason stays. The delivery must have been tried, and not by way
+ * of a test: an API key that may send has the links of mail that never left, and a test changes no list. Where the mail is no longer known, only an
+ * entry that names no mail either is removed.
+ */
 export async function removeUnsubscription(
   { db }: { db: Pick<Database, 'commit'> },
-  { accountId, email, stream }: { accountId: string; email: string; stream: string },
+  { accountId, email, stream, deliveryId }: { accountId: string; email: string; stream: string; deliveryId: string },
 ): Promise<void> {
   await db.commit.transact((tx) =>
     tx.run(
-      `DELETE FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'`,
-      [accountId, soughtAddress(email), scopeOf(stream)],
+      `DELETE FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'
+         AND (EXISTS (SELECT 1 FROM deliveries WHERE id = ? AND test = 0 AND attempt_count > 0)
+           OR source_message_id IS NULL AND NOT EXISTS (SELECT 1 FROM deliveries WHERE id = ?))`,
+      [accountId, soughtAddress(email), scopeOf(stream), deliveryId, deliveryId],
     ),
   );
 }

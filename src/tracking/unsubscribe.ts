@@ -27,10 +27,9 @@ export async function unsubscribe(
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
 }
 
-/** Takes it back. Other reasons not to mail the address stay. */
-export function resubscribe({ db }: UnsubscribeDeps, { accountId, email, stream }: Unsubscription): Promise<void> {
-  return removeUnsubscription({ db }, { accountId, email, stream });
-}
+/** Takes it back, if the mail of the link was sent. Other reasons not to mail the address stay. */
+export const resubscribe = ({ db }: UnsubscribeDeps, request: Unsubscription): Promise<void> =>
+  removeUnsubscription({ db }, request);
 
 /** Returns whether mail of this stream is still withheld from the address, for whatever reason. */
 export async function isWithheld(

@@ -195,6 +195,22 @@ describe('journey: unsubscribe', () => {
     );
   });
 
+  for (const [fields, kind] of [
+    [{ test: true }, 'a test'],
+    [{}, 'mail that the list kept back'],
+  ] as const)
+    it(`is not undone by the link of ${kind}, which only its sender has`, async () => {
+      const { mail } = await news();
+      await post(pageOf(mail), ONE_CLICK);
+      const { id } = await app.send({ stream: 'broadcast', ...fields });
+      const raw = await fetch(`${app.url}/v1/messages/${id}/raw`, { headers: { authorization: `Bearer ${app.key}` } });
+      const answer = await (await post(pageOf(await readMail(await raw.text())), 'action=undo')).text();
+      assert.match(answer, /You are unsubscribed/);
+      assert.equal((await suppressions()).length, 1);
+      assert.match(await (await post(pageOf(mail), 'action=undo')).text(), /subscribed again/);
+      assert.deepEqual(await suppressions(), []);
+    });
+
   it('works when the mail is forgotten here', async () => {
     const { mail } = await news();
     await app.app.db.commit.transact(async (tx) => {
@@ -207,6 +223,8 @@ describe('journey: unsubscribe', () => {
       ['ana@dest.test', 'stream:broadcast', null],
     );
     assert.equal(await statusAfter({ stream: 'broadcast' }), 'suppressed');
+    assert.match(await (await post(pageOf(mail), 'action=undo')).text(), /subscribed again/);
+    assert.deepEqual(await suppressions(), []);
   });
 
   it('suppresses nothing that is simulated', async () => {
