@@ -12,6 +12,8 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { mayManage } from '../keys/grant.ts';
+import type { toKeyRecord } from '../keys/key-store.ts';
+import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import type { Answer } from './answer.ts';
 import { KEEP_MS } from '../storage/idempotency-store.ts';
@@ -23,9 +25,13 @@ export const WAIT_MS = 25_000;
 export { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
 export type { IdempotencyRow } from '../storage/tables.ts';
 
+type KeyRecord = ReturnType<typeof toKeyRecord>;
+
 export interface IdempotencyStore {
   /** The row that has not expired at this moment, or null. */
   find(key: string): Promise<IdempotencyRow | null>;
+  /** Returns the domains that the messages of a bulk send are from. */
+  sendingDomains(batchId: string): Promise<readonly string[]>;
   /** Writes a row in place of an expired one with the same key. */
   insert(row: IdempotencyRow): Promise<void>;
 }
@@ -92,7 +98,7 @@ export function replayOf(
   use: IdempotencyUse,
   row: IdempotencyRow,
   onMismatch: IdempotencySettings['onMismatch'],
-): Answer {
+): Answer & { body: string } {
   const isMismatch = row.body_hash !== use.bodyHash();
   if (isMismatch && onMismatch === 'error') {
     throw new Problem('idempotency_key_reused', 'This Idempotency-Key was used with another body.', {
@@ -117,54 +123,63 @@ export function replayOf(
   };
 }
 
-/**
- * Checks that the caller may see an answer that was given to another key of the account. It shows what that key could do, so it is
- * refused where the caller is restricted to other sending domains, and a secret (a new key, that of a webhook) only where the caller may do all
- * that the other key may. Nor where the caller may not send in bulk: with another body under the same key, its own request passed
- * as a single one. `maker` is null where that key no longer exists. Throws a Problem.
- */
-export function checkRepeat(
-  caller: Caller,
-  maker: Caller | null,
-  answer: { isSecret: boolean; isBulk: boolean; isMismatch?: boolean },
-): void {
-  const field = 'Idempotency-Key';
-  if (answer.isBulk && !scopeAllows(caller.scopes, 'campaign'))
-    throw new Problem(
-      'insufficient_scope',
-      'This Idempotency-Key was used for a bulk send, which needs the scope `campaign`. Use a new one.',
-      { field, headers: scopeChallenge('campaign') },
-    );
-  const isWithin =
-    maker !== null && maker.domains.length > 0 && maker.domains.every((domain) => caller.domains.includes(domain));
-  if (caller.domains.length > 0 && !isWithin)
-    throw new Problem(
-      'domain_not_allowed',
-      'This Idempotency-Key was used by an API key that may send from other domains. Use a new one.',
-      { field },
-    );
-  if (!answer.isSecret) {
-    refuseOthersMail(caller, answer, field);
-    return;
-  }
-  if (maker === null)
-    throw new Problem(
-      'insufficient_scope',
-      'This Idempotency-Key was used by an API key that is gone. Use a new one.',
-      { field, headers: scopeChallenge() },
-    );
-  mayManage(caller, { ...maker, name: maker.keyName }, field);
+/** An answer that was given before, and what its caller says now. */
+export interface Repeat {
+  /** The record that the answer shows. */
+  record: Readonly<Record<string, unknown>>;
+  /** The domains that the messages of a bulk send are from. */
+  domains: readonly string[];
+  /** Another key of the account got the answer. */
+  isOthers: boolean;
+  isMismatch: boolean;
 }
 
-/** With the body of a send the caller knows what it gets; otherwise it would read the other key's mail. */
-function refuseOthersMail(caller: Caller, { isMismatch = false }: { isMismatch?: boolean }, field: string): void {
-  if (!isMismatch || scopeAllows(caller.scopes, 'message:read')) return;
+/**
+ * Checks that the caller may have this answer, as if it made the request now: neither its own rights nor those of the key that made the request
+ * need be what they were then. A new key is shown to who may make it, the secret of a webhook endpoint to who may read it, a
+ * bulk send to who may send in bulk, and mail to who may send from its domain. Throws a Problem.
+ */
+export function checkRepeat(caller: Caller, { record, domains, isOthers, isMismatch }: Repeat): void {
+  const { object, from } = record;
+  if (object === 'batch') needScope(caller, 'campaign', 'for a bulk send');
+  if (object === 'key') mayManage(caller, keyIn(record), FIELD);
+  if (isOthers && String(object).startsWith('webhook') && 'secret' in record)
+    needScope(caller, 'webhook:secret', 'by another API key, for the secret of a webhook endpoint');
+  const used = object === 'message' && typeof from === 'string' ? [domainOf(from)] : domains;
+  if (caller.domains.length > 0 && !used.every((domain) => caller.domains.includes(domain)))
+    throw new Problem(
+      'domain_not_allowed',
+      'This Idempotency-Key was used for mail from a domain that this API key may not send from. Use a new one.',
+      { field: FIELD },
+    );
+  // With the body of a send the caller knows what it gets; otherwise it would read the other key's mail.
+  if (isOthers && isMismatch && !scopeAllows(caller.scopes, 'message:read'))
+    throw new Problem(
+      'idempotency_key_reused',
+      'This Idempotency-Key was used by another API key, for mail that this one may not read. Use a new one.',
+      { field: FIELD },
+    );
+}
+
+const FIELD = 'Idempotency-Key';
+
+function needScope(caller: Caller, scope: 'campaign' | 'webhook:secret', what: string): void {
+  if (scopeAllows(caller.scopes, scope)) return;
   throw new Problem(
-    'idempotency_key_reused',
-    'This Idempotency-Key was used by another API key, for mail that this one may not read. Use a new one.',
-    { field },
+    'insufficient_scope',
+    `This Idempotency-Key was used ${what}, which needs the scope \`${scope}\`. Use a new one.`,
+    { field: FIELD, headers: scopeChallenge(scope) },
   );
 }
+
+/** Returns the rights of a key that an answer shows. */
+function keyIn(record: Repeat['record']): KeyRequest {
+  const { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: end } = record as unknown as KeyRecord;
+  return { name, mode, scopes, domains, allowedIps, expiresAt: end === null ? null : Date.parse(end) };
+}
+
+/** Returns the domain of `ana@acme.test` or `Ana <ana@acme.test>`, as our records have them. */
+const domainOf = (mailbox: string): string => mailbox.slice(mailbox.lastIndexOf('@') + 1).replace(/>$/, '');
 
 const SEALED = 'sealed.v1.';
 
@@ -198,10 +213,10 @@ export type Turn = { kind: 'replay'; row: IdempotencyRow } | { kind: 'run'; land
 
 export class InFlight {
   private readonly clock: Clock;
-  private readonly store: IdempotencyStore;
+  private readonly store: Pick<IdempotencyStore, 'find'>;
   private readonly flights = new Map<string, Flight>();
 
-  constructor(deps: { clock: Clock; store: IdempotencyStore }) {
+  constructor(deps: { clock: Clock; store: Pick<IdempotencyStore, 'find'> }) {
     this.clock = deps.clock;
     this.store = deps.store;
   }

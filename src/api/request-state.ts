@@ -5,7 +5,7 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
-import type { Authenticate, Caller } from '../keys/caller.ts';
+import type { Authenticate } from '../keys/caller.ts';
 import type { AuditSink, KeptBodies } from './audit.ts';
 import type { BodyLimits } from './body.ts';
 import type { Exchange } from './exchange.ts';
@@ -61,8 +61,6 @@ export interface ApiDeps {
   clock: Clock;
   log: ApiLog;
   authenticate: Authenticate;
-  /** Returns the caller of a key by its id, or null where there is no such key. */
-  callerById(keyId: string): Promise<Caller | null>;
   /** Is called for every use of a valid key from an allowed address. */
   noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Notifies that a key was revoked or changed, so that its open answers end. */

@@ -52,7 +52,6 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       clock,
       log,
       authenticate: callers.authenticate,
-      callerById: (keyId) => callers.byId(keyId),
       keyChanges: notifiers.keys,
       noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,

@@ -95,7 +95,6 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         const caller = callers.get(token);
         return Promise.resolve(caller === undefined ? { kind: 'unknown' } : { kind: 'found', caller });
       },
-      callerById: (keyId) => Promise.resolve([...callers.values()].find((caller) => caller.keyId === keyId) ?? null),
       noteUse: (keyId, ip) => void uses.push(`${keyId} ${ip}`),
       keyChanges: createNotifier(),
       planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,
@@ -171,6 +170,7 @@ export function memoryStore(rows: Map<string, IdempotencyRow>, clock: FakeClock)
       const row = rows.get(key);
       return Promise.resolve(row !== undefined && row.expires_at > clock.now() ? row : null);
     },
+    sendingDomains: () => Promise.resolve([]),
     insert: (row) => {
       rows.set(row.key, row);
       return Promise.resolve();

@@ -270,7 +270,11 @@ describe('Idempotency-Key', () => {
 
   it('does not take back an answer when the record cannot be stored', async () => {
     const { route: one } = endpoint((_, run) => ({ status: 201, body: { run } }));
-    const store = { find: () => Promise.resolve(null), insert: () => Promise.reject(new Error('disk full')) };
+    const store = {
+      find: () => Promise.resolve(null),
+      sendingDomains: () => Promise.resolve([]),
+      insert: () => Promise.reject(new Error('disk full')),
+    };
     const { send, logged } = await start(one, { deps: { idempotency: { store, onMismatch: 'replay' } } });
     assert.equal((await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER })).status, 201);
     assert.equal(logged.length, 1);
@@ -281,6 +285,7 @@ describe('Idempotency-Key', () => {
     let isBroken = true;
     const store = {
       find: () => (isBroken ? Promise.reject(new Error('no database')) : Promise.resolve(null)),
+      sendingDomains: () => Promise.resolve([]),
       insert: () => Promise.resolve(),
     };
     const { send } = await start(one, { deps: { idempotency: { store, onMismatch: 'replay' } } });

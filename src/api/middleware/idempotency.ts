@@ -3,14 +3,14 @@ import { Readable } from 'node:stream';
 import { hashJson } from '../json.ts';
 import { isKeyTaken } from '../../storage/idempotency-store.ts';
 import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
-import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
+import type { IdempotencyRow, IdempotencyUse, InFlight, Repeat } from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
 import type { BodyMemory } from '../body-memory.ts';
 import { answerTo } from './problem.ts';
 import { reserveMemory } from './run.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & {
+type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency'> & {
   inFlight: InFlight;
   bodyMemory: BodyMemory;
 };
@@ -68,15 +68,18 @@ let emptyHash: string | undefined;
 
 async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): Promise<void> {
   const { key, route } = exchange;
-  if (key.kind === 'known' && row.status < 300 && row.key_id !== null && row.key_id !== use.keyId)
-    checkRepeat(key.caller, await deps.callerById(row.key_id), {
-      isSecret: route?.secretResponse === true,
+  const answer = replayOf(use, row, deps.idempotency.onMismatch);
+  if (key.kind === 'known' && row.status < 300) {
+    const record = answer.body === '' ? {} : (JSON.parse(answer.body) as Repeat['record']);
+    const batch = record['object'] === 'batch' && key.caller.domains.length > 0 ? record['id'] : null;
+    checkRepeat(key.caller, {
+      record,
+      domains: typeof batch === 'string' ? await deps.idempotency.store.sendingDomains(batch) : [],
+      isOthers: row.key_id !== use.keyId,
       // A request to send a message again names it in its path alone: the same body does not show that the caller knows it.
       isMismatch: row.body_hash !== use.bodyHash() || route?.operationId === 'resendMessage',
-      // The scope depends on the body (`scopeFor`), and the first request may have needed another one.
-      isBulk: route?.scopeFor !== undefined && row.body.startsWith('{"object":"batch"'),
     });
-  const answer = replayOf(use, row, deps.idempotency.onMismatch);
+  }
   exchange.replay = answer.headers['Idempotency-Mismatch'] === undefined ? 'same' : 'mismatch';
   exchange.answer = answer;
 }
