@@ -4,7 +4,12 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { server as certificate, stsServer, testCa } from '../support/harness/certificate.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
-import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fakes/fake-mail-server.ts';
+import {
+  startMailServer,
+  type FakeMailServer,
+  type MailServerOptions,
+  type Script,
+} from '../support/fakes/fake-mail-server.ts';
 
 const zones = {
   'dest.test MX': ['10 mx1.dest.test', '20 mx2.dest.test'],
@@ -12,6 +17,9 @@ const zones = {
   'mx2.dest.test A': ['127.0.0.2'],
 };
 const secured = ['dest.test', 'mx1.dest.test', 'mx2.dest.test'];
+
+const DROPS: Script = { connect: 'drop' };
+const BUSY: Script = { connect: { raw: '421 4.3.2 too many connections\r\n', then: 'drop' } };
 
 const rows: [
   reason: string,
@@ -24,6 +32,16 @@ const rows: [
   ['a host that promises it', { extensions: ['REQUIRETLS'] }, {}, secured, 'delivered', 'mx1'],
   ['the second host promises it', {}, { extensions: ['REQUIRETLS'] }, secured, 'delivered', 'mx2'],
   ['no host promises it', {}, {}, secured, 'bounced', null],
+  [
+    'the second host drops the connection',
+    {},
+    { extensions: ['REQUIRETLS'], script: DROPS },
+    secured,
+    'deferred',
+    null,
+  ],
+  ['the first host drops the connection', { extensions: ['REQUIRETLS'], script: DROPS }, {}, secured, 'deferred', null],
+  ['the second host is busy', {}, { extensions: ['REQUIRETLS'], script: BUSY }, secured, 'deferred', null],
   ['nobody vouches for the hosts', { extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, [], 'bounced', null],
   ['no host has TLS', { tls: 'none' }, { tls: 'none' }, secured, 'deferred', null],
   [
@@ -99,7 +117,8 @@ describe('journey: REQUIRETLS', () => {
       if (host === null) assert.deepEqual(taken(), []);
       else assert.match(taken().join(), new RegExp(`^${host} MAIL FROM:<[^>]+>.* REQUIRETLS`));
       if (end === 'bounced') assert.deepEqual([attempt?.enhanced_code, attempt?.reason], ['5.7.30', 'tls_required']);
-      if (end === 'deferred') assert.equal(attempt?.reason, 'tls_required');
+      if (end === 'deferred' && first.script === undefined && second.script === undefined)
+        assert.equal(attempt?.reason, 'tls_required');
     });
 
   it('waits while the policy that may vouch for the host cannot be had, and says so', async () => {

@@ -294,7 +294,8 @@ export class LaneWorld {
   }
 
   private connected(site: Site, name: string, lease: Lease): Passage {
-    const connection = { at: 0, host: { name, port: 25, addresses: [] }, need: undefined as never, lease };
+    const passed = { outcome: null, isWaiting: false };
+    const connection = { at: 0, host: { name, port: 25, addresses: [] }, need: undefined as never, lease, passed };
     return { kind: 'connected', startedAt: this.clock.now(), destination: site, connection };
   }
 

@@ -12,7 +12,15 @@ import type { Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
 import { placeOfHost, type OutcomeAt } from './host-policy.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type EndedTransfer } from './outcome.ts';
-import { connectToSite, openConnection, withDeadline, type HostConnection, type SourceContext } from './reach.ts';
+import {
+  connectToSite,
+  openConnection,
+  withDeadline,
+  type HostConnection,
+  type PassedHosts,
+  type Reached,
+  type SourceContext,
+} from './reach.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
@@ -44,10 +52,34 @@ export async function deliver(
       return { kind: 'tried', outcome: last(frameAt(clock.now())) };
     // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
     const next = await connectToSite(context, site, mail, connection.at + 1);
-    if (next.kind !== 'reached') return { kind: 'tried', outcome: last(frameAt(clock.now())) };
-    connection = next.connection;
+    if (next.kind !== 'reached') {
+      const isUnsupported = sent.kind === 'carried' && sent.transfer.kind === 'unsupported';
+      const others = isUnsupported ? [passedBy(next), connection.passed] : [];
+      return { kind: 'tried', outcome: ofAllHosts(last(frameAt(clock.now())), others) };
+    }
+    const { outcome, isWaiting } = next.connection.passed;
+    const before = connection.passed;
+    connection = {
+      ...next.connection,
+      passed: { outcome: outcome ?? before.outcome, isWaiting: isWaiting || before.isWaiting },
+    };
+  }
+
+  /** A host that lacks an extension decides for good only where no other may have it: one that did not let us in may, later. */
+  function ofAllHosts(last: Outcome, others: readonly PassedHosts[]): Outcome {
+    const frame = frameAt(clock.now());
+    const passing = others.flatMap(({ outcome }) => outcome?.(frame) ?? []).find(({ kind }) => kind !== 'refused');
+    if (passing !== undefined) return passing;
+    if (last.kind !== 'refused' || !others.some(({ isWaiting }) => isWaiting)) return last;
+    const { facts, verdict } = last;
+    return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frame.retryAt };
   }
 }
+
+const passedBy = (next: Exclude<Reached, { kind: 'reached' }>): PassedHosts => ({
+  outcome: next.kind === 'unreached' ? next.outcome : null,
+  isWaiting: next.kind === 'exhausted' || (next.kind === 'wait' && next.waits.length > 0),
+});
 
 interface Carried {
   kind: 'carried';

@@ -61,6 +61,15 @@ export interface HostConnection {
   host: Host;
   need: TlsNeed;
   lease: Lease;
+  passed: PassedHosts;
+}
+
+/** The hosts that an attempt passed over before it had a connection: they may take the mail later. */
+export interface PassedHosts {
+  /** The outcome of the last one that did not let us in. */
+  outcome: OutcomeAt | null;
+  /** Others had no connection to give now. */
+  isWaiting: boolean;
 }
 
 /** Returns the context of an attempt that begins now: one limit of time holds for all hosts together. */
@@ -92,7 +101,16 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
     }
     const tried = await connectToHost(context, site, host, need.need, wanted, at < hosts.length - 1);
     if (tried.kind === 'leased')
-      return { kind: 'reached', connection: { at, host, need: need.need, lease: tried.lease } };
+      return {
+        kind: 'reached',
+        connection: {
+          at,
+          host,
+          need: need.need,
+          lease: tried.lease,
+          passed: { outcome: last, isWaiting: waits.length > 0 },
+        },
+      };
     if (tried.kind === 'exhausted') return tried;
     if (tried.kind === 'wait') {
       waits.push(tried.wait);
@@ -108,6 +126,7 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
 /** Takes an idle connection that fits the mail. Returns null where there is none; takes no time. */
 export function takeIdleConnection(context: SourceContext, site: Site, wanted: Wanted): HostConnection | null {
   const hosts = hostsInOurFamilies(context, site.hosts);
+  let isWaiting = false;
   let worst = Infinity;
   for (const [at, host] of hosts.entries()) {
     if ((host.preference ?? 0) > worst) return null;
@@ -115,8 +134,10 @@ export function takeIdleConnection(context: SourceContext, site: Site, wanted: W
     if (need.kind === 'refused') return null;
     const target = targetOf(context, site, host, need.need, at < hosts.length - 1);
     const taken = context.pool.take(requestFor(context, site, target));
-    if (taken.kind === 'leased') return { at, host, need: need.need, lease: taken.lease };
+    if (taken.kind === 'leased')
+      return { at, host, need: need.need, lease: taken.lease, passed: { outcome: null, isWaiting } };
     if (taken.kind === 'dial') return null;
+    isWaiting = true;
     if (!isDown(taken.wait)) worst = Math.min(worst, host.preference ?? 0);
   }
   return null;
