@@ -71,14 +71,14 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
 
 type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 
-/** Remembers the step. Connections that were only cut do not show that TLS is broken: the next connection tries it again. */
+/**
+ * Remembers the step. Connections that were only cut, which an attacker on the way can do, do not show that TLS is broken: after legacy TLS or
+ * plaintext the next connection tries the usual hello again. The reduced hello is no weaker in what it protects.
+ */
 function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
-  if (step !== 'none') {
-    memory.set(host, step, now);
-    return;
-  }
-  memory.downgraded?.(host, failures[0]?.text ?? '');
-  memory.set(host, failures.every(({ tlsCut }) => tlsCut === true) ? 'full' : 'none', now);
+  const wereOnlyCut = failures.every(({ tlsCut }) => tlsCut === true);
+  if (step === 'none') memory.downgraded?.(host, failures[0]?.text ?? '');
+  memory.set(host, wereOnlyCut && step !== 'reduced' ? 'full' : step, now);
 }
 
 const HELLOS: readonly Hello[] = ['full', 'reduced', 'legacy'];

@@ -97,6 +97,21 @@ describe('mta/connection/dial', () => {
     assert.equal(server.sessions.length, count + 1, 'and is remembered');
   });
 
+  it('forged resets buy legacy TLS for one connection: the next one begins with the usual hello', async () => {
+    let resets = 2;
+    await start({
+      tls: 'starttls',
+      certificate: { ...certificate, ciphers: 'ALL:@SECLEVEL=0' },
+      script: { starttls: () => (resets-- > 0 ? { raw: '220 go\r\n', then: 'reset' } : '220 go') },
+    });
+    const first = await dialOnce();
+    assert.ok(first.kind === 'open' && first.session.tls !== null);
+    assert.equal(server.sessions.length, 3, 'the legacy hello was the third');
+    const next = await dialOnce();
+    assert.equal(next.kind === 'open' && next.session.tls?.protocol, 'TLSv1.3');
+    assert.equal(server.sessions.length, 4);
+  });
+
   it('does without a certificate that is too large to be read', async () => {
     const all = { ...hugeCertificate(), ciphers: 'ALL:@SECLEVEL=0', maxVersion: 'TLSv1.2' as const };
     await start({ tls: 'starttls', certificate: all });
