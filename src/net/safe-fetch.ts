@@ -9,6 +9,7 @@ import { LRUCache } from 'lru-cache';
 import type { buildConnector, Pool } from 'undici';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
+import { limitAnswers } from './answer-limit.ts';
 import { plainAddress } from './ip.ts';
 import { createAddressRule, type AddressRuleOptions } from './public-address.ts';
 import type { Resolver } from './resolver.ts';
@@ -21,7 +22,7 @@ export interface SafeFetchOptions extends AddressRuleOptions {
   ca?: string;
   /** For the whole request, look-up and answer included. */
   timeoutMs?: number;
-  /** For look-up, TCP and TLS, on the system's clock. */
+  /** For look-up and TCP, and as much for TLS, on the system's clock. */
   connectMs?: number;
 }
 
@@ -65,8 +66,6 @@ export const MOST_BYTES = 64 * 1024;
 /** A name may have hundreds of addresses; each can cost a whole attempt. */
 const MOST_ADDRESSES = 3;
 const MOST_HEADER_BYTES = 16 * 1024;
-/** Informational answers (100, 103) before the one that counts: servers send one or two. */
-const MOST_INFORMATION = 10;
 const TIMEOUT_MS = 15_000;
 const CONNECT_MS = 5000;
 /** One address of several; the last one has what is left. */
@@ -141,13 +140,11 @@ class Pools {
 
   async of(origin: string): Promise<Pool> {
     // Imported with the first request: its 110 files take 5 MB, and many installations call no other server.
-    const { Pool } = await import('undici');
+    const { Pool, buildConnector } = await import('undici');
     let pool = this.pools.get(origin);
     if (pool === undefined) {
       pool = new Pool(origin, {
-        connect: this.connect,
-        autoSelectFamily: true,
-        autoSelectFamilyAttemptTimeout: ADDRESS_MS,
+        connect: limited(buildConnector(this.connect)),
         maxHeaderSize: MOST_HEADER_BYTES,
         keepAliveTimeout: IDLE_MS,
         // Otherwise a Keep-Alive header of the other side makes it ten minutes.
@@ -166,6 +163,22 @@ class Pools {
   }
 }
 
+/** Connects as `connect` does, for TLS on a TCP connection that is made before, and limits the answers. */
+const limited =
+  (connect: buildConnector.connector): buildConnector.connector =>
+  (target, callback) => {
+    connect({ ...target, protocol: 'http:' }, (...tcp) => {
+      const [fault, raw] = tcp;
+      const take: buildConnector.Callback = (...connected) => {
+        callback(...connected);
+        const [error, socket] = connected;
+        if (error === null) limitAnswers(socket, raw ?? socket);
+      };
+      if (fault !== null || target.protocol === 'http:') take(...tcp);
+      else connect({ ...target, httpSocket: raw }, take);
+    });
+  };
+
 export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
@@ -174,6 +187,8 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   const pools = new Pools({
     lookup: addresses.lookup,
     timeout: connectMs,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ADDRESS_MS,
     minVersion: 'TLSv1.2',
     rejectUnauthorized: true,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
@@ -249,16 +264,12 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
 const CLOSED = new Refusal('closed', 'the service is stopping');
 
 async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: AbortController): Promise<Fetched> {
-  let informed = 0;
   const { statusCode, headers, body } = await pool.request({
     method: asked.method,
     path: url.path,
     headers: asked.headers,
     body: asked.bytes ?? asked.body ?? null,
     signal: abort.signal,
-    onInfo: () => {
-      if (++informed > MOST_INFORMATION) abort.abort(new Refusal('broken', 'no answer: only informational ones'));
-    },
   });
   const parts: Buffer[] = [];
   let bytes = 0;

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import path from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
+import { createServer as createTlsServer } from 'node:tls';
 import {
   createSafeFetch,
   MOST_BYTES,
@@ -16,6 +17,7 @@ import { server as certificate, expired, testCa } from '../support/harness/certi
 import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { endlessAnswers, sendWithoutEnd } from '../support/fakes/endless-answers.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 
@@ -72,6 +74,10 @@ describe('base/safe-fetch', () => {
     });
     return (server.address() as AddressInfo).port;
   }
+
+  /** Resolves when the socket closes, in whichever way. */
+  const closing = (socket: Socket): Promise<void> =>
+    new Promise((resolve) => void socket.once('close', () => resolve()));
 
   const post = (fetch: SafeFetch, url: string, headers: Record<string, string> = {}): Promise<Fetched> =>
     fetch.send({ method: 'POST', url, headers: { 'Content-Type': 'text/plain', ...headers }, body: 'hello' });
@@ -360,25 +366,70 @@ describe('base/safe-fetch', () => {
     while (!socket.destroyed) await turn();
   });
 
-  for (const [what, many, fault] of [
-    ['takes an answer after a few informational ones', 3, null],
-    ['gives up an endpoint that sends nothing but informational answers', 100_000, 'broken'],
-  ] as const)
-    it(what, async () => {
-      let closed = (): void => undefined;
-      const gone = new Promise<void>((resolve) => (closed = resolve));
+  it('takes an answer after a few informational ones', async () => {
+    const port = await rawServer((socket) =>
+      socket.once('data', () => {
+        socket.write('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n'.repeat(3));
+        socket.write('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
+      }),
+    );
+    const fetched = await post(fetcher(), `http://127.0.0.1:${String(port)}/`);
+    assert.equal(fetched.kind === 'answered' && fetched.status, 204);
+  });
+
+  for (const { what, begin, piece } of endlessAnswers)
+    it(`ends an answer that never ends: ${what}`, async () => {
+      const gone: Promise<void>[] = [];
       const port = await rawServer((socket) => {
-        socket.once('close', closed);
-        socket.once('data', () => {
-          socket.write('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n'.repeat(many));
-          socket.write('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
-        });
+        gone.push(closing(socket));
+        socket.once('data', () => sendWithoutEnd(socket, begin, piece));
       });
       const fetched = await post(fetcher(), `http://127.0.0.1:${String(port)}/`);
-      if (fault === null) assert.equal(fetched.kind === 'answered' && fetched.status, 204);
-      else assert.equal(why(fetched), fault);
-      await gone;
+      assert.deepEqual(fetched, {
+        kind: 'failed',
+        why: 'broken',
+        text: 'no answer: more than 80 KiB came without an end',
+      });
+      assert.equal(gone.length, 1, 'it is not sent again');
+      await gone[0];
     });
+
+  it('counts what comes on a kept connection before the next request, and begins anew with each', async () => {
+    const sockets: Socket[] = [];
+    const port = await rawServer((socket) => {
+      sockets.push(socket);
+      socket.on('data', () => socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n${'x'.repeat(60_000)}`));
+    });
+    const fetch = fetcher();
+    for (let n = 0; n < 4; n++) {
+      const fetched = await post(fetch, `http://127.0.0.1:${String(port)}/`);
+      assert.equal(fetched.kind === 'answered' && fetched.body.length, 60_000);
+    }
+    const last = sockets.at(-1) ?? assert.fail();
+    const gone = closing(last);
+    sendWithoutEnd(last, '', '\r\n'.repeat(500));
+    await gone;
+  });
+
+  it('counts what TLS puts around an answer', async () => {
+    const server = createTlsServer(certificate, (socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => {
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n');
+        let left = 20_000;
+        // Each byte becomes a record of its own.
+        const next = (): void => {
+          if (left-- > 0) socket.write('x', next);
+        };
+        next();
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open.push({ close: () => new Promise<void>((resolve) => void server.close(() => resolve())) });
+    const { port } = server.address() as AddressInfo;
+    assert.equal(why(await post(fetcher({ ca: testCa }), `https://127.0.0.1:${String(port)}/`)), 'broken');
+  });
 
   it('ends what is under way when it is closed, and takes nothing after', async () => {
     const receiver = await receiving();

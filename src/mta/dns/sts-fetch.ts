@@ -1,12 +1,13 @@
 /**
- * Fetches an MTA-STS policy (RFC 8461 section 3.3): HTTPS to `mta-sts.<domain>` with a valid certificate, no redirects, 64 KiB at
- * most, and only to public addresses, which are looked up here so that nothing can change them in between. All addresses are
+ * Fetches an MTA-STS policy (RFC 8461 section 3.3): HTTPS to `mta-sts.<domain>` with a valid certificate, no redirects, 80 KiB
+ * with its head at most, and only to public addresses, which are looked up here so that nothing can change them in between. All addresses are
  * tried, IPv6 and IPv4, as those of mail hosts are. The first mail to a domain waits for this, so the time is short.
  */
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { connect, rootCertificates } from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
+import { limitAnswers } from '../../net/answer-limit.ts';
 import { isPublicAddress } from '../../net/ip.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { connectFirst } from '../connection/connect.ts';
@@ -22,9 +23,6 @@ const CONNECT_MS = 10_000;
 const HEAD_START_MS = 1_000;
 /** The limit of the answer from the connection on, in ms. */
 const ANSWER_MS = 20_000;
-const LARGEST_BYTES = 65_536;
-/** Informational answers (100, 103) before the one that counts: servers send one or two. */
-const MOST_INFORMATION = 10;
 
 export interface StsFetchOptions {
   allowPrivate: boolean;
@@ -63,6 +61,7 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
       checkServerIdentity: checkAlternativeNames,
       ...(ca === undefined ? {} : { ca: [...rootCertificates, ca] }),
     });
+    socket.once('secureConnect', () => limitAnswers(socket, raw));
     const request = https.request({
       host,
       path: '/.well-known/mta-sts.txt',
@@ -80,10 +79,6 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
     request.on('error', (error) =>
       end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message)),
     );
-    let informed = 0;
-    request.on('information', () => {
-      if (++informed > MOST_INFORMATION) end(failed('no answer: only informational ones'));
-    });
     request.on('response', (response) => {
       if (response.statusCode !== 200) {
         end(failed(`the answer was ${String(response.statusCode)}`));
@@ -94,12 +89,7 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
         return;
       }
       const parts: Buffer[] = [];
-      let bytes = 0;
-      response.on('data', (part: Buffer) => {
-        bytes += part.length;
-        if (bytes > LARGEST_BYTES) end(failed(`it has more than ${String(LARGEST_BYTES)} bytes`));
-        else parts.push(part);
-      });
+      response.on('data', (part: Buffer) => parts.push(part));
       response.on('error', (error) => end(failed(error.message)));
       response.on('end', () => end({ kind: 'text', text: Buffer.concat(parts).toString('utf8') }));
     });

@@ -5,6 +5,7 @@ import { createServer, type TLSSocket } from 'node:tls';
 import { createStsFetch } from '../../../src/mta/dns/sts-fetch.ts';
 import type { DnsAnswer } from '../../../src/net/resolver.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { endlessAnswers, sendWithoutEnd } from '../../support/fakes/endless-answers.ts';
 import { stsServer } from '../../support/harness/certificate.ts';
 
 const found: DnsAnswer<string> = {
@@ -50,8 +51,14 @@ describe('mta/dns/sts-fetch', () => {
     assert.deepEqual(fetched, { kind: 'text', text: policy });
   });
 
-  it('gives up a server that sends informational answers without end', async () => {
-    const fetched = await fetchFrom((socket) => socket.write(information.repeat(11)));
-    assert.deepEqual(fetched, { kind: 'failed', why: 'no answer: only informational ones' });
-  });
+  for (const { what, begin, piece } of [
+    ...endlessAnswers,
+    { what: 'a body', begin: 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n', piece: 'x'.repeat(1000) },
+  ])
+    it(`gives up an answer that never ends: ${what}`, async () => {
+      const fetched = await fetchFrom((socket) => sendWithoutEnd(socket, begin, piece));
+      assert.ok(fetched.kind === 'failed');
+      // Node's own parser limits the extensions of a chunk.
+      assert.match(fetched.why, /^(?:more than 80 KiB came without an end|Parse Error: Chunk extensions overflow)$/);
+    });
 });

@@ -1,0 +1,33 @@
+/**
+ * Limits what a server may send for one request, as it comes from the network: the length of a body does not tell what is read for it, since
+ * a chunk may have extensions without end, a status line empty lines before it, and a TLS record padding.
+ */
+import type { Socket } from 'node:net';
+
+/** An answer's body, of which callers take up to 64 KiB, and 16 KiB for its head and what frames both. */
+export const MOST_ANSWER_BYTES = 80 * 1024;
+
+/**
+ * Breaks the connection with an error once more has come since the last request. It is called when the connection stands and who
+ * reads it listens already. `raw` is what carries the bytes: another socket than `socket` where that one is of TLS.
+ */
+export function limitAnswers(socket: Socket, raw: Socket): void {
+  let written = 0;
+  let before = raw.bytesRead;
+  let seen = before;
+  const look = (): void => {
+    if (socket.bytesWritten !== written) {
+      written = socket.bytesWritten;
+      // What came between two answers belongs to the first of them.
+      before = seen;
+    }
+    seen = raw.bytesRead;
+    if (seen - before <= MOST_ANSWER_BYTES) return;
+    // In the next turn: who has enough of a body ends the connection until then, and that is no fault.
+    setImmediate(() =>
+      socket.destroy(new Error(`more than ${String(MOST_ANSWER_BYTES / 1024)} KiB came without an end`)),
+    );
+  };
+  // TLS can also bring tickets and handshakes without end, which are no data.
+  for (const event of ['data', 'session', 'secure']) socket.on(event, look);
+}
