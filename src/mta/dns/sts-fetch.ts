@@ -15,14 +15,18 @@ import { checkAlternativeNames } from '../connection/tls.ts';
 
 export type StsFetched =
   | { kind: 'text'; text: string }
-  /** `isUntrusted`: the web server's certificate is at fault. `isUnknown`: our DNS gave no answer, so it is not their fault. */
-  | { kind: 'failed'; why: string; isUntrusted?: true; isUnknown?: true };
+  /**
+   * `isUntrusted`: the web server's certificate is at fault. `isUnknown`: our DNS gave no answer, so it is not their fault.
+   * `isAnswer`: the web server has answered, and has no policy.
+   */
+  | { kind: 'failed'; why: string; isUntrusted?: true; isUnknown?: true; isAnswer?: true };
 export type StsFetch = (domain: string) => Promise<StsFetched>;
 
 const CONNECT_MS = 10_000;
 const HEAD_START_MS = 1_000;
-/** The limit of the answer from the connection on, in ms. */
+/** The limit of the answer from the connection on, in ms; half of what is left for an address with others behind it. */
 const ANSWER_MS = 20_000;
+const MOST_ADDRESSES = 4;
 
 export interface StsFetchOptions {
   allowPrivate: boolean;
@@ -46,13 +50,33 @@ export function createStsFetch(
     if (addresses.length === 0) return failed(`${host} has no address`);
     const ips = addresses.filter((ip) => allowPrivate || isPublicAddress(ip));
     if (ips.length === 0) return failed(`${host} has no public address`);
-    const connected = await connectFirst({ clock }, { ips, port, timeoutMs: CONNECT_MS, headStartMs: HEAD_START_MS });
-    if (connected.kind === 'failed') return failed(connected.text);
-    return await get({ clock }, connected.socket, host, ca);
+    return await fromFirst(ips.slice(0, MOST_ADDRESSES), host);
   };
+
+  /** Asks one address after the other until one answers: behind an address that takes connections there may be no web server. */
+  async function fromFirst(all: readonly string[], host: string): Promise<StsFetched> {
+    let ips = all;
+    let untrusted: StsFetched | null = null;
+    let answerMs = ANSWER_MS;
+    for (;;) {
+      const connected = await connectFirst({ clock }, { ips, port, timeoutMs: CONNECT_MS, headStartMs: HEAD_START_MS });
+      if (connected.kind === 'failed') return untrusted ?? failed(connected.text);
+      ips = ips.filter((ip) => ip !== connected.ip);
+      if (ips.length > 0) answerMs /= 2;
+      const fetched = await get({ clock }, connected.socket, host, { ca, answerMs });
+      if (fetched.kind === 'text' || fetched.isAnswer === true) return fetched;
+      if (fetched.isUntrusted === true) untrusted ??= fetched;
+      if (ips.length === 0) return untrusted ?? fetched;
+    }
+  }
 }
 
-function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string | undefined): Promise<StsFetched> {
+function get(
+  { clock }: { clock: Clock },
+  raw: Socket,
+  host: string,
+  { ca, answerMs }: { ca: string | undefined; answerMs: number },
+): Promise<StsFetched> {
   return new Promise((resolve) => {
     const socket = connect({
       socket: raw,
@@ -75,17 +99,17 @@ function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string 
       socket.destroy();
       raw.destroy();
     };
-    const timer = clock.after(ANSWER_MS, () => end(failed(`no policy within ${String(ANSWER_MS / 1000)} s`)));
+    const timer = clock.after(answerMs, () => end(failed(`no policy within ${String(answerMs / 1000)} s`)));
     request.on('error', (error) =>
       end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message)),
     );
     request.on('response', (response) => {
       if (response.statusCode !== 200) {
-        end(failed(`the answer was ${String(response.statusCode)}`));
+        end({ ...failed(`the answer was ${String(response.statusCode)}`), isAnswer: true });
         return;
       }
       if (!/^text\/plain\b/i.test(response.headers['content-type'] ?? '')) {
-        end(failed('the answer is not text/plain'));
+        end({ ...failed('the answer is not text/plain'), isAnswer: true });
         return;
       }
       const parts: Buffer[] = [];

@@ -98,6 +98,8 @@ const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
 /** How long an answer without a host is kept, in ms: about as long as the mail of one notification needs. */
 const NOWHERE_MS = 1_000;
+/** How long hosts are kept without the MTA-STS policy that their domain announces: it may be had soon, and protects only once it is known. */
+const STS_FAULT_MS = 300_000;
 /** Pauses after the first, second ... failed look-up of a domain, in ms. */
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
@@ -214,7 +216,8 @@ export class Sites {
   ): Destination {
     const now = this.deps.clock.now();
     const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
-    const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
+    const most = secured.stsFault == null ? Infinity : STS_FAULT_MS;
+    const until = destination.kind === 'unresolved' ? destination.until : now + Math.min(ttlOf(route), most);
     if (asked !== this.round) return destination;
     this.answers.set(key, { destination, until });
     return destination;

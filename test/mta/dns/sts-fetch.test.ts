@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { createStsFetch } from '../../../src/mta/dns/sts-fetch.ts';
 import type { DnsAnswer } from '../../../src/net/resolver.ts';
@@ -8,7 +8,7 @@ import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { endlessAnswers, sendWithoutEnd } from '../../support/fakes/endless-answers.ts';
 import { stsServer } from '../../support/harness/certificate.ts';
 
-const found: DnsAnswer<string> = {
+const found: Extract<DnsAnswer<string>, { kind: 'found' }> = {
   kind: 'found',
   records: ['127.0.0.1'],
   name: 'mta-sts.dest.test',
@@ -18,17 +18,20 @@ const found: DnsAnswer<string> = {
 
 describe('mta/dns/sts-fetch', () => {
   /** Fetches the policy from a web server that answers in this way, on a clock that stands still. */
-  async function fetchFrom(answer: (socket: TLSSocket) => void) {
+  async function fetchFrom(
+    answer: (socket: TLSSocket) => void,
+    { port: wanted = 0, before = [] }: { port?: number; before?: readonly string[] } = {},
+  ) {
     const sockets = new Set<TLSSocket>();
     const server = createServer(stsServer, (socket) => {
       sockets.add(socket);
       socket.on('error', () => undefined);
       socket.once('data', () => answer(socket));
     });
-    server.listen(0, '127.0.0.1');
+    server.listen(wanted, '127.0.0.1');
     await once(server, 'listening');
     const resolver = {
-      a: () => Promise.resolve(found),
+      a: () => Promise.resolve({ ...found, records: [...before, '127.0.0.1'] }),
       aaaa: () => Promise.resolve({ kind: 'no_data' } as const),
     };
     const { port } = server.address() as AddressInfo;
@@ -41,6 +44,25 @@ describe('mta/dns/sts-fetch', () => {
     await new Promise((resolve) => server.close(resolve));
     return fetched;
   }
+
+  for (const [what, break_] of [
+    ['closes the connection', (socket: Socket) => socket.end()],
+    ['resets it', (socket: Socket) => socket.resetAndDestroy()],
+    ['has no TLS', (socket: Socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')],
+  ] as const)
+    it(`asks the next address where the first takes the connection and ${what}`, async () => {
+      const broken = createTcpServer((socket) => {
+        socket.on('error', () => undefined);
+        socket.resume();
+        break_(socket);
+      });
+      broken.listen(0, '127.0.0.2');
+      await once(broken, 'listening');
+      const { port } = broken.address() as AddressInfo;
+      const fetched = await fetchFrom((socket) => socket.write(answer), { port, before: ['127.0.0.2'] });
+      await new Promise((resolve) => broken.close(resolve));
+      assert.deepEqual(fetched, { kind: 'text', text: policy });
+    });
 
   const information = 'HTTP/1.1 103 Early Hints\r\n\r\n';
   const policy = 'version: STSv1\r\nmode: enforce\r\nmx: mx.dest.test\r\nmax_age: 86400\r\n';

@@ -67,6 +67,26 @@ describe('mta/sites/sites', () => {
     assert.equal(asked.length, 2);
   });
 
+  it('asks again after five minutes where the announced MTA-STS policy could not be had', async () => {
+    let fault: 'sts-policy-fetch-error' | null = 'sts-policy-fetch-error';
+    const sites = new Sites({
+      clock,
+      routes: {},
+      findHosts: () => Promise.resolve(hosts('mx.dest.test', 3600)),
+      findRelay: (name) => Promise.resolve(hosts(name)),
+      findPolicy: () => Promise.resolve({ policy: null, fault }),
+    });
+    await sites.find('dest.test');
+    clock.advance(299_999);
+    assert.notEqual(sites.known('dest.test'), null);
+    clock.advance(1);
+    assert.equal(sites.known('dest.test'), null);
+    fault = null;
+    await sites.find('dest.test');
+    clock.advance(3_599_999);
+    assert.notEqual(sites.known('dest.test'), null);
+  });
+
   it('keeps an answer for 5 seconds at least and an hour at most', async () => {
     answers = { short: hosts('a', 0), long: hosts('b', 1_000_000) };
     const sites = sitesWith();
