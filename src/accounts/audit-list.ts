@@ -22,7 +22,7 @@ type Exact =
 
 /** All that is given must hold together; times in milliseconds since the epoch, `since` inclusive, `until` exclusive. */
 export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
-  /** An account's id; `server`: acts that concern no account; `strangers`: uses of keys that are not known. */
+  /** Of an account; `server`: acts that concern no account; `strangers`: uses of keys that are not known. */
   of: AuditOf;
   /** `key`: uses of keys; `person`: what members and the operator did. */
   by?: 'key' | 'person' | undefined;
@@ -30,7 +30,13 @@ export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
   until?: number | undefined;
 };
 
-export type AuditOf = { accountId: string } | 'server' | 'strangers';
+/** The entries of an account; with `onlyTest` only uses of its test keys, since the others tell of live mail. */
+export interface AuditReach {
+  accountId: string;
+  onlyTest?: boolean;
+}
+
+export type AuditOf = AuditReach | 'server' | 'strangers';
 
 interface Deps {
   db: Pick<Database, 'reader'>;
@@ -104,7 +110,8 @@ function inOrder({ db }: Deps, { of, by, since, until, request_id: request }: Au
 }
 
 /** Adds the conditions that each entry is tested against. */
-function tested(query: Query, { of: _, by, since, until, ...exact }: AuditFilter): Query {
+function tested(query: Query, { of, by, since, until, ...exact }: AuditFilter): Query {
+  if (typeof of === 'object') keepToReach(query, of);
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
   if (by === 'key') query.whereNotNull('key_id');
   if (since !== undefined) query.andWhere('at', '>=', since);
@@ -112,16 +119,20 @@ function tested(query: Query, { of: _, by, since, until, ...exact }: AuditFilter
   return query;
 }
 
-/** Returns one entry with its details, or null. `accountId`: only one of this account. */
+function keepToReach(query: Query, { accountId, onlyTest = false }: AuditReach): void {
+  const isTestKey = 'key_id IN (SELECT id FROM api_keys WHERE account_id = ? AND mode = ?)';
+  if (onlyTest) query.andWhereRaw(isTestKey, [accountId, 'test']);
+}
+
+/** Returns one entry with its details, or null. `reach`: only one of these. */
 export async function findAuditEntry(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Deps,
   id: string,
-  accountId?: string,
+  reach?: AuditReach,
 ): Promise<{ row: AuditRow; details: RequestDetailsRow | null } | null> {
-  const row: AuditRow | undefined = await db
-    .reader<AuditRow>('audit')
-    .where({ id, ...(accountId === undefined ? {} : { account_id: accountId }) })
-    .first();
+  const query: Query = db.reader<AuditRow>('audit').where({ id });
+  if (reach !== undefined) keepToReach(query.andWhere({ account_id: reach.accountId }), reach);
+  const row: AuditRow | undefined = await query.first();
   if (row === undefined) return null;
   const details: RequestDetailsRow | undefined = await db
     .reader<RequestDetailsRow>('request_details')

@@ -9,6 +9,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter, timeParameter } from './query.ts';
 import { jsonResponse, route, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 
 export interface AuditListDeps {
   db: Pick<Database, 'reader'>;
@@ -151,7 +152,7 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         path: PATH,
         operationId: 'listAuditEntries',
         description:
-          'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms.',
+          'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms. A test key sees uses of test keys alone.',
         scope: ['audit:read'],
         query: listQuery,
         responses: pageResponse('A page of entries.', AuditEntry, 'One entry', sample),
@@ -160,7 +161,7 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         answerPage(cursors, PATH, call, async (wanted) => {
           const { limit: _, after: __, before: ___, method, ...filters } = call.query;
           const filter = {
-            of: { accountId: wanted.accountId },
+            of: reachOf(call.caller),
             ...filters,
             ...(method === undefined ? {} : { method: method.toUpperCase() }),
           };
@@ -179,8 +180,8 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         params: z.object({ id: z.string().max(64).describe('Id of the entry.') }),
         responses: { 200: jsonResponse('The entry.', AuditEntryDetails, 'A refused request', detailsSample) },
       },
-      async ({ params: { id }, caller: { accountId } }) => {
-        const found = await findAuditEntry({ db }, id, accountId);
+      async ({ params: { id }, caller }) => {
+        const found = await findAuditEntry({ db }, id, reachOf(caller));
         if (found === null) throw new Problem('not_found', 'There is no such entry.');
         return { status: 200, body: auditDetails(found) };
       },

@@ -19,6 +19,13 @@ interface Listed {
   data: { id: string; test: boolean }[];
 }
 
+interface Audited {
+  id: string;
+  key_id: string | null;
+  operation: string | null;
+  request_id: string;
+}
+
 describe('test keys', () => {
   let app: TestApp;
   let world: World;
@@ -100,6 +107,34 @@ describe('test keys', () => {
       const { status, body } = await app.get<Refusal>(`${path}?test=false`, { key: sandbox });
       assert.deepEqual([status, body.error.code, body.error.field], [403, 'forbidden_in_test_mode', 'test'], path);
     }
+  });
+
+  it('a test key sees no use of a live key and no act of a person in the audit log', async () => {
+    await app.get('/v1/messages?to=live-person@dest.test', { key: owner });
+    await app.get('/v1/messages?to=test-person@dest.test', { key: sandbox });
+    const { data: keys } = (await app.get<{ data: { id: string; mode: string }[] }>('/v1/keys', { key: owner })).body;
+    const isTest = ({ key_id }: Audited): boolean => keys.some(({ id, mode }) => id === key_id && mode === 'test');
+    const read = async (key: string): Promise<Audited[]> =>
+      (await app.get<{ data: Audited[] }>('/v1/audit?limit=100', { key })).body.data;
+    const uses = (entries: Audited[]): Audited[] => entries.filter(({ operation }) => operation === 'listMessages');
+    // Reads are written in a batch, which the next insert waits for.
+    app.clock.advance(1000);
+    await app.app.db.commit.insert({});
+    const seen = await read(sandbox);
+    assert.ok(seen.every(isTest));
+    const hidden = (await read(owner)).filter((entry) => !isTest(entry));
+    assert.ok(uses(hidden).length > 0 && hidden.some(({ key_id }) => key_id === null));
+    for (const { id, request_id } of hidden) {
+      assert.equal((await app.get(`/v1/audit/${id}`, { key: sandbox })).status, 404, id);
+      const found = (await app.get<{ data: unknown[] }>(`/v1/audit?request_id=${request_id}`, { key: sandbox })).body;
+      assert.deepEqual(found.data, [], request_id);
+    }
+    const queries = await Promise.all(
+      uses(seen).map(
+        async ({ id }) => (await app.get<{ query: string | null }>(`/v1/audit/${id}`, { key: sandbox })).body.query,
+      ),
+    );
+    assert.ok(queries.includes('to=test-person@dest.test'), queries.join());
   });
 
   it('a test key sees no events of live mail that also goes to the simulator', async () => {

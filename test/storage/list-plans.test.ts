@@ -133,10 +133,18 @@ describe('storage: plans of lists', () => {
             await scansOf(() => pageOfDeliveries({ db: temp.db }, { webhookId: 'whk_1', status, limit: 25 })),
             [],
           );
-        for (const of of [{ accountId: ACCOUNT }, 'server', 'strangers'] as const)
+        for (const of of [
+          { accountId: ACCOUNT },
+          { accountId: ACCOUNT, onlyTest: true },
+          'server',
+          'strangers',
+        ] as const)
           for (const by of ['person', 'key'] as const)
             assert.deepEqual(await scansOf(() => pageOfAudit({ db: temp.db }, { of, by }, { limit: 25 })), []);
-        assert.deepEqual(await scansOf(() => findAuditEntry({ db: temp.db }, 'aud_1', ACCOUNT)), []);
+        assert.deepEqual(
+          await scansOf(() => findAuditEntry({ db: temp.db }, 'aud_1', { accountId: ACCOUNT, onlyTest: true })),
+          [],
+        );
       });
     });
   }
