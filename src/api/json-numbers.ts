@@ -4,6 +4,7 @@
  * The survey of a body (json.ts) looks at each number as it passes; only where one is changed is the text read again for its name.
  */
 import { fieldName } from '../base/check.ts';
+import { isKept, shownNumber } from '../base/kept-number.ts';
 import { Problem } from '../base/problem.ts';
 
 /** The first changed number of a request or, in a bulk send, of an entry. */
@@ -15,19 +16,11 @@ export interface RoundedNumber {
   text: string;
 }
 
-const LONGEST_SHOWN = 40;
-
 /** Returns the Problem that refuses a request, or an entry, for a changed number. */
 export function roundedProblem({ field, text }: RoundedNumber): Problem {
-  const shown = text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`;
-  const why = `\`${field}\` is the number ${shown}, which readers of JSON change to ${String(Number(text))}. Send it as a string.`;
+  const why = `\`${field}\` is the number ${shownNumber(text)}, which readers of JSON change to ${String(Number(text))}. Send it as a string.`;
   return new Problem('invalid_field', why, { field });
 }
-
-/** A number of so few characters is never changed: a double keeps 15 digits whatever they are. */
-const SURELY_KEPT = 15;
-/** This many digits distinguish every double from its neighbors; some languages write them all, 0.10000000000000001 for 0.1. */
-const ENOUGH_DIGITS = 17;
 
 /** Returns the end (exclusive) of the number that begins at this digit. */
 export function numberEnd(text: string, start: number): number {
@@ -39,51 +32,6 @@ export function numberEnd(text: string, start: number): number {
 /** `0`-`9`, `+`, `-`, `.`, `E`, `e`. */
 const isOfNumber = (char: number): boolean =>
   (char >= 0x30 && char <= 0x39) || char === 0x2e || char === 0x2b || char === 0x2d || (char | 0x20) === 0x65;
-
-/** Returns whether the number between the two positions, without its sign, is parsed to the value that was written. */
-export function isKept(text: string, start: number, end: number): boolean {
-  const length = end - start;
-  const hasExponent = exponentOf(text, start, end) >= 0;
-  if (length <= SURELY_KEPT && !hasExponent) return true;
-  const written = text.slice(start, end);
-  const value = Number(written);
-  if (!Number.isFinite(value)) return false;
-  // Fast path for what most programs write: whole numbers that fit, and fractions with few enough digits.
-  const hasPoint = written.includes('.');
-  if (!hasExponent && value <= Number.MAX_SAFE_INTEGER && length <= (hasPoint ? ENOUGH_DIGITS + 1 : ENOUGH_DIGITS))
-    return true;
-  const shortest = String(value);
-  if (shortest === written) return true;
-  const digits = digitsOf(written);
-  if (digits === digitsOf(shortest)) return true;
-  const count = digits.indexOf('e');
-  return (
-    (hasPoint || hasExponent) && count <= ENOUGH_DIGITS && digits === digitsOf(value.toPrecision(Math.max(1, count)))
-  );
-}
-
-/** Returns the position of the exponent, or -1. */
-function exponentOf(text: string, start: number, end: number): number {
-  for (let at = start; at < end; at++) if ((text.charCodeAt(at) | 0x20) === 0x65) return at;
-  return -1;
-}
-
-/** Significant digits and the power of ten of the first: the same for 1.50, 15e-1 and 0.15E1. */
-function digitsOf(number: string): string {
-  const marked = exponentOf(number, 0, number.length);
-  const mantissa = marked < 0 ? number : number.slice(0, marked);
-  const point = mantissa.indexOf('.');
-  const whole = point < 0 ? mantissa.length : point;
-  const all = point < 0 ? mantissa : mantissa.slice(0, point) + mantissa.slice(point + 1);
-  let first = 0;
-  while (all.charCodeAt(first) === ZERO) first++;
-  if (first === all.length) return '0';
-  let end = all.length;
-  while (all.charCodeAt(end - 1) === ZERO) end--;
-  return `${all.slice(first, end)}e${String(whole - first + (marked < 0 ? 0 : Number(number.slice(marked + 1))))}`;
-}
-
-const ZERO = 0x30;
 
 interface Level {
   /** Null in an object. */

@@ -8,7 +8,8 @@
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
-import { isKept, numberEnd, roundedNumbers, type RoundedNumber } from './json-numbers.ts';
+import { isKept } from '../base/kept-number.ts';
+import { numberEnd, roundedNumbers, type RoundedNumber } from './json-numbers.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
 export interface JsonObject {

@@ -28,6 +28,8 @@ describe('api/json-numbers', () => {
     '0.30000000000000004',
     '0.10000000000000001',
     '48.208174999999997',
+    '12345678901234.5',
+    '9007199254740.99',
     '1.7976931348623157e308',
     '5e-324',
     '2.0E-3',
@@ -50,6 +52,9 @@ describe('api/json-numbers', () => {
     '1e-400',
     '3.14159265358979323846',
     '12345678901234567.5',
+    '12345678901234.567',
+    '9007199254740.9935',
+    '9007199254740.991',
     '0.1000000000000000055',
     `1${'0'.repeat(400)}`,
   ]) {
@@ -86,6 +91,15 @@ describe('api/json-numbers', () => {
     fc.assert(
       fc.property(fc.double({ noDefaultInfinity: true, noNaN: true }), (value) => {
         assert.deepEqual(roundedIn(JSON.stringify({ value })), []);
+      }),
+    );
+  });
+
+  it('knows every amount that is printed as another', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 10 ** 13 - 1 }), fc.integer({ min: 1, max: 999 }), (whole, part) => {
+        const text = `${String(whole)}.${String(part).padStart(3, '0').replace(/0+$/, '')}`;
+        assert.equal(roundedIn(`{"v":${text}}`).length === 0, String(Number(text)) === text, text);
       }),
     );
   });

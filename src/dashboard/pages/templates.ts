@@ -1,4 +1,6 @@
 /** Templates: list, editor with preview, comparison of versions, test mail. */
+import { readJson } from '../../api/json.ts';
+import { roundedProblem } from '../../api/json-numbers.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Render, Template } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -140,21 +142,17 @@ async function rendered(visit: Visit): Promise<Render> {
   });
 }
 
-/** Returns the sample values of the form; null for an empty field. Throws a Problem for what is not a JSON object. */
+/** Returns the sample values of the form; null for an empty field. Throws a Problem for what the API would refuse in a body. */
 function sampleIn(form: URLSearchParams): object | null {
   const text = fieldText(form, 'sample_variables');
   if (text === undefined) return null;
-  const refused = new Problem('invalid_field', 'The sample values must be a JSON object.', {
-    field: 'sample_variables',
-  });
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw refused;
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refused;
-  return value;
+  const field = 'sample_variables';
+  const read = readJson(Buffer.from(text));
+  if (read.kind !== 'ok')
+    throw new Problem('invalid_field', 'The sample values must be one JSON object, with each member once.', { field });
+  const [rounded] = read.rounded;
+  if (rounded !== undefined) throw new Problem('invalid_field', roundedProblem(rounded).message, { field });
+  return read.value;
 }
 
 /** Renders the sources, or shows their faults, for the frame next to the editor. */
