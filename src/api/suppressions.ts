@@ -209,6 +209,7 @@ function addMany(
 
 const listQuery = z.strictObject({
   ...pageParameters(),
+  email: z.string().max(LONGEST_ADDRESS).optional().describe('Only the entries of this address, of all scopes.'),
   reason: z.enum(suppressionReasons).optional().describe('Only entries with this reason.'),
   stream: z.string().max(32).optional().describe('Only entries for this stream.'),
   scope: z.literal('account').optional().describe('`account`: only entries for the whole account.'),
@@ -228,11 +229,11 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       responses: pageResponse('A page of suppressions.', Suppression, 'One entry', sample),
     },
     (call) => {
-      const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
+      const { email, reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
       refuseBoth(stream, scope);
       return answerPage(cursors, PATH, call, async (wanted) => {
         const scoped = scope === undefined ? stream : null;
-        const filter = { accountId: wanted.accountId, reason, stream: scoped, createdAfter, createdBefore };
+        const filter = { accountId: wanted.accountId, email, reason, stream: scoped, createdAfter, createdBefore };
         const { rows, ...page } = await pageOfSuppressions({ db, clock }, filter, wanted);
         return { ...page, data: rows.map(suppressionRecord) };
       });

@@ -236,6 +236,8 @@ export async function removeEnded(
 
 export interface SuppressionFilter {
   accountId: string;
+  /** Only the entries of this address, whatever their scopes. */
+  email?: string | undefined;
   reason?: SuppressionReason | undefined;
   /** A stream's slug, or null for entries of the whole account. */
   stream?: string | null | undefined;
@@ -253,12 +255,13 @@ export async function pageOfSuppressions(
   page: PagePart,
   slices: readonly number[] = SLICES,
 ): Promise<BoundedRowPage<SuppressionRow>> {
-  const { accountId, reason, stream, createdAfter, createdBefore } = filter;
+  const { accountId, email, reason, stream, createdAfter, createdBefore } = filter;
   const now = clock.now();
   return readTestedPage<SuppressionRow>(
     {
       inOrder() {
         const query = db.reader<SuppressionRow>('suppressions').where({ account_id: accountId });
+        if (email !== undefined) query.andWhere({ address_key: soughtAddress(email) });
         // Ids sort by time, so a span of time is a range of the index.
         if (createdAfter !== undefined) query.andWhere('id', '>=', idFloor('sup', createdAfter));
         if (createdBefore !== undefined) query.andWhere('id', '<', idFloor('sup', createdBefore + MOST_AHEAD_MS));

@@ -55,6 +55,23 @@ describe('journey: many suppressions in the dashboard', () => {
       assert.deepEqual(await onList(), listed);
     });
 
+  it('says of a whole address alone that it is mailed, and lists every scope of one', async () => {
+    for (const more of [{}, { stream: 'broadcast' }])
+      await app.request('POST', '/v1/suppressions', { email: 'ana.sup@dest.test', ...more });
+    for (const q of ['ana.sup', 'ana.sup@dest', '@dest.test', 'mailto:ana.sup@dest.test']) {
+      const { status, html } = await browser.open(`/suppressions?q=${encodeURIComponent(q)}`);
+      assert.equal(status, 200, q);
+      assert.match(html, /is not a whole address/, q);
+      assert.doesNotMatch(html, /it is mailed/, q);
+    }
+    assert.match(
+      (await browser.open('/suppressions?q=bo@dest.test')).html,
+      /bo@dest\.test is not on the list: it is mailed/,
+    );
+    const { html } = await browser.open('/suppressions?q=Ana.Sup@DEST.test');
+    assert.equal(html.match(/name="scope" value="(?:account|stream:broadcast)"/g)?.length, 2);
+  });
+
   it('says where a quote is not closed, and keeps what was typed', async () => {
     const { html } = await browser.submit('/suppressions/import', { emails: 'a@x.test\n"b@x.test' });
     assert.match(html, /quote/);

@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
 import type { Suppression } from '../../client/types.ts';
+import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
 import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
@@ -28,10 +29,13 @@ export function suppressionPages(): Page[] {
 async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const q = (query.get('q') ?? '').trim();
-  const entries = await found(visit, q);
+  const parsed = parseMailbox(q, { smtputf8: true });
+  const entries = await found(visit, q, parsed.kind === 'ok');
   return view('suppressions', 'Suppressions', {
     q,
     isLookUp: q !== '',
+    // Mail goes to no domain without a point: `ana@example` is the beginning of an address.
+    isWhole: parsed.kind === 'ok' && /@.*\./.test(parsed.mailbox.address),
     rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
     chips: chipsOf(
       WHERE,
@@ -47,19 +51,12 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
 }
 
-async function found(visit: Visit, q: string): Promise<Cursors & { data: Suppression[] }> {
+/** Returns the entries of the address in all scopes, or of the list; none for what is no address, which can have none. */
+async function found(visit: Visit, q: string, isAddress: boolean): Promise<Cursors & { data: Suppression[] }> {
   const { query } = visit;
-  if (q === '') {
-    const asked = { reason: query.get('reason'), ...pageOf(query) };
-    return await visit.ask('listSuppressions', { query: asked });
-  }
-  try {
-    const entry = await visit.ask('getSuppression', { params: { email: q } });
-    return { data: [entry], next_cursor: null, previous_cursor: null };
-  } catch (error) {
-    if (!(error instanceof Problem) || error.status >= 500) throw error;
-    return { data: [], next_cursor: null, previous_cursor: null };
-  }
+  if (q !== '' && !isAddress) return { data: [], next_cursor: null, previous_cursor: null };
+  const wanted = q === '' ? { reason: query.get('reason') } : { email: q };
+  return await visit.ask('listSuppressions', { query: { ...wanted, ...pageOf(query) } });
 }
 
 async function add(visit: Visit): Promise<Shown> {
