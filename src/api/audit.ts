@@ -43,7 +43,7 @@ export function exchangeAudit(
     endpoint: route?.path ?? path.slice(0, LONGEST_PATH),
     operation: route?.operationId ?? null,
     words: route?.act ?? null,
-    deed: route?.act === undefined ? undefined : deedOf(params, reply),
+    deed: route?.act === undefined ? undefined : deedOf(params, reply, exchange.body?.value),
     status,
     ...(replay === 'mismatch' ? { result: 'idempotency_mismatch' } : {}),
     code,
@@ -86,10 +86,22 @@ export function detailsOf(exchange: Exchange, keeps: KeptBodies): RequestDetails
   return { request_id: exchange.requestId, account_id: accountId, ...details };
 }
 
-/** Returns the object that a request was about: the record of the answer, or the object that the path names. */
-export function deedOf(params: Readonly<Record<string, string>>, reply?: Reply): Deed {
+/** Members of a body that name what is to be made; none of them is a secret. */
+const naming = ['name', 'email', 'url', 'slug'] as const;
+
+/** Returns the object that a request was about: the record of the answer, the object that the path names, or what was to be made. */
+export function deedOf(params: Readonly<Record<string, string>>, reply?: Reply, asked: object = {}): Deed {
   const [object = null] = Object.values(params);
-  if (reply === undefined || !('body' in reply)) return { object };
-  const { body, before = null } = reply;
-  return { object, before, after: typeof body === 'object' ? body : null };
+  if (reply === undefined || !('body' in reply)) {
+    const wanted = asked as Readonly<Record<string, unknown>>;
+    return object === null
+      ? { object, asked: Object.fromEntries(naming.map((one) => [one, withoutLogin(wanted[one])])) }
+      : { object };
+  }
+  const { body, before = null, deed } = reply;
+  return deed ?? { object, before, after: typeof body === 'object' ? body : null };
 }
+
+/** Takes the name and password out of a URL, which only a refused one has. */
+const withoutLogin = (value: unknown): unknown =>
+  typeof value === 'string' ? value.replace(/\/\/[^/@]*@/, '//') : value;

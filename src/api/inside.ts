@@ -60,7 +60,7 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
       } catch (error) {
         // A read that found nothing is not audited.
         if (route.act !== undefined) {
-          act.on(deedOf(asked.params ?? {}));
+          act.on(deedOf(asked.params ?? {}, undefined, asked.body));
           await act.failed(error);
         }
         throw error;

@@ -9,7 +9,7 @@ import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
-import type { ActWords } from '../operations/audit-row.ts';
+import type { ActWords, Deed } from '../operations/audit-row.ts';
 import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { IdempotencyRow } from './idempotency.ts';
@@ -29,6 +29,8 @@ export type Reply =
       headers?: Readonly<Record<string, string>>;
       /** The record before a change or removal: for the audit, and for callers that show the removed object. */
       before?: object;
+      /** What the audit says of it, where the answer is no record of one object. */
+      deed?: Deed;
     }
   | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }
   | { status: number; stream: Readable; type: string; headers?: Readonly<Record<string, string>> };

@@ -6,7 +6,7 @@ import { actorOf } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { SuppressionRow } from '../storage/tables.ts';
-import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
+import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
   LONGEST_NOTE,
@@ -110,7 +110,7 @@ function addRoute(deps: SuppressionsDeps): Route {
         says: 'put {email} on the suppression list',
         type: 'suppression',
         named: 'email',
-        keeps: ['email', 'reason', 'scope', 'note', 'expires_at', 'emails'],
+        keeps: ['email', 'reason', 'scope', 'note', 'expires_at', 'emails', 'created', 'existing', 'rejected'],
       },
       body: NewSuppressions,
       bodyExamples: {
@@ -202,7 +202,7 @@ function addMany(
       if (one === undefined) throw new Error('fewer entries came back than were added');
       return { index, email, id: one.row.id, result: one.created ? 'created' : 'existing', error: null };
     });
-    return { status: 200, body: { object: 'list', data } };
+    return { status: 200, body: { object: 'list', data }, deed: manyAdded(emails, added) };
   };
   return answerChange(call, replyToMany, (rowsFor) => addSuppressions(deps, entries, rowsFor));
 }

@@ -23,6 +23,8 @@ type JsonRecord = Readonly<Record<string, unknown>>;
 export interface Deed {
   /** The object's name where no record has it, such as an id in a path. */
   object?: string | null;
+  /** What the object was to be called, where it was not made. */
+  asked?: JsonRecord | null;
   before?: object | null;
   after?: object | null;
 }
@@ -97,10 +99,11 @@ function endingOf(result: AuditRow['result'], { code, isReplay }: AuditEntry): s
   return isReplay === true ? ' (an earlier answer was given again)' : '';
 }
 
-function describe(words: ActWords, { object, before, after }: Deed, ending: string): Description {
+function describe(words: ActWords, { object, asked, before, after }: Deed, ending: string): Description {
   const [was, is] = [before as JsonRecord | null | undefined, after as JsonRecord | null | undefined];
   const { named = 'id' } = words;
-  const name = named === null ? null : (textOf(is?.[named]) ?? textOf(was?.[named]) ?? object ?? null);
+  const name =
+    named === null ? null : (textOf(is?.[named]) ?? textOf(was?.[named]) ?? object ?? textOf(asked?.[named]) ?? null);
   const kind = is?.['object'];
   const { keeps = [] } = words;
   const changed = keeps.filter((member) => JSON.stringify(was?.[member]) !== JSON.stringify(is?.[member]));
@@ -109,7 +112,11 @@ function describe(words: ActWords, { object, before, after }: Deed, ending: stri
     object_id: name?.slice(0, LONGEST_NAME).toWellFormed() ?? null,
     before_json: keptJson(was, changed),
     after_json: keptJson(is, changed),
-    summary: filledIn(words.says, (member) => textOf(is?.[member]) ?? textOf(was?.[member]) ?? name) + ending,
+    summary:
+      filledIn(
+        words.says,
+        (member) => textOf(is?.[member]) ?? textOf(was?.[member]) ?? textOf(asked?.[member]) ?? name,
+      ) + ending,
   };
 }
 

@@ -1,7 +1,7 @@
 /** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
 import { parseMailbox } from '../mail/address.ts';
-import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
+import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
   LONGEST_NOTE,
@@ -49,7 +49,7 @@ export const suppressionOperations = {
       says: 'put {object} on the suppression list',
       type: 'suppression',
       named: 'email',
-      keeps: ['created', 'existing', 'rejected'],
+      keeps: ['emails', 'created', 'existing', 'rejected'],
     },
     scope: 'suppression',
     args: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
@@ -60,11 +60,8 @@ export const suppressionOperations = {
       const faults = entries.map((one) => rejectionOf(one, streams, deps.clock.now()));
       const sound = entries.filter((_, i) => faults[i] === null).map((one) => newEntry(accountId, act.actor, one));
       const added = await addSuppressions(deps, sound, (all) => {
-        const created = all.filter((one) => one.created).length;
-        const [existing, rejected] = [all.length - created, entries.length - all.length];
-        const [only, ...more] = entries;
-        const object = more.length === 0 ? only?.email : `${String(entries.length)} addresses`;
-        act.on({ object: object ?? null, after: { created, existing, rejected } });
+        const emails = entries.map(({ email }) => email);
+        act.on(manyAdded(emails, all));
         return act.rows();
       });
       const rest = [...added];

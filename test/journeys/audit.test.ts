@@ -51,6 +51,34 @@ describe('journey: audit', () => {
     );
   });
 
+  it('names the addresses of a request for many, and what was not made', async () => {
+    await app.request('POST', '/v1/suppressions', { emails: ['a1@dest.test', 'a2@dest.test', 'none'] });
+    const entryOf = async (operation: string) => {
+      const { data } = (
+        await app.get<{ data: { summary: string; object_id: string | null; after: object | null }[] }>(
+          `/v1/audit?operation=${operation}&limit=1`,
+        )
+      ).body;
+      const [entry] = data;
+      assert.ok(entry);
+      return { summary: entry.summary, object_id: entry.object_id, after: entry.after };
+    };
+    assert.deepEqual(await entryOf('createSuppression'), {
+      summary: 'put 3 addresses on the suppression list',
+      object_id: '3 addresses',
+      after: { emails: ['a1@dest.test', 'a2@dest.test', 'none'], created: 2, existing: 0, rejected: 1 },
+    });
+    await assert.rejects(app.operator.ask('createDomain', { body: { name: 'no domain' } }));
+    assert.match((await entryOf('createDomain')).summary, /^added the domain no domain \(refused: /);
+    await app.request('POST', '/v1/keys', { name: 'shop two', scopes: ['nothing'] });
+    assert.match((await entryOf('createKey')).summary, /^created the API key shop two \(refused: /);
+    await app.request('POST', '/v1/webhooks', { url: 'https://ana:secret@hooks.test/x', events: ['nothing'] });
+    assert.match(
+      (await entryOf('createWebhook')).summary,
+      /^added the webhook endpoint https:\/\/hooks\.test\/x \(refused: /,
+    );
+  });
+
   it('shows acts that concern no account on the command line and to administrators, and to no key', async () => {
     await app.operator.call('queue.hold', { domain: 'dest.test' });
     const { out } = await ran(['audit', '--server', '--json'], { POSTHORN_DATA_DIR: app.config.dataDir });
