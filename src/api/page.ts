@@ -113,10 +113,11 @@ export function refuseBothCursors({ after, before }: PageQuery): void {
     throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
 }
 
-/** The filters of a query as one text, the same in whatever order they were given: cursors are bound to it. */
+/** The filters of a query as one text, the same in whatever order they and their values were given: cursors are bound to it. */
 function listName(path: string, query: object): string {
   const filters = Object.entries(query)
     .filter(([name, value]) => value !== undefined && !['limit', 'after', 'before'].includes(name))
+    .map(([name, value]): [string, unknown] => [name, Array.isArray(value) ? value.map(String).sort() : value])
     .sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([path, filters]);
 }

@@ -39,6 +39,17 @@ describe('api/page: a request looks at a bounded number of entries', () => {
     assert.ok(back.previous_cursor);
   });
 
+  it('takes a cursor whatever the order of the values of a filter', async () => {
+    const ask = (query: object) =>
+      answerPage(cursors, '/v1/numbers', { query, caller: { accountId: 'one' }, search: '' }, () =>
+        Promise.resolve({ data: [{ id: '1' }], hasMore: true }),
+      );
+    const reply = await ask({ status: ['sent', 'failed'] });
+    assert.ok('body' in reply);
+    const { next_cursor: after } = reply.body as Page<{ id: string }>;
+    assert.equal((await ask({ status: ['failed', 'sent'], after })).status, 200);
+  });
+
   it('the client goes on by itself until the end', async () => {
     const all: string[] = [];
     for await (const one of entriesOf((after) => read(after === undefined ? {} : { after }), undefined))

@@ -179,6 +179,16 @@ describe('dashboard: API keys', () => {
     assert.equal((await send(fresh)).status, 202);
   });
 
+  it('are not replaced once they have ended, since the new one would have no end', async () => {
+    await make({ preset: 'app', ttl: '30' });
+    const id = await idOf('shop');
+    await browser.open(`/developer/keys/${id}`);
+    await app.app.db.commit.transact((tx) => tx.run('UPDATE api_keys SET expires_at = 1 WHERE id = ?', [id]));
+    const page = await browser.submit(`/developer/keys/${id}/replace`, { hours: '24' });
+    assert.match(page.html, /This key has ended .* Create a new key/);
+    assert.doesNotMatch(page.html, /the-key/);
+  });
+
   it('are changed, in force at once', async () => {
     const key = await make();
     const id = await idOf('shop');

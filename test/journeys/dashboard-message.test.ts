@@ -47,6 +47,15 @@ describe('dashboard: the page of a message', () => {
   const timeline = (html: string): string =>
     /<ol class="timeline">([\s\S]*?)<\/ol>\n<\/div>|<ol class="timeline">[\s\S]*<\/ol>/.exec(html)?.[0] ?? '';
 
+  it('keeps the search field, with the problem, where a search is refused', async () => {
+    for (const q of ['batch:nope', 'x'.repeat(201), `tag:${'x'.repeat(129)}`, `order:${'x'.repeat(501)}`]) {
+      const { status, html } = await browser.open(`/messages?q=${q}`);
+      assert.equal(status, 400, q);
+      assert.ok(html.includes(`name="q" type="search" value="${q}"`), q);
+      assert.match(html, /That did not work/, q);
+    }
+  });
+
   it('says who sent it, each reply once, and what it waits for', async () => {
     const { id } = await app.send();
     await app.follow().of(id, 'deferred');

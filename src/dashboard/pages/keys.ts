@@ -192,11 +192,16 @@ async function revoke(visit: Visit): Promise<Shown> {
 /** Creates a key with the same settings; the old one ends after the chosen hours. */
 async function replace({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const old = await visit.ask('getKey', { params: visit.params });
+  if (stateOf(old, visit.now).isOver)
+    throw new Problem(
+      'invalid_state',
+      'This key has ended since its page was opened, so it is not replaced. Create a new key, and choose when it ends.',
+    );
   const hours = Number(visit.form.get('hours') ?? '0');
   const { name, mode, scopes, domains, allowed_ips, expires_at } = old;
   const body = {
     ...{ name, mode, scopes, domains, allowed_ips, replaces: old.id, revoke_after: Math.round(hours * 3600) },
-    ...(expires_at === null || Date.parse(expires_at) <= visit.now ? {} : { expires_at }),
+    ...(expires_at === null ? {} : { expires_at }),
   };
   return shownOnce(config, await visit.ask('createKey', { body }));
 }

@@ -81,16 +81,24 @@ async function list(visit: Visit): Promise<Shown> {
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const times = { created_after: since, created_before: range.until };
   const asked = { ...search, ...given, ...pageOf(query), ...times, sort };
-  const [messages, streams, totals] = await Promise.all([
-    visit.ask('listMessages', { query: asked }),
+  const [[messages, totals, fault], streams] = await Promise.all([
+    Promise.all([
+      visit.ask('listMessages', { query: asked }),
+      // Of all states, for the numbers of the chips.
+      visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
+      null,
+    ]).catch((error: unknown): [List, Totals, Problem] => {
+      // What was typed stays in its field, with the problem above it.
+      if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
+      return [noMessages, noTotals, error];
+    }),
     streamChoices(visit),
-    // Of all states, for the numbers of the chips.
-    visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
   ]);
   const [first] = messages.data;
   if ('event_id' in search && first !== undefined) return move(`${WHERE}/${first.id}`);
   return view('messages', 'Messages', {
     q,
+    fault,
     rows: messages.data,
     chips: chipsOf(
       WHERE,
@@ -115,7 +123,11 @@ async function list(visit: Visit): Promise<Shown> {
   });
 }
 
+type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
+
+const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
+const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
 
 const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: string): string => {
   const count = counts[status] ?? 0;
