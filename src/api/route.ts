@@ -29,7 +29,7 @@ export type Reply =
       headers?: Readonly<Record<string, string>>;
       /** The record before a change or removal: for the audit, and for callers that show the removed object. */
       before?: object;
-      /** What the audit says of it, where the answer is no record of one object. */
+      /** The words of the audit, where the answer is not a record of one object. */
       deed?: Deed;
     }
   | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }

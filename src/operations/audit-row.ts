@@ -23,7 +23,7 @@ type JsonRecord = Readonly<Record<string, unknown>>;
 export interface Deed {
   /** The object's name where no record has it, such as an id in a path. */
   object?: string | null;
-  /** What the object was to be called, where it was not made. */
+  /** The members that were to name the object, where it was not made. */
   asked?: JsonRecord | null;
   before?: object | null;
   after?: object | null;

@@ -86,12 +86,13 @@ async function list(visit: Visit): Promise<Shown> {
       visit.ask('listMessages', { query: asked }),
       // Of all states, for the numbers of the chips.
       visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
-      null,
-    ]).catch((error: unknown): [List, Totals, Problem] => {
-      // What was typed stays in its field, with the problem above it.
-      if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
-      return [noMessages, noTotals, error];
-    }),
+    ])
+      .then((both): Found => [...both, null])
+      .catch((error: unknown): Found => {
+        // The typed text stays in its field, with the problem above it.
+        if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
+        return [noMessages, noTotals, error];
+      }),
     streamChoices(visit),
   ]);
   const [first] = messages.data;
@@ -125,6 +126,7 @@ async function list(visit: Visit): Promise<Shown> {
 
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
+type Found = [List, Totals, Problem | null];
 
 const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };

@@ -51,7 +51,7 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
 }
 
-/** Returns the entries of the address in all scopes, or of the list; none for what is no address, which can have none. */
+/** Returns the entries of the address in all scopes, or of the list; none for a text that is not an address. */
 async function found(visit: Visit, q: string, isAddress: boolean): Promise<Cursors & { data: Suppression[] }> {
   const { query } = visit;
   if (q !== '' && !isAddress) return { data: [], next_cursor: null, previous_cursor: null };
