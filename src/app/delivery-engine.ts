@@ -93,7 +93,7 @@ function buildMta(
       limitsOf: (lane) => book.limitsOf(lane),
       maySend: () => context.nodes.holdsLease,
       ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
-      ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),
+      ...(meters === null ? {} : { attempted: (outcome, destination) => meters.attempted(outcome, destination) }),
       keysFor: (accountId, domain) => signingKeys.keysFor(accountId === OWN_ACCOUNT ? null : accountId, domain),
       returnPathDomain: async (accountId, domain) => {
         const found = accountId === OWN_ACCOUNT ? directory.find(domain) : directory.findOf(accountId, domain);

@@ -27,7 +27,7 @@ export interface FigureDeps extends EngineDeps {
 const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
   [
     'delivered',
-    'Recipients whose mail was delivered, or discarded by a route (posthorn_attempts_total counts those apart).',
+    'Recipients whose mail was delivered, simulated, or discarded by a route (posthorn_attempts_total tells them apart).',
   ],
   ['deferred', 'Recipients whose mail was put off, each time.'],
   ['complained', 'Recipients who complained.'],

@@ -21,8 +21,9 @@ const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 /** The range is from a warm connection in the same rack to a host that takes five minutes to answer. */
 const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
-/** `discarded` is mail that a route threw away: its sender gets the event `delivered` all the same. */
-const OUTCOMES = ['accepted', 'discarded', 'deferred', 'refused', 'uncertain', 'failed'];
+const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed', 'simulated', 'discarded'];
+/** Mail to these meets no host, whatever its sender is told: it says nothing about whether mail arrives. */
+const WITHOUT_HOST: Readonly<Record<string, string>> = { simulator: 'simulated', discard: 'discarded' };
 const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
 /** Ten samples a second show a blocked event loop, at a negligible cost. */
 const LAG_EVERY_MS = 100;
@@ -53,9 +54,9 @@ export function createMeters({ clock }: { clock: Clock }) {
   }
 
   return {
-    attempted(outcome: Outcome): void {
-      const { kind, facts } = outcome;
-      attempts.add({ outcome: kind === 'accepted' && outcome.isDiscarded === true ? 'discarded' : kind });
+    /** Counts an attempt by its outcome; `destination` is the kind of what the mail went to. */
+    attempted({ kind, facts }: Pick<Outcome, 'kind' | 'facts'>, destination: string): void {
+      attempts.add({ outcome: WITHOUT_HOST[destination] ?? kind });
       for (const [phase, ms] of Object.entries(facts.timings)) {
         // 0 means that the phase was not needed or not reached.
         if (ms > 0) phases.get(phase)?.observe(ms / 1000);
@@ -84,7 +85,11 @@ export function createMeters({ clock }: { clock: Clock }) {
         'Time from the arrival of a send request to its 202, by which the mail is on disk.',
         accept.samples(),
       ),
-      counter('posthorn_attempts_total', 'Delivery attempts by outcome, simulated ones included.', attempts.samples()),
+      counter(
+        'posthorn_attempts_total',
+        'Delivery attempts by outcome; those of simulated mail, and of mail that a route discards, are apart.',
+        attempts.samples(),
+      ),
       histogram(
         'posthorn_attempt_phase_seconds',
         'Time that each phase of an SMTP attempt took.',

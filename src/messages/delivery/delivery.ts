@@ -106,8 +106,7 @@ export interface Grounds {
 
 /** The result of an attempt. */
 export type Outcome =
-  /** `isDiscarded`: a route threw the mail away. */
-  | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean; isDiscarded?: true }
+  | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
   | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
   | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict; grounds?: Grounds }
   /** The connection broke after the final dot and before the reply. The mail may have arrived; it is tried again all the same. */

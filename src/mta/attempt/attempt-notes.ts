@@ -20,8 +20,8 @@ export interface AttemptNotesDeps {
   hostTls: Pick<HostTls, 'noteUse'>;
   /** Is called where the lane's limits may have changed. */
   pump(lane: string): void;
-  /** Is called with the outcome of every attempt. */
-  attempted?(outcome: Outcome): void;
+  /** Is called with the outcome of every attempt, and the kind of what it was made at. */
+  attempted?(outcome: Outcome, destination: Passage['destination']['kind']): void;
 }
 
 const QUIET_MS = 10 * 60_000;
@@ -41,7 +41,7 @@ export class AttemptNotes {
     const { facts } = outcome;
     const { source = null } = job;
     const lane = destination.kind === 'site' ? laneName(destination.name, source) : destination.kind;
-    deps.attempted?.(outcome);
+    deps.attempted?.(outcome, destination.kind);
     deps.log.info(
       {
         event: 'attempt',

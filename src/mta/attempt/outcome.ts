@@ -146,7 +146,6 @@ export function discarded(frame: AttemptFrame): Outcome {
     kind: 'accepted',
     facts: { ...frameFacts(frame), ...noPlace, smtpReply: 'discarded by delivery.routes' },
     viaRelay: true,
-    isDiscarded: true,
   };
 }
 
