@@ -182,7 +182,10 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     },
     notices,
   });
-  const disk = createDiskGuard({ clock, log }, { dir: mailFolder(config), minFreeBytes: config.storage.minFreeBytes });
+  const disk = createDiskGuard(
+    { clock, log, commit: db.commit },
+    { dir: mailFolder(config), minFreeBytes: config.storage.minFreeBytes },
+  );
   await disk.look();
 
   const usedUp = createBudgetWarnings(clock, log, meters);

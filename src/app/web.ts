@@ -164,7 +164,7 @@ export async function readiness(
     disk,
     nodes,
   }: {
-    db: Pick<Database, 'prepared'>;
+    db: Pick<Database, 'prepared'> & { commit: Pick<Database['commit'], 'trouble'> };
     disk: Pick<DiskGuard, 'hasRoom'>;
     nodes: Pick<Nodes, 'epoch' | 'list' | 'holdsLease'>;
   },
@@ -173,6 +173,7 @@ export async function readiness(
   // Without a sign of life for ten seconds this node writes nothing any more; a query could wait for the database for long.
   const database =
     nodes.holdsLease &&
+    db.commit.trouble === null &&
     (await db.prepared.all('SELECT 1').then(
       () => true,
       () => false,

@@ -7,6 +7,7 @@
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
  * back and its units run again one by one, so that only the faulty one fails.
  */
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
@@ -109,6 +110,23 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
   },
 };
 
+/** More than the database has room for in pages that it has already, and not compressible. */
+const TRIAL_BYTES = 64 * 1024;
+
+/** Writes something that needs room, and removes it again before anything can see it. */
+const trialWork: Work<null, null> = {
+  name: 'trial',
+  async run(tx, inputs) {
+    const name = `trial ${randomUUID()}`;
+    await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [
+      name,
+      randomBytes(TRIAL_BYTES).toString('base64'),
+    ]);
+    await tx.run('DELETE FROM settings WHERE name = ?', [name]);
+    return inputs;
+  },
+};
+
 export type Committer = ReturnType<typeof createCommitter>;
 
 /** Callers wait at most `ms` for their units. */
@@ -137,6 +155,7 @@ export function createCommitter(
   const queue = new UnitQueue(most);
   const groups = new GroupRunner(transaction, order, stats);
   let running: Promise<void> | null = null;
+  let trial: Promise<void> | null = null;
   let closed = false;
 
   function submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
@@ -166,7 +185,9 @@ export function createCommitter(
       () => {
         const unit = unitOf();
         queue.giveUp(unit);
-        unit.reject(new StorageUnavailable('the database did not confirm the write in time'));
+        const late = new StorageUnavailable('the database did not confirm the write in time');
+        groups.trouble = late.message;
+        unit.reject(late);
       },
       { background: true },
     );
@@ -200,6 +221,20 @@ export function createCommitter(
     /** The number of waiting units, by which the intake slows down. */
     get waiting() {
       return queue.length;
+    },
+    /** Why the storage did not take the last write: it is full, gone, or too slow. Null after a write that succeeded. */
+    get trouble() {
+      return groups.trouble;
+    },
+    /** Tries a write of its own where the storage did not take the last one, so that `trouble` ends without a caller's write. Never rejects. */
+    async retry(): Promise<void> {
+      if (groups.trouble === null) return;
+      trial ??= submit(trialWork, null)
+        .then(noop, noop)
+        .finally(() => {
+          trial = null;
+        });
+      await trial;
     },
     stats,
     /** Runs the waiting units and then refuses new ones. */
@@ -268,6 +303,8 @@ class GroupRunner {
   private readonly stats: CommitStats;
   /** The place of each kind of work in a group, by its name. */
   private readonly places: ReadonlyMap<string, number>;
+  /** Why the storage did not take the last write, or null. */
+  trouble: string | null = null;
 
   constructor(transaction: GroupTransaction, order: readonly string[], stats: CommitStats) {
     this.transaction = transaction;
@@ -289,6 +326,7 @@ class GroupRunner {
       else for (const unit of group) this.fail(unit, error.cause);
       return;
     }
+    this.trouble = null;
     group.forEach((unit, i) => {
       unit.settled();
       unit.resolve(run.outputs?.[i]);
@@ -322,6 +360,7 @@ class GroupRunner {
   }
 
   private fail(unit: Unit, error: unknown): void {
+    if (error instanceof Error && isStorageTrouble(error)) this.trouble = error.message;
     this.stats.failedUnits++;
     unit.settled();
     unit.reject(error);

@@ -1,10 +1,11 @@
 /**
  * Watches the free space of the disk. Below the limit new mail is refused, and accepted mail is still delivered: the last free space
- * is kept for it.
+ * is kept for it. A database that took no writes is tried again, since no caller may come while this server is not ready.
  */
 import { statfs } from 'node:fs/promises';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Committer } from './commit.ts';
 
 /** A burst of mail fills far less than half a gigabyte in this time. */
 const LOOK_MS = 5_000;
@@ -13,7 +14,7 @@ const STRANGERS_LEAVE = 2;
 
 /** `minFreeBytes` is `storage.minFreeBytes`; `free` returns the free bytes in `dir`. */
 export function createDiskGuard(
-  { clock, log }: { clock: Clock; log: Log },
+  { clock, log, commit }: { clock: Clock; log: Log; commit: Pick<Committer, 'retry'> },
   { dir, minFreeBytes }: { dir: string; minFreeBytes: number },
   free: (dir: string) => Promise<number> = freeBytes,
 ) {
@@ -23,6 +24,8 @@ export function createDiskGuard(
   let stopped = false;
 
   async function look(): Promise<void> {
+    // Nothing waits for it: on a database that hangs it ends late.
+    void commit.retry();
     try {
       const bytes = await free(dir);
       const enough = bytes >= minFreeBytes;

@@ -4,8 +4,11 @@ import { readiness } from '../../src/app/web.ts';
 
 type Deps = Parameters<typeof readiness>[0];
 
-const database = (works: boolean): Deps['db'] =>
-  ({ prepared: { all: () => (works ? Promise.resolve([]) : Promise.reject(new Error('closed'))) } }) as never;
+const database = (works: boolean, trouble: string | null = null): Deps['db'] =>
+  ({
+    commit: { trouble },
+    prepared: { all: () => (works ? Promise.resolve([]) : Promise.reject(new Error('closed'))) },
+  }) as never;
 const disk = (room: boolean): Deps['disk'] => ({ hasRoom: () => room });
 const taken = { code: 'EADDRINUSE', since: 0, holder: null } as const;
 const [self] = loneNode(7, { name: 'a', version: '1', facts: '{}', since: 0 }).list();
@@ -28,6 +31,12 @@ describe('readiness', () => {
       const deps = { db: database(works), disk: disk(room), nodes: node(false) };
       assert.equal((await readiness(deps, [{ name: 'mx', ...mx }, open])).status, status);
     });
+
+  it('says that the database takes no writes', async () => {
+    const deps = { db: database(true, 'No space left on device'), disk: disk(true), nodes: node(false) };
+    const { status, checks } = await readiness(deps, [open]);
+    assert.deepEqual([status, checks['database']], ['unavailable', false]);
+  });
 
   for (const [what, nodes, status] of [
     ['is drained by an operator', node(true), 'draining'],

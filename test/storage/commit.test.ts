@@ -139,6 +139,29 @@ describe('storage/commit', () => {
       await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
     });
 
+    it('for want of room is known until a write succeeds, and a write is tried without a caller', async () => {
+      const { db, close } = await openTempDatabase();
+      const full = Object.assign(new Error('No space left on device'), { code: '53100' });
+      const refuse = (): Promise<never> => Promise.reject(full);
+      const ways: readonly (() => Promise<unknown>)[] = [
+        () => db.commit.submit({ name: 'intake', isIntake: true, run: refuse }, null),
+        () => db.commit.submit({ name: 'engine', run: refuse }, null),
+        () => db.commit.transact(refuse),
+      ];
+      for (const write of ways) await assert.rejects(write());
+      assert.equal(db.commit.trouble, 'No space left on device');
+      await db.commit.retry();
+      assert.equal(db.commit.trouble, null);
+      assert.deepEqual(await db.prepared.all("SELECT name FROM settings WHERE name LIKE 'trial%'"), []);
+      await close();
+    });
+
+    it('of a unit that breaks a rule says nothing about the storage', async () => {
+      const commit = createCommitter(sqliteTransaction(notingConnection((sql) => sql.includes('bad'))));
+      await assert.rejects(commit.submit(workOf('w'), 'bad'));
+      assert.equal(commit.trouble, null);
+    });
+
     it('is over with the unit: the next ones go through', async () => {
       let broken = true;
       const commit = createCommitter(sqliteTransaction(notingConnection((sql) => broken && sql === 'COMMIT')));

@@ -6,13 +6,20 @@ import { FakeClock } from '../support/fakes/fake-clock.ts';
 describe('disk guard', () => {
   const lines: string[] = [];
   const log = createLog({ level: 'debug', format: 'json', stream: { write: (line) => void lines.push(line) } });
+  let retries = 0;
+  const commit = {
+    retry: (): Promise<void> => {
+      retries++;
+      return new Promise(() => undefined);
+    },
+  };
   const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
   it('refuses below the limit and recovers by itself, telling each change once', async () => {
     lines.length = 0;
     let free = 1000;
     const clock = new FakeClock();
-    const guard = createDiskGuard({ clock, log }, { dir: '/', minFreeBytes: 500 }, () => Promise.resolve(free));
+    const guard = createDiskGuard({ clock, log, commit }, { dir: '/', minFreeBytes: 500 }, () => Promise.resolve(free));
     await guard.look();
     assert.equal(guard.hasRoom(), true);
     for (const [bytes, room] of [
@@ -30,6 +37,7 @@ describe('disk guard', () => {
       ['disk_low', 'disk_low_for_strangers', 'disk_room'],
     );
     assert.equal(guard.hasRoomForStrangers(), false);
+    assert.equal(retries, 4, 'each look has a database tried again that took no writes, and does not wait for it');
     guard.stop();
     assert.equal(clock.nextAt(), null);
   });
@@ -37,7 +45,7 @@ describe('disk guard', () => {
   it('keeps its last answer where the disk cannot be asked, and says so', async () => {
     lines.length = 0;
     const clock = new FakeClock();
-    const guard = createDiskGuard({ clock, log }, { dir: '/', minFreeBytes: 1 }, () =>
+    const guard = createDiskGuard({ clock, log, commit }, { dir: '/', minFreeBytes: 1 }, () =>
       Promise.reject(new Error('EIO')),
     );
     await guard.look();
@@ -47,7 +55,10 @@ describe('disk guard', () => {
   });
 
   it('reads a real disk', async () => {
-    const guard = createDiskGuard({ clock: new FakeClock(), log }, { dir: '/', minFreeBytes: Number.MAX_SAFE_INTEGER });
+    const guard = createDiskGuard(
+      { clock: new FakeClock(), log, commit },
+      { dir: '/', minFreeBytes: Number.MAX_SAFE_INTEGER },
+    );
     await guard.look();
     assert.equal(guard.hasRoom(), false);
     guard.stop();

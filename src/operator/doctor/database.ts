@@ -1,4 +1,4 @@
-/** Checks what a PostgreSQL database promises. A file of SQLite has the checks of the disk and of versions. */
+/** Checks whether the database takes writes, and what PostgreSQL promises. A file of SQLite has the checks of the disk and of versions. */
 import { isPostgresUrl, readPostgresUrl } from '../../base/postgres-url.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
@@ -7,9 +7,21 @@ import type { Probes } from './probes.ts';
 /** Beyond this age an open transaction keeps dead rows from being cleared, and the queue becomes slow. */
 const OLD_SNAPSHOT_MS = HOUR_MS;
 
-export async function database({ config, store }: Pick<Probes, 'config' | 'store'>): Promise<readonly Verdict[]> {
+export async function database({
+  config,
+  store,
+  server,
+}: Pick<Probes, 'config' | 'store' | 'server'>): Promise<readonly Verdict[]> {
   const { url } = config.storage;
   if (store.kind === 'missing' && store.refusal !== undefined) return [failed(store.why, store.cure)];
+  const trouble = server.kind === 'server' ? server.writeTrouble() : null;
+  if (trouble !== null)
+    return [
+      failed(
+        `the database takes no writes, so new mail is refused: ${trouble}`,
+        'Look at the disk and the log of the database. Posthorn tries again every five seconds.',
+      ),
+    ];
   if (!isPostgresUrl(url)) return [ok('the database is a file in the data folder')];
   if (store.kind === 'missing') return [failed(`the database cannot be reached: ${store.why}`, store.cure)];
   const facts = await store.postgres();

@@ -25,6 +25,7 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
       selfTest: deps.selfTest,
       settings: deps.settings,
       nodes: deps.nodes,
+      writeTrouble: () => db.commit.trouble,
     },
   };
 }

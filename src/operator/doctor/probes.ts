@@ -87,4 +87,6 @@ interface Server {
   /** Compares the settings in force with the written ones. */
   settings: OperatorDeps['settings'];
   nodes: Pick<OperatorDeps['nodes'], 'list'>;
+  /** Why the database did not take the last write, or null. */
+  writeTrouble: () => string | null;
 }

@@ -23,6 +23,13 @@ export function joinCommitters({ intake, engine, desk }: Committers): Committer 
     get waiting() {
       return sum(({ waiting }) => waiting);
     },
+    /** Of any of them: the engine may still write into pages that are there, where there is no room for new mail. */
+    get trouble() {
+      return intake.trouble ?? desk.trouble ?? engine.trouble;
+    },
+    async retry(): Promise<void> {
+      await Promise.all(all.map((one) => one.retry()));
+    },
     get stats(): CommitStats {
       return {
         groups: sum(({ stats }) => stats.groups),

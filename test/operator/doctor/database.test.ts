@@ -19,11 +19,12 @@ const sound = {
   oldestSnapshotMs: 0,
 };
 
-const look = (url: string, facts: Partial<typeof sound> = {}) =>
+const look = (url: string, facts: Partial<typeof sound> = {}, trouble: string | null = null) =>
   database({
     config: { storage: { url } },
     store: { kind: 'store', postgres: () => Promise.resolve({ ...sound, ...facts }) },
-  } as unknown as Pick<Probes, 'config' | 'store'>);
+    server: { kind: 'server', writeTrouble: () => trouble },
+  } as unknown as Pick<Probes, 'config' | 'store' | 'server'>);
 
 describe('operator/doctor: the database', () => {
   const remote = 'postgres://me@db.example/mail?sslmode=verify-full';
@@ -41,6 +42,13 @@ describe('operator/doctor: the database', () => {
       assert.equal(found[0]?.status, status);
       assert.match(found[0].why, why);
       assert.ok(found[0].cure);
+    });
+
+  for (const url of [remote, 'sqlite:/var/lib/posthorn/posthorn.db'])
+    it(`finds that ${url.split(':')[0] ?? ''} takes no writes`, async () => {
+      const [found, ...others] = await look(url, {}, 'could not extend file: No space left on device');
+      assert.deepEqual([found?.status, others], ['failed', []]);
+      assert.match(found?.why ?? '', /takes no writes, so new mail is refused: .*No space left/);
     });
 
   it('leaves the version of SQLite to installations that use it', async () => {

@@ -176,6 +176,7 @@ export class Patient {
       },
       store: storeProbes(deps.db),
       server: {
+        writeTrouble: () => null,
         kind: 'server',
         listeners: () => this.listeners(),
         selfTest: (through) => {
