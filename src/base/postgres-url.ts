@@ -15,13 +15,17 @@ export interface PostgresUrl {
 }
 
 const USUAL_PORT = 5432;
-const PATTERN =
-  /^postgres(?:ql)?:\/\/(?:(?<user>[^:@/?]*)(?::(?<password>[^@/?]*))?@)?(?<hosts>[^/?]*)\/(?<database>[^?]*)(?:\?(?<query>.*))?$/;
+const PATTERN = /^postgres(?:ql)?:\/\/(?:(?<user>[^:@/?]*)@)?(?<hosts>[^/?]*)\/(?<database>[^?]*)(?:\?(?<query>.*))?$/;
+
+/** Before all else: a password may have any character, and no message about the parts may quote one. */
+const WITH_PASSWORD = /^[^@]*:\/\/[^@]*:.*@/s;
 
 export const isPostgresUrl = (url: string): boolean => /^postgres(?:ql)?:/.test(url);
 
 /** Reads the address. Throws an Error that says what is wrong. */
 export function readPostgresUrl(url: string): PostgresUrl {
+  if (WITH_PASSWORD.test(url))
+    throw new Error('storage.url must not have the password: give it as storage.password or storage.passwordFile');
   const parts = PATTERN.exec(url)?.groups;
   if (parts === undefined) throw new Error('storage.url must be postgres://user@host:port/database');
   const query = new URLSearchParams(parts['query']);
@@ -29,9 +33,7 @@ export function readPostgresUrl(url: string): PostgresUrl {
     if (!['sslmode', 'sslrootcert', 'host'].includes(name))
       throw new Error(`storage.url: \`${name}\` is not known; use sslmode, sslrootcert or host`);
   const hosts = hostsOf(query.get('host') ?? decodeURIComponent(parts['hosts'] ?? ''));
-  const { user = '', password, database = '' } = parts;
-  if (password !== undefined)
-    throw new Error('storage.url must not have the password: give it as storage.password or storage.passwordFile');
+  const { user = '', database = '' } = parts;
   if (user === '') throw new Error('storage.url must name a user: postgres://user@host/database');
   if (database === '') throw new Error('storage.url must name a database: postgres://user@host/database');
   return {

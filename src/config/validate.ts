@@ -83,8 +83,7 @@ function wrongValue(
   const origin = entry === undefined ? undefined : origins.get(entry.path);
   const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
-  const shown =
-    entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : withoutPassword(show(found));
+  const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
   return `${place === '' ? 'settings' : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
 }
 
@@ -110,12 +109,13 @@ function show(value: unknown): string {
   // An API key given in place of its id must not appear in a log.
   if (typeof value === 'string' && /\bak_(?:live|test)_/.test(value)) return 'an API key';
   if (typeof value === 'string' && value.includes('-----BEGIN')) return 'the contents of a PEM file';
-  const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
+  const text =
+    typeof value === 'object' || value === undefined ? kindOf(value) : withoutPassword(JSON.stringify(value));
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
 
-/** Hides the password of a URL. */
-const withoutPassword = (text: string): string => text.replace(/(:\/\/[^:@/\s]*):[^@/\s]*@/, '$1:***@');
+/** Hides the password of a URL, which may have any character: from the first colon after the scheme to the last `@`. */
+const withoutPassword = (text: string): string => text.replace(/(:\/\/[^:@]*):.*@/s, '$1:***@');
 
 function kindOf(value: unknown): string {
   if (value === null || value === undefined) return 'nothing';

@@ -23,6 +23,8 @@ describe('base/postgres-url', () => {
 
   const faults: Record<string, RegExp> = {
     'postgres://me:secret@db/mail': /storage\.passwordFile/,
+    'postgres://me:se@cr/et@db/mail': /storage\.passwordFile/,
+    'postgres://me:se/c?ret=1@db/mail': /storage\.passwordFile/,
     'postgres://db/mail': /a user/,
     'postgres://me@db/': /a database/,
     'postgres://me@db': /must be postgres:/,

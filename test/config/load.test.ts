@@ -310,6 +310,13 @@ describe('loadConfig', () => {
       assert.doesNotMatch(mistakes({ env: { POSTHORN_DELIVERY__ROUTES: '{"a":"hunter2"' } }).join(), /hunter2/);
     });
 
+    for (const password of ['averyverylong'.repeat(8), 'pa/ss-word', 'p@ss-word', 'a?ss-word=b', 'p:ss-word'])
+      it(`do not print the password ${password.slice(0, 12)} of a database`, () => {
+        const text = mistakes({ env: { POSTHORN_STORAGE__URL: `postgres://posthorn:${password}@db/x` } }).join();
+        assert.match(text, /without a password, found "postgres:\/\/posthorn:\*\*\*@db\/x"$/);
+        assert.doesNotMatch(text, /averyvery|ss-word/);
+      });
+
     it('do not print an API key that stands where its id belongs', () => {
       const key = `ak_live_${'x'.repeat(58)}`;
       assert.deepEqual(mistakes({ env: { POSTHORN_SMTP__SUBMISSION__TRUSTED_KEY: key } }), [
