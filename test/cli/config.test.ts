@@ -101,12 +101,34 @@ describe('posthorn config', () => {
       POSTHORN_DELIVERY__OPERATORS_FILE: path.join(folder, 'none.yaml'),
       POSTHORN_DELIVERY__BOUNCE_RULES: path.join(folder, 'none.yaml'),
       POSTHORN_TRACKING__SCANNERS_FILE: path.join(folder, 'none.yaml'),
+      POSTHORN_STORAGE__PASSWORD_FILE: path.join(folder, 'none'),
+      POSTHORN_STORAGE__URL: `postgres://me@db/mail?sslmode=verify-full&sslrootcert=${path.join(folder, 'none.pem')}`,
     });
     assert.equal(code, 78);
     assert.deepEqual(
       notes.split('\n').map((line) => line.split(':')[0]),
-      ['tls.certFile', 'delivery.bounceRules', 'delivery.operatorsFile', 'tracking.scannersFile'],
+      [
+        'storage.passwordFile',
+        'storage.url (sslrootcert)',
+        'tls.certFile',
+        'delivery.bounceRules',
+        'delivery.operatorsFile',
+        'tracking.scannersFile',
+      ],
     );
+  });
+
+  it('a command that needs the database ends with 78 where a file of its address is missing', async () => {
+    const url = 'postgres://me@127.0.0.1:1/mail';
+    const none = path.join(folder, 'none');
+    for (const more of [
+      { POSTHORN_STORAGE__URL: url, POSTHORN_STORAGE__PASSWORD_FILE: none },
+      { POSTHORN_STORAGE__URL: `${url}?sslmode=verify-full&sslrootcert=${none}` },
+    ]) {
+      const { code, notes } = await posthorn(['migrate'], more);
+      assert.equal(code, 78, notes);
+      assert.match(notes, /^posthorn: storage\.\S+(?: \(sslrootcert\))?: expected a readable file: ENOENT[^\n]*$/);
+    }
   });
 
   it('check --json tells mistakes and warnings as data', async () => {

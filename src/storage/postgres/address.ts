@@ -3,15 +3,28 @@ import { readFileSync } from 'node:fs';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import { readPostgresUrl, type PostgresUrl } from '../../base/postgres-url.ts';
 import type { StoreAddress } from '../database.ts';
+import { DatabaseRefusal } from '../database-refusal.ts';
 
 export interface PostgresAddress extends PostgresUrl {
   password: string | null;
 }
 
-/** Returns the address with its password. Throws if the file with the password cannot be read. */
+/** Returns the address with its password. Throws `DatabaseRefusal` if a file that it names cannot be read. */
 export function addressOf({ url, password = null, passwordFile = null }: StoreAddress): PostgresAddress {
-  const fromFile = passwordFile === null ? null : readFileSync(passwordFile, 'utf8').replace(/\r?\n$/, '');
-  return { ...readPostgresUrl(url), password: password ?? fromFile };
+  const fromFile = readNamed('storage.passwordFile', passwordFile)?.replace(/\r?\n$/, '') ?? null;
+  const address = { ...readPostgresUrl(url), password: password ?? fromFile };
+  readNamed('storage.url (sslrootcert)', address.rootCertificate);
+  return address;
+}
+
+function readNamed(setting: string, file: string | null): string | null {
+  if (file === null) return null;
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new DatabaseRefusal('unsuitable', `${setting}: expected a readable file: ${why}`, error);
+  }
 }
 
 /**
