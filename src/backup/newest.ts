@@ -30,11 +30,14 @@ export interface Backup {
 /** Clocks of two machines that share a folder may differ by this. */
 const SKEW_MS = HOUR_MS;
 
+/** Returns the last name that a backup may have now; one with a later time was made while the clock was ahead (byAge). */
+export const lastName = (now: number): string => backupName('posthorn', now + SKEW_MS);
+
 /** Returns the state of a folder at this time. A missing folder has no backups; other files and damaged backups are skipped. Never rejects. */
 export async function backupState(dir: string, now: number): Promise<BackupState> {
   try {
     const found = (await namesIn(dir)).filter((name) => isBackupName('posthorn', name));
-    const names = byAge(found, backupName('posthorn', now + SKEW_MS));
+    const names = byAge(found, lastName(now));
     return { kind: 'read', dir, count: names.length, newest: await newestOf(dir, names) };
   } catch (error) {
     return { kind: 'unreadable', dir, text: error instanceof Error ? error.message : String(error) };

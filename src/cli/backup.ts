@@ -5,7 +5,8 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
-import { backupTimeIn, KEYS, type Manifest } from '../backup/manifest.ts';
+import { backupTimeIn, byAge, KEYS, type Manifest } from '../backup/manifest.ts';
+import { lastName } from '../backup/newest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
@@ -113,7 +114,7 @@ async function verifyAll(context: Context, folders: readonly string[], options: 
   for (const folder of folders) await verify(context, folder, { ...options, isOneOfMany: folders.length > 1 });
 }
 
-/** Returns the backup whose name has the latest time, and says which that is. Throws if that cannot be told from the names. */
+/** Returns the newest backup by the time in its name, as byAge() has it, and says which that is. Throws if that cannot be told from the names. */
 function newestOf(context: Context, folders: readonly string[]): string {
   const [only, ...others] = folders;
   if (only !== undefined && others.length === 0) return only;
@@ -121,7 +122,11 @@ function newestOf(context: Context, folders: readonly string[]): string {
   const nameless = timed.find(({ at }) => at === null);
   if (nameless !== undefined)
     throw new Problem('invalid_parameter', `${nameless.folder} has no time in its name: name one backup to restore`);
-  const newest = timed.reduce((a, b) => ((b.at ?? '') > (a.at ?? '') ? b : a)).folder;
+  const times = byAge(
+    timed.flatMap(({ at }) => at ?? []),
+    backupTimeIn(lastName(context.now())) ?? '',
+  );
+  const newest = timed.find(({ at }) => at === times.at(-1))?.folder ?? '';
   context.note(`posthorn: of ${String(folders.length)} backups the newest is restored: ${newest}`);
   return newest;
 }

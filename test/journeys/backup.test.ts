@@ -214,12 +214,14 @@ describe('journey: backup', () => {
     const faulty = await ran(['backup', 'verify', older, record.backup, '--json'], env);
     const told = faulty.out.split('\n').map((line) => JSON.parse(line) as { backup: string; ok: boolean });
     assert.deepEqual([faulty.code, told.map(({ ok }) => ok)], [1, [false, true]]);
-    const newest = await ran(['backup', 'restore', older, record.backup], {
+    const ahead = path.join(path.dirname(record.backup), 'posthorn-29990101T000000Z');
+    cpSync(older, ahead, { recursive: true });
+    const newest = await ran(['backup', 'restore', older, record.backup, ahead], {
       ...env,
       POSTHORN_DATA_DIR: path.join(folder, 'newest'),
     });
     assert.equal(newest.code, 0, newest.notes);
-    assert.ok(newest.notes.includes(`of 2 backups the newest is restored: ${record.backup}`), newest.notes);
+    assert.ok(newest.notes.includes(`of 3 backups the newest is restored: ${record.backup}`), newest.notes);
     const nameless = await ran(['backup', 'restore', older, folder], { POSTHORN_DATA_DIR: path.join(folder, 'n2') });
     assert.equal(nameless.code, 65);
     assert.match(nameless.notes, /has no time in its name: name one backup to restore/);
