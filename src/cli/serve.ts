@@ -96,10 +96,12 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   }
 }
 
-/** Reads the settings again. With mistakes in them nothing changes: they must not end a running server. */
+/** Reads the settings again, and logs the warnings that a start prints. With mistakes nothing changes: they must not end a running server. */
 function reload(context: Context, log: Log, server: Server): void {
   try {
-    server.reload(context.load({ again: true }).config);
+    const { config, warnings } = context.load({ again: true });
+    server.reload(config);
+    for (const text of warnings) log.warn({ event: 'settings_warning', text }, 'a setting may not be what is meant');
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     log.error({ event: 'reload_failed', mistakes: error.mistakes }, 'the settings have mistakes: nothing was changed');

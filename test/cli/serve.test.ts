@@ -203,6 +203,10 @@ describe('posthorn serve', () => {
       running.kill('SIGHUP');
       await says(/^routes b\.test$/m);
       assert.doesNotMatch(said.out, /^routes a/m);
+      const route = '{ host: relay.example, port: 587, tls: none, user: me, password: hunter2 }';
+      writeFileSync(file, `delivery: { routes: { "c.test": ${route} } }`);
+      running.kill('SIGHUP');
+      await says(/"event":"settings_warning","text":"[^\n]*password goes to relay\.example in clear/);
       running.kill('SIGTERM');
       assert.equal(await exit, 0, said.err);
     });
