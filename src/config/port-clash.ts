@@ -36,6 +36,10 @@ export function portClashes({ http, dashboard, metrics, smtp }: Listening): stri
 }
 
 const clash = (a: Place, b: Place): boolean =>
-  a.port !== 0 && a.port === b.port && (a.host === b.host || isWildcard(a.host) || isWildcard(b.host));
+  a.port !== 0 &&
+  a.port === b.port &&
+  (isWildcard(a.host) || isWildcard(b.host) || addressesOf(a.host).some((one) => addressesOf(b.host).includes(one)));
+
+const addressesOf = (host: string): readonly string[] => (host === 'localhost' ? ['127.0.0.1', '::1'] : [host]);
 
 const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';

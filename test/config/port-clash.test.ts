@@ -24,6 +24,18 @@ describe('config/port-clash', () => {
       { ...usual, smtp: { ...usual.smtp, mx: { host: '0.0.0.0', port: 8025 } } },
       ['smtp.mx.port: expected another port than http.port, found 8025 for both'],
     ],
+    ...(['127.0.0.1', '::1'] as const).map(
+      (host) =>
+        [
+          `a port of localhost, which is ${host}, too`,
+          {
+            ...usual,
+            http: { host: 'localhost', port: 587 },
+            smtp: { ...usual.smtp, submission: { host, port: 587, tlsPort: 465 } },
+          },
+          ['smtp.submission.port: expected another port than http.port, found 587 for both'],
+        ] as const,
+    ),
     [
       'one port for both kinds of submission',
       { ...usual, smtp: { ...usual.smtp, submission: { host: '127.0.0.1', port: 587, tlsPort: 587 } } },
