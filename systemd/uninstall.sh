@@ -1,6 +1,6 @@
 #!/bin/sh
 # Removes the service and the program. Settings (/etc/posthorn), data (/var/lib/posthorn), backups (/var/backups/posthorn)
-# and the user stay, unless --purge says that they go too. Safe to run again.
+# and the user stay, unless --purge says that they go too. Folders elsewhere that settings named always stay, and are named. Safe to run again.
 #
 #   systemd/uninstall.sh [--root FOLDER] [--purge]
 set -eu
@@ -26,6 +26,9 @@ while [ $# -gt 0 ]; do
 done
 need_root systemd/uninstall.sh
 
+# Folders that paths.sh let the units write to. Others may keep files in them, so they are named and not removed.
+folders=$(sed -n 's/^ReadWritePaths="-\(.*\)"$/\1/p' "$root/etc/systemd/system/posthorn.service.d/10-folders.conf" 2>/dev/null | sed 's/%%/%/g') || true
+
 units='posthorn-backup.timer posthorn-backup.service posthorn.service'
 for unit in $units; do
   rm -f "$root/etc/systemd/system/$unit.d/10-folders.conf"
@@ -49,7 +52,10 @@ if [ "$purge" = yes ]; then
   for command in userdel groupdel; do
     "$command" ${root:+--root "$root"} posthorn 2>/dev/null || true
   done
-  say 'removed, with settings, data and backups'
+  say 'removed, with /etc/posthorn, /var/lib/posthorn and /var/backups/posthorn'
 else
   say 'removed; settings, data and backups are kept (--purge removes them)'
 fi
+printf '%s\n' "$folders" | while IFS= read -r folder; do
+  [ -z "$folder" ] || [ ! -e "$root$folder" ] || say "$folder stays, as settings named it: it may have mail and keys"
+done

@@ -64,4 +64,19 @@ describe('systemd/paths.sh', () => {
       /^ConditionPathExists=\nConditionPathExists=\/var\/lib\/posthorn\/data\/secret\.key$/m,
     );
   });
+
+  // The last one: it takes the system of the others apart.
+  it('has uninstall.sh --purge name the folders that stay', () => {
+    dropIn('dataDir: "/srv/ph data"\nbackup: { dir: "/srv/bk%1" }\n', 'posthorn.service');
+    const purged = spawnSync(path.join(project, 'systemd/uninstall.sh'), ['--root', root, '--purge'], {
+      encoding: 'utf8',
+    });
+    assert.equal(purged.status, 0, purged.stderr);
+    assert.match(purged.stdout, /^posthorn: removed, with \/etc\/posthorn, \/var\/lib\/posthorn and/m);
+    for (const folder of ['/srv/ph data', '/srv/bk%1']) {
+      assert.ok(existsSync(root + folder));
+      assert.ok(purged.stdout.includes(`posthorn: ${folder} stays, as settings named it`), purged.stdout);
+    }
+    assert.ok(!existsSync(path.join(root, 'etc/posthorn')));
+  });
 });
