@@ -252,7 +252,9 @@ async function startAll(
   await running.mta.start();
   await running.webhooks.start();
   await running.inbound.start();
-  owners.onChange(() => log.info({ event: 'domains_moved', nodes: owners.names() }, 'the domains were divided anew'));
+  owners.onChange(() =>
+    log.info({ event: 'domains_moved', nodes: owners.names() }, 'the domains were divided among the nodes again'),
+  );
   const leading = startLeading(context, running);
   if (nodes.isLeader) await leading;
   else leading.catch(endWith);

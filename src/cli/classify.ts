@@ -44,8 +44,8 @@ function addReclassify(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(({ past, dryRun, json: asJson }) =>
       context.show(asJson, 'bounces.reclassify', { past, dry_run: dryRun ?? false }, (done) => [
-        `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} labelled anew`,
-        `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} labelled anew`,
+        `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} reclassified`,
+        `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} reclassified`,
         ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
         ...(done.dry_run ? [] : [`${String(done.unsuppressed)} addresses left the suppression list`]),
       ]),

@@ -26,7 +26,7 @@ export const deliverySettings = group('The delivery engine.', {
   dnssecResolver: setting(
     flag(),
     false,
-    'Set to true if the DNS servers validate DNSSEC and are reached over a path that nobody can tamper with, which DANE (RFC 7672) needs. Then hosts that publish TLSA records get mail only over TLS that matches them.',
+    'Set to true if the DNS servers validate DNSSEC and are reached over a path that cannot be tampered with, which DANE (RFC 7672) needs. Then hosts that publish TLSA records get mail only over TLS that matches them.',
   ),
   ipv6: setting(
     oneOf('auto', 'never', 'always'),

@@ -102,7 +102,7 @@ export function createMeters({ clock }: { clock: Clock }) {
       ),
       counter(
         'posthorn_budget_used_up_total',
-        'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.',
+        'How often a budget of those who have not signed in was used up, so that a client was refused; docs/security.md lists them.',
         usedUp.samples(),
       ),
       histogram(

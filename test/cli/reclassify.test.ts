@@ -24,7 +24,7 @@ describe('posthorn reclassify', () => {
     const done = await ran(['reclassify', '--past', '2d'], env, program);
     assert.equal(
       done.out,
-      '0 attempts are labelled anew\n0 bounce mails are labelled anew\n0 addresses left the suppression list',
+      '0 attempts are reclassified\n0 bounce mails are reclassified\n0 addresses left the suppression list',
       done.notes,
     );
     const tried = await ran(['reclassify', '--dry-run', '--json'], env, program);

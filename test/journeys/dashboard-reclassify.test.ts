@@ -49,13 +49,13 @@ describe('dashboard: past bounces', () => {
     const counted = await browser.submit(`${WHERE}/count`, { hours: '48' });
     assert.match(
       counted.html,
-      /<strong>1 attempt<\/strong> and <strong>0 bounce mails<\/strong> of the past 48 hours would be labelled anew/,
+      /<strong>1 attempt<\/strong> and <strong>0 bounce mails<\/strong> of the past 48 hours would be reclassified/,
     );
     assert.match(counted.html, /name="hours" value="48"/);
     assert.deepEqual(htmlFaults(counted.html), []);
     assert.equal(await suppressed(), 1, 'nothing is changed yet');
     const done = await browser.submit(WHERE, { hours: '48' });
-    assert.match(done.html, /1 attempt and 0 bounce mails are labelled anew; 1 address left the suppression list\./);
+    assert.match(done.html, /1 attempt and 0 bounce mails are reclassified; 1 address left the suppression list\./);
     assert.equal(await suppressed(), 0);
     const [attempt] = (await app.message(id)).attempts;
     assert.deepEqual([attempt?.class, attempt?.reason], ['soft', 'other']);

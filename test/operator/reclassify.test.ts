@@ -110,7 +110,7 @@ describe('operator: reclassify', () => {
       return from;
     };
 
-    it('are labelled anew, and give their addresses free', async () => {
+    it('are reclassified, and give their addresses free', async () => {
       await returned('ana@dest.test', '550 5.1.1 closed for repair');
       await returned('bob@dest.test', '550 5.1.1 no such user');
       assert.deepEqual(await suppressed(), ['ana@dest.test', 'bob@dest.test']);

@@ -39,7 +39,7 @@ async function correct(visit: Visit): Promise<Shown> {
   });
   return move(
     WHERE,
-    `${numberOf(attempts, 'attempt')} and ${numberOf(reports, 'bounce mail')} are labelled anew; ${numberOf(unsuppressed, 'address', 'addresses')} left the suppression list.`,
+    `${numberOf(attempts, 'attempt')} and ${numberOf(reports, 'bounce mail')} are reclassified; ${numberOf(unsuppressed, 'address', 'addresses')} left the suppression list.`,
   );
 }
 
