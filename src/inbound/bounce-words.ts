@@ -50,7 +50,7 @@ export function compileWords(source: WordSource): BounceWords {
     delay: anyOf(source.delay),
     retrying: anyOf(source.retrying),
     success: anyOf(source.success),
-    givenUp: anyOf(source.givenUp),
+    givenUp: anyOf(source.givenUp, isAffirmed),
     promise: anyOf(source.promise),
     rejection: anyOf(source.rejection),
     autoReplySubjects: atBegin(source.autoReplySubjects),
@@ -69,10 +69,18 @@ export function foldText(text: string): string {
     .replace(/\s+/g, ' ');
 }
 
-function anyOf(phrases: readonly string[]): Phrases {
+/** True of a place in a text that counts. */
+type Counts = (text: string, at: number) => boolean;
+
+function anyOf(phrases: readonly string[], counts: Counts = () => true): Phrases {
   const pieces = phrases.map((phrase) => foldText(phrase).split(' ... '));
-  return (folded) => pieces.some((one) => occurs(folded, one));
+  return (folded) => pieces.some((one) => occurs(folded, one, counts));
 }
+
+const NEGATION = /(?:\b(?:no|not|never)|n't)(?: (?:yet|been|be|an?))* ?$/;
+
+/** True unless the words before deny what follows: `have not given up`, `this is not a permanent error`. */
+const isAffirmed: Counts = (text, at) => !NEGATION.test(text.slice(Math.max(0, at - 40), at));
 
 function atBegin(phrases: readonly string[]): Phrases {
   const beginnings = phrases.map(foldText);
@@ -83,9 +91,9 @@ function atBegin(phrases: readonly string[]): Phrases {
 }
 
 /** Finds the pieces in their order, each within a gap of the one before. Every occurrence of the first one is tried. */
-function occurs(text: string, [first = '', ...others]: readonly string[]): boolean {
+function occurs(text: string, [first = '', ...others]: readonly string[], counts: Counts): boolean {
   for (let at = text.indexOf(first); at >= 0; at = text.indexOf(first, at + 1)) {
-    if (others.length === 0 || follow(text, at + first.length, others)) return true;
+    if ((others.length === 0 || follow(text, at + first.length, others)) && counts(text, at)) return true;
   }
   return false;
 }

@@ -12,7 +12,7 @@ import { aggregateIn } from './aggregate.ts';
 import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
-import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
+import { CODE_OR_STATUS, statusOfWords, withoutReplies } from './diagnostic.ts';
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
@@ -157,7 +157,7 @@ function isLate(title: string, lines: readonly string[], failureInTitle: boolean
   const text = foldText(lines.join('\n'));
   const goesOn = words.retrying(title) || words.retrying(text);
   if (!goesOn && (failureInTitle || !(words.delay(title) || words.delay(text)))) return false;
-  return !isOver(lines, words);
+  return !isOver(withoutReplies(lines), words);
 }
 
 /** True where a sentence says that the mail has been given up, and not that it may be. */

@@ -57,6 +57,19 @@ export function findDiagnostic(lines: readonly string[], words: BounceWords): Di
   return index < 0 ? null : readDiagnostic(paragraph(lines, index, words));
 }
 
+/** Within a line a code that begins a reply has a mark before it: a number between words may be one of hours. */
+const QUOTED_CODE = /(?:^\s{0,20}|[:>"'(;,#=[]\s?)[45][0-5][0-9](?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+
+/** Returns the lines without the replies that they quote, which say nothing of what the reporting server does. */
+export function withoutReplies(lines: readonly string[]): readonly string[] {
+  let isInReply = false;
+  return lines.map((line, index) => {
+    const at = (QUOTED_CODE.exec(line) ?? REPLY.exec(line))?.index;
+    isInReply = at !== undefined || (isInReply && line !== '' && indentOf(line) > paragraphIndent(lines, index));
+    return isInReply ? line.slice(0, at ?? 0) : line;
+  });
+}
+
 /** Returns the status that a text's words mean (config/bounce-words.yaml), or null. */
 export function statusOfWords(text: string, words: BounceWords): string | null {
   const folded = foldText(text);

@@ -18,12 +18,13 @@ import {
 } from '../mail/mime-read.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
+import { withoutOurSubject } from './our-subject.ts';
 
 export interface Notice {
   mail: MailPart;
-  /** Decoded. */
+  /** Decoded, without the subject of the returned mail. */
   subject: string;
-  /** Lines of the text for people, without the returned mail. */
+  /** Lines of the text for people, without the returned mail and its subject. */
   lines: readonly string[];
   /** The head of the returned mail; empty without one. */
   original: readonly HeaderField[];
@@ -56,11 +57,11 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   // A complaint that was forwarded whole counts; one inside a mail that bounced does not.
   const feedbackIn = deliveryPart === undefined ? [...partsOf(mail)] : own;
   const feedbackPart = feedbackIn.find(({ type }) => isFeedbackReport(type));
+  const original = originalPart(own) ?? readHead(outdented(prose.slice(cut.start)));
   return {
     mail,
-    subject: wordsOf(mail.headers, 'subject'),
-    lines: prose.slice(0, cut.end),
-    original: originalPart(own) ?? readHead(outdented(prose.slice(cut.start))),
+    ...withoutOurSubject({ subject: wordsOf(mail.headers, 'subject'), lines: prose.slice(0, cut.end) }, original),
+    original,
     delivery: deliveryPart === undefined ? (reportInProse(prose) ?? reportInFile(own)) : reportIn(deliveryPart),
     feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
   };

@@ -142,6 +142,58 @@ describe('formats finding 1: a delay warning in any words is a delay', () => {
     });
 });
 
+/** Exim's delay warning about a mail with this subject. */
+const warning = (subject: string, reason = 'Connection timed out'): readonly [string, string] => [
+  'Warning: message 1abCdE-0001Xy-2z delayed 24 hours',
+  `A message that you sent has not yet been delivered to one or more of its\nrecipients after more than 24 hours on the queue on mx.acme.test.\n\nThe message identifier is:     1abCdE-0001Xy-2z\nThe subject of the message is: ${subject}\nThe date of the message is:    Mon, 01 Jun 2026 10:00:00 +0200\n\nThe address to which the message has not yet been delivered is:\n\n  ana@dest.test\n    host mx.dest.test [192.0.2.7]\n    Delay reason: ${reason}\n\nNo action is required on your part. Delivery attempts will continue for\nsome time, and this warning may be repeated at intervals if the message\nremains undelivered. Eventually the mail delivery software will give up,\nand when that happens, the message will be returned to you.`,
+];
+
+describe('what is not said by the notice itself does not end a delay', () => {
+  for (const [what, [subject, body]] of [
+    ['our subject', warning('Your account will be permanently deleted')],
+    ['our subject in another mail', warning('Your deposit was returned to you')],
+    [
+      'the reply of the remote server',
+      warning(
+        'Hello',
+        'SMTP error from remote mail server after RCPT TO:<ana@dest.test>:\n    451 4.3.0 delivery backend gave up, try later',
+      ),
+    ],
+    [
+      'its reply in a wrapped line',
+      [
+        'Delayed Mail (still being retried)',
+        'Your message could not be delivered for more than 4 hour(s).\nIt will be retried until it is 5 day(s) old.\n\n<ana@dest.test>: host mx.dest.test[192.0.2.7] said: 451 4.3.0 the backend of this\n    host gave up (in reply to RCPT TO command)',
+      ],
+    ],
+    [
+      'our subject between quotation marks, wrapped',
+      [
+        'Warning: your message is delayed',
+        `Your message "Your account is closed\npermanently" to ana@dest.test is late. It will be retried.${original}Subject: Your account is closed permanently\n`,
+      ],
+    ],
+    [
+      'a denial',
+      [
+        'Delivery delayed',
+        'Your message to ana@dest.test is late.\n\nWe have not given up yet. The server keeps trying.',
+      ],
+    ],
+    [
+      'another denial',
+      [
+        'Delivery delayed',
+        'Your message to ana@dest.test is late.\n\nThis is not a permanent error. Delivery attempts will continue.',
+      ],
+    ],
+  ] as const)
+    it(what, () => {
+      const { kind, recipients } = record(daemon(subject, body));
+      assert.deepEqual([kind, recipients[0]?.address, recipients[0]?.class], ['delay', 'ana@dest.test', 'soft']);
+    });
+});
+
 const mdn = (
   { text, disposition = 'automatic-action/MDN-sent-automatically; deleted' }: { text: string; disposition?: string },
   head = 'Auto-Submitted: auto-replied (rejected)\nSubject: Automatically rejected mail',
