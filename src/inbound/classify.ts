@@ -12,7 +12,7 @@ import { aggregateIn } from './aggregate.ts';
 import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
-import { CODE_OR_STATUS, statusOfWords, withoutReplies } from './diagnostic.ts';
+import { CODE_OR_STATUS, quotesPermanent, statusOfWords, withoutReplies } from './diagnostic.ts';
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
@@ -150,14 +150,17 @@ const SENTENCE_END = /\n\n|[.!?;](?=\s)|[。！？；]/;
 /**
  * Decides whether a notice is about a delay. Delay warnings also announce what comes later ("Eventually the mail software will give
  * up, and the message will be returned to you"), so a sentence about the future never counts as the mail having been given up.
- * Words that say that attempts go on outweigh everything but a plain statement that they do not. Words that only say "late"
- * also occur in notices of mails that were given up, so there the subject decides.
+ * Words that say that attempts go on outweigh everything but a plain statement that they do not. Beside a subject of failure or a
+ * permanent reply they have to be the notice's own: "do not resend your message" is also said by who refuses, and "will be retried"
+ * by a subject of ours. Words that only say "late" also occur in notices of mails that were given up, so there the subject decides.
  */
 function isLate(title: string, lines: readonly string[], failureInTitle: boolean, words: BounceWords): boolean {
   const text = foldText(lines.join('\n'));
-  const goesOn = words.retrying(title) || words.retrying(text);
+  const own = withoutReplies(lines);
+  const isRefused = failureInTitle || lines.some(quotesPermanent);
+  const goesOn = words.retrying(isRefused ? foldText(own.join('\n')) : `${title}\n${text}`);
   if (!goesOn && (failureInTitle || !(words.delay(title) || words.delay(text)))) return false;
-  return !isOver(withoutReplies(lines), words);
+  return !isOver(own, words);
 }
 
 /** True where a sentence says that the mail has been given up, and not that it may be. */

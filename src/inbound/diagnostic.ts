@@ -58,7 +58,11 @@ export function findDiagnostic(lines: readonly string[], words: BounceWords): Di
 }
 
 /** Within a line a code that begins a reply has a mark before it: a number between words may be one of hours. */
-const QUOTED_CODE = /(?:^\s{0,20}|[:>"'(;,#=[]\s?)[45][0-5][0-9](?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+const QUOTED_CODE = /(?:^\s{0,20}|[:>"'(;,#=[]\s?)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+
+/** True of a line whose quoted reply is permanent. */
+export const quotesPermanent = (line: string): boolean =>
+  (QUOTED_CODE.exec(line) ?? REPLY.exec(line))?.[1]?.startsWith('5') === true;
 
 /** Returns the lines without the replies that they quote, which say nothing of what the reporting server does. */
 export function withoutReplies(lines: readonly string[]): readonly string[] {

@@ -194,6 +194,40 @@ describe('what is not said by the notice itself does not end a delay', () => {
     });
 });
 
+describe('nor does it make a delay of a failure', () => {
+  for (const [what, subject, body] of [
+    [
+      'our subject in a notice of an old Exchange',
+      'Undeliverable: Your payment failed and will be retried',
+      'Your message\n\n  To:      ana@dest.test\n  Subject: Your payment failed and will be retried\n  Sent:    Mon, 1 Jun 2026 10:00:00 +0200\n\ndid not reach the following recipient(s):\n\nana@dest.test on Mon, 1 Jun 2026 10:00:00 +0200\n    Unknown Recipient',
+    ],
+    [
+      'our subject in the text of Domino',
+      'Delivery report',
+      'Your message\n\n  Subject: Renewal: no action\n           is needed\n\nwas not delivered to:\n\n  ana@dest.test\n\nbecause:\n\n  User ana (ana@dest.test) not listed in Domino Directory',
+    ],
+    [
+      'our subject in theirs alone',
+      'Mail delivery failed: Your payment will be retried',
+      'Your message could not be delivered.\n\n  ana@dest.test\n    550 5.1.1 no such user',
+    ],
+    [
+      'our subject, where theirs says nothing else',
+      'Your payment will be retried',
+      'ana@dest.test: 550 5.1.1 no such user',
+    ],
+    [
+      'the reply',
+      'Undelivered Mail Returned to Sender',
+      'Your message could not be delivered to one or more recipients.\n\n<ana@dest.test>: host mx.dest.test[192.0.2.7] said: 550 5.1.1 unknown user,\n    do not resend your message (in reply to RCPT TO command)',
+    ],
+  ] as const)
+    it(what, () => {
+      const { kind, recipients } = record(daemon(subject, body));
+      assert.deepEqual([kind, recipients[0]?.address, recipients[0]?.class], ['bounce', 'ana@dest.test', 'hard']);
+    });
+});
+
 const mdn = (
   { text, disposition = 'automatic-action/MDN-sent-automatically; deleted' }: { text: string; disposition?: string },
   head = 'Auto-Submitted: auto-replied (rejected)\nSubject: Automatically rejected mail',
