@@ -138,7 +138,9 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
     impliedStatus: status === null ? inWords : null,
     diagnostic: printable(text === '' ? null : text),
     code: diagnostic?.code ?? null,
-    ...(isOpen ? verdictOf({ ...said, action }, known, inWords, prose.by.judge) : { verdict: null, rule: null }),
+    ...(isOpen
+      ? atLevelOfStatus(said.status, verdictOf({ ...said, action }, known, inWords, prose.by.judge))
+      : { verdict: null, rule: null }),
   };
 }
 
@@ -176,6 +178,13 @@ function verdictOf(
   if (inWords === null || isCertain || (known !== null && !isRouting(known))) return ruled(byReply);
   const byWords = judge({ phase: 'report', code, enhanced: inWords, text: '' });
   return EXPIRED.has(inWords) && !isByOwnRule(byWords) ? expired : ruled(byWords);
+}
+
+/** Nothing is hard that the report itself calls temporary, unless an own rule says so. */
+function atLevelOfStatus(status: string | null, { verdict, rule }: Ruled): Ruled {
+  const isTemporary = status?.startsWith('4') === true && !(rule !== null && isByOwnRule({ rule }));
+  if (!isTemporary || verdict?.class !== 'hard') return { verdict, rule };
+  return { verdict: { class: 'soft', reason: 'other' }, rule: rule === null ? null : `${rule}@4xx` };
 }
 
 /** True where the rules for replies know these words, whatever the code of the reply. */

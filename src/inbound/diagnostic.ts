@@ -30,22 +30,27 @@ const REPLY_LINE = /^\s{0,20}(?:<<<\s{0,5})?[45][0-5][0-9]([ -])/;
 /** True of a line that quotes a reply or has an enhanced code. */
 export const CODE_OR_STATUS = new RegExp(`${REPLY.source}|${ENHANCED.source}`);
 
+/** The first code decides, as in a session: what stands behind it may be what another host told the one that answers. */
+const AT_BEGIN =
+  /^(?:[a-z0-9-]{1,20}; ?)?([45][0-5][0-9])(?:[ \-]{1,4}['"#([]{0,2}([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])|(?=[ -]))/i;
+
 /** Reads the codes out of one diagnostic text. */
 export function readDiagnostic(text: string): Diagnostic {
   const shown = text.replace(/\s+/g, ' ').trim().slice(0, LONGEST_TEXT).toWellFormed();
-  const [, code, enhanced] = REPLY.exec(shown) ?? [];
-  const alone = code ?? CODE.exec(shown)?.[1];
+  const [, code, enhanced] = AT_BEGIN.exec(shown) ?? REPLY.exec(shown) ?? CODE.exec(shown) ?? [];
+  const other = enhanced === undefined ? ENHANCED.exec(shown)?.[1] : undefined;
+  const isOfReply = code === undefined || other?.startsWith(code.charAt(0)) === true;
   return {
     text: shown,
-    code: alone === undefined ? null : Number(alone),
-    enhanced: enhanced ?? ENHANCED.exec(shown)?.[1] ?? null,
+    code: code === undefined ? null : Number(code),
+    enhanced: enhanced ?? (isOfReply ? other : null) ?? null,
   };
 }
 
 /** Returns the passage with the reason: a quoted reply, a permanent one first, else words that mean a status. */
 export function findDiagnostic(lines: readonly string[], words: BounceWords): Diagnostic | null {
   for (const isOne of [
-    (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true,
+    (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true && quotesPermanent(line),
     (line: string) => CODE.exec(line)?.[1]?.startsWith('5') === true,
     (line: string) => CODE.test(line),
     (line: string) => ENHANCED.test(line),
@@ -60,15 +65,22 @@ export function findDiagnostic(lines: readonly string[], words: BounceWords): Di
 /** Within a line a code that begins a reply has a mark before it: a number between words may be one of hours. */
 const QUOTED_CODE = /(?:^\s{0,20}|[:>"'(;,#=[]\s?)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
 
+/** Returns the first reply that a line quotes. */
+function replyIn(line: string): RegExpExecArray | null {
+  const [quoted, withStatus] = [QUOTED_CODE.exec(line), REPLY.exec(line)];
+  return quoted !== null && withStatus !== null && withStatus.index < quoted.index
+    ? withStatus
+    : (quoted ?? withStatus);
+}
+
 /** True of a line whose quoted reply is permanent. */
-export const quotesPermanent = (line: string): boolean =>
-  (QUOTED_CODE.exec(line) ?? REPLY.exec(line))?.[1]?.startsWith('5') === true;
+export const quotesPermanent = (line: string): boolean => replyIn(line)?.[1]?.startsWith('5') === true;
 
 /** Returns the lines without the replies that they quote, which say nothing of what the reporting server does. */
 export function withoutReplies(lines: readonly string[]): readonly string[] {
   let isInReply = false;
   return lines.map((line, index) => {
-    const at = (QUOTED_CODE.exec(line) ?? REPLY.exec(line))?.index;
+    const at = replyIn(line)?.index;
     isInReply = at !== undefined || (isInReply && line !== '' && indentOf(line) > paragraphIndent(lines, index));
     return isInReply ? line.slice(0, at ?? 0) : line;
   });
@@ -83,8 +95,8 @@ export function statusOfWords(text: string, words: BounceWords): string | null {
 /** Returns the text from the code to the end of the paragraph. */
 function replyFrom(lines: readonly string[], index: number, words: BounceWords): string {
   const line = lines[index] ?? '';
-  const at = (REPLY.exec(line) ?? CODE.exec(line))?.index ?? 0;
-  return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index, words)].join(' ');
+  const at = (replyIn(line) ?? CODE.exec(line))?.index ?? 0;
+  return [line.slice(at).replace(/^[\s:>"'(;,#=[]{1,20}/, ''), ...following(lines, index, words)].join(' ');
 }
 
 /** Returns the text from this line, or from the one above it that was wrapped into it, to the end of the paragraph. */

@@ -16,6 +16,8 @@ export interface Diagnostic {
 /** Characters that are read. */
 const LONGEST = 2000;
 
+/** The first code decides, as in a session: what stands behind it may be what another host told the one that answers. */
+const AT_BEGIN = /^(?:[a-z0-9-]{1,20}; ?)?([45]\d\d)(?=[ -])/i;
 /** A code that begins the text, or follows a mark with which mail systems begin to quote. */
 const QUOTED =
   /(?:^|said: |smtp; ?|<<< ?|-> ?|['"(<]|[:;,] ?|error |code |response |returned |status )([45]\d\d)(?![\d.:\]])/i;
@@ -47,7 +49,7 @@ export function readDiagnostic(text: string): Diagnostic {
     .slice(0, LONGEST)
     .replace(/\s{1,100}/g, ' ')
     .trim();
-  const found = WITH_ENHANCED.exec(whole) ?? QUOTED.exec(whole);
+  const found = AT_BEGIN.exec(whole) ?? WITH_ENHANCED.exec(whole) ?? QUOTED.exec(whole);
   const code = found?.[1] ?? null;
   const quoted = found === null || code === null ? whole : whole.slice(whole.indexOf(code, found.index));
   // `Recipient not found. Error code 550`: the words come before the code.

@@ -383,6 +383,48 @@ describe('formats finding 4: the status is the one that the report says', () => 
       'soft mailbox_full',
     ],
     [
+      'a call back was refused for good',
+      report(
+        'Action: failed\nStatus: 4.4.7\nDiagnostic-Code: smtp; 450-Callout verification failed for <ana@dest.test>: 450 550 5.1.1 User unknown',
+      ),
+      '4.4.7',
+      'report',
+      'soft expired',
+    ],
+    [
+      'Postfix quotes what another host said',
+      report(
+        'Action: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 450 <ana@dest.test>: Recipient address rejected: unverified address: host mx.dest.test said: 550 5.1.1 <ana@dest.test>: User unknown',
+      ),
+      '5.0.0',
+      'report',
+      'soft other',
+    ],
+    [
+      'the same stands in the text alone',
+      daemon(
+        'Undelivered Mail Returned to Sender',
+        '<ana@dest.test>: host mx.dest.test[192.0.2.7] said: 450 <ana@dest.test>: unverified address: host a.dest.test said: 550 5.1.1 User unknown',
+      ),
+      '4.1.1',
+      'words',
+      'soft other',
+    ],
+    [
+      'the report calls it temporary, without more',
+      report('Action: failed\nStatus: 4.0.0\nDiagnostic-Code: smtp; 550 no such user here'),
+      '4.0.0',
+      'report',
+      'soft other',
+    ],
+    [
+      'the report calls it temporary',
+      report('Action: failed\nStatus: 4.2.0\nDiagnostic-Code: smtp; 550 no such user here'),
+      '4.2.0',
+      'report',
+      'soft other',
+    ],
+    [
       'Exim speaks of delivery attempts',
       report('Action: failed\nStatus: 5.0.0', deliveryAttempts),
       '5.0.0',

@@ -29,6 +29,8 @@ describe('mail/diagnostic', () => {
       'the remote’s own code, not the one around it',
     ],
     ['554 4.4.7 Message expired.<421 4.4.2 Connection timed out>', 554, '4.4.7', null, 'the first of two'],
+    ['450-Callout verification failed for <x@y.test>: 450 550 5.1.1 User unknown', 450, null, null, 'the first again'],
+    ['smtp; 450 <x@y.test>: unverified: host mx.y.test said: 550 5.1.1 no', 450, null, null, 'the first behind a type'],
     ['220-front.test 421 4.2.1 Service refused', 421, '4.2.1', null, 'a refusal behind a greeting'],
     ['5.2.2 Mailbox full', null, '5.2.2', null, 'an enhanced code alone'],
     ['connect to mx.dest.test[192.0.2.1]:25: Connection timed out', null, null, null, 'no reply at all'],
