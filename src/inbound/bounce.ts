@@ -37,9 +37,11 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, by:
   });
 }
 
-/** Control characters, as binary rubbish in a report has them, spoil logs and terminals. */
-const printable = (text: string | null): string | null =>
-  text === null ? null : withoutControls(text).replace(/ +/g, ' ');
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Control characters, as binary rubbish in a report has them, spoil logs and terminals; those that turn the writing around mislead. */
+export const printable = (text: string | null): string | null =>
+  text === null ? null : withoutControls(text.replace(TURNING, '')).replace(/ +/g, ' ');
 
 /** Returns the address that the server tried; the one we wrote to where the former is of another network or of an inner host. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {

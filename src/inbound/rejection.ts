@@ -7,12 +7,14 @@ import { isDispositionNotification, isMarkedRejected } from '../mail/auto-reply.
 import { readDeliveryReport } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readHead, textOf } from '../mail/mime-read.ts';
 import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
-import { namedRecipients, reportedRecipients, ruled, type ReadBy } from './bounce.ts';
+import { namedRecipients, printable, reportedRecipients, ruled, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import type { FoundRecipient } from './finding.ts';
 import type { Notice } from './notice.ts';
 
 const DELETED = /^\s*automatic-action\s*\/[^;]{0,100};\s*(?:deleted|rejected|refused)\b/i;
+/** The beginning of a subject that says so; behind it stands ours. */
+const REJECTED = /^\s*(?:automatically )?(?:rejected|refused)(?:\s*:| mail\b| message\b)/i;
 const LONGEST_REASON = 500;
 /** The code of a reply that says as much. */
 const PERMANENT = 550;
@@ -25,7 +27,7 @@ export function rejectionIn(notice: Notice, by: ReadBy): FoundRecipient[] | null
   const { mail, subject, lines } = notice;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
   const fields = part === undefined ? '' : textOf(part);
-  const isSaid = words.rejection(foldText(subject)) || words.rejection(foldText(lines.join('\n')));
+  const isSaid = REJECTED.test(subject) || lines.some((line) => saysRejected(line, subject, words));
   const isDeleted = isDispositionNotification(mail) && DELETED.test(fieldOf(readHead(fields), 'disposition') ?? '');
   if (!isMarkedRejected(mail.headers) && !(isDeleted && isSaid)) return null;
   const reason = reasonIn(lines, words);
@@ -47,12 +49,19 @@ function explained(
   judge: Judge,
 ): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
   const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
-  const said = { diagnostic: diagnostic ?? (text === '' ? null : text) };
+  const said = { diagnostic: diagnostic ?? printable(text === '' ? null : text) };
   const isOwn = rule !== null && isByOwnRule({ rule });
   if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
   const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
   if (isByOwnRule(byReason)) return { ...said, ...ruled(byReason) };
   return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
+}
+
+/** Receipts repeat our subject behind their own words, so a line with the end of theirs may quote it. */
+function saysRejected(line: string, subject: string, words: BounceWords): boolean {
+  const repeated = foldText(subject.slice(subject.indexOf(':') + 1)).trim();
+  const text = foldText(line);
+  return words.rejection(repeated === '' ? text : text.replaceAll(repeated, ''));
 }
 
 /** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */

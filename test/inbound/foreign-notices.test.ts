@@ -282,6 +282,20 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
       /unwanted/,
     ],
     [
+      'with characters that turn the writing around',
+      mdn({
+        text: 'Your message to <ana@dest.test> was automatically rejected:\nPlease \u0000do\u001b[2J not\u202e write',
+      }),
+      'block policy',
+      /^Please do \[2J not write$/,
+    ],
+    [
+      'without the mark, by their subject alone',
+      mdn({ text: 'Mailbox is full' }, 'Subject: Automatically rejected mail'),
+      'soft mailbox_full',
+      /Mailbox is full/,
+    ],
+    [
       'without the mark, by its words',
       mdn({ text: 'Your message was automatically rejected: no such user' }, 'Subject: Rejected: Your order'),
       'hard mailbox_not_found',
@@ -332,6 +346,26 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
           disposition: 'automatic-action/MDN-sent-automatically; deleted',
         },
         'Subject: Not read: Your order',
+      ),
+    ],
+    [
+      'a mail that nobody opened, of a subject about a refusal',
+      mdn({ text: 'Your message was deleted without being read.' }, 'Subject: Not read: Your payment was rejected'),
+    ],
+    [
+      'the same with our subject in its text',
+      mdn(
+        {
+          text: 'Your message\n\n  To: ana@dest.test\n  Subject: Your payment was rejected\n  Sent: Monday\n\nwas deleted without being read.',
+        },
+        'Subject: Not read: Your payment was rejected',
+      ),
+    ],
+    [
+      'the same with our subject in a sentence',
+      mdn(
+        { text: 'Your message "Your payment was rejected" was deleted without being read.' },
+        'Subject: Not read: Your payment was rejected',
       ),
     ],
     [
