@@ -48,6 +48,7 @@ export function tokenize(source: string, look: () => void): Token[] {
     const text = source.slice(from, marked ? at - 1 : at);
     open = openBraces(text, open);
     if (open === 0 && isOutput(found) && source[found.end] === '}') throw thirdBrace(at);
+    if (found.literal !== null) open = openBraces(found.literal, open);
     parts.push(text, found);
     from = found.end;
     next = found.end;

@@ -69,6 +69,8 @@ const golden: readonly Row[] = [
 
 const rules: readonly Row[] = [
   ['\\{{plan}}', '{{plan}}', 'escaped braces'],
+  ['\\{{{{plan}}}}', '{{pro}}', 'a tag between escaped braces'],
+  ['{% raw %}{{% endraw %}{{plan}}}', '{pro}', 'a tag behind raw braces'],
   ['{% raw %}{{ plan }}{% if %}{% endraw %}', '{{ plan }}{% if %}', 'raw'],
   ['a{% comment %}{{ plan }}{% if %}{% endcomment %}b{{! no }}c{{!-- no }} --}}d{% # no %}e', 'abcde', 'comments'],
   ['{{{name}}}{{& name}}{{ name | raw }}', '<Ann> & "Bob"'.repeat(3), 'raw output'],
