@@ -48,7 +48,8 @@ export function readDiagnostic(text: string): Diagnostic {
 }
 
 /** Returns the passage with the reason: a quoted reply, a permanent one first, else words that mean a status. */
-export function findDiagnostic(lines: readonly string[], words: BounceWords): Diagnostic | null {
+export function findDiagnostic(shown: readonly string[], words: BounceWords): Diagnostic | null {
+  const lines = shown.map(unquoted);
   for (const isOne of [
     (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true && quotesPermanent(line),
     (line: string) => CODE.exec(line)?.[1]?.startsWith('5') === true,
@@ -109,7 +110,12 @@ function paragraph(lines: readonly string[], index: number, words: BounceWords):
 const isWrappedFrom = (above: string, line: string): boolean =>
   above.length >= SHORTEST_WRAPPED && /[\p{L}\p{N},]$/u.test(above) && /^\s+\p{Ll}/u.test(line);
 
-export const indentOf = (line: string): number => /^\s{0,80}/.exec(line)?.[0].length ?? 0;
+/** Marks of quoted text; three of them before a command are Sendmail's. */
+const MARKS = /^(?:>(?!>> ?[A-Za-z]{4}) ?){1,5}/;
+const unquoted = (line: string): string => (line.startsWith('>') ? line.replace(MARKS, '') : line);
+
+/** Returns the spaces that a line begins with, behind the marks of quoted text. */
+export const indentOf = (line: string): number => /^\s{0,80}/.exec(unquoted(line))?.[0].length ?? 0;
 
 /** Returns the indent of the paragraph's first line: lines with more were wrapped, so an address there begins no other recipient. */
 function paragraphIndent(lines: readonly string[], index: number): number {

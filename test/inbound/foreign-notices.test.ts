@@ -527,6 +527,21 @@ describe('formats finding 5: an address in a wrapped line belongs to the recipie
       );
     });
 
+  it('also where the notice is quoted, whose reply goes on behind the wrap', () => {
+    const body =
+      '> <ana@dest.test>: host mx.dest.test[192.0.2.7] said: 550 5.1.1\n>     <ana@dest.test>: Recipient address rejected: User unknown in\n>     table (in reply to RCPT TO command)';
+    const { recipients } = record(daemon('Undelivered Mail Returned to Sender', `Sorry, this came back:\n\n${body}`));
+    assert.deepEqual(
+      recipients.map(({ address, diagnostic }) => [address, diagnostic]),
+      [
+        [
+          'ana@dest.test',
+          '550 5.1.1 <ana@dest.test>: Recipient address rejected: User unknown in table (in reply to RCPT TO command)',
+        ],
+      ],
+    );
+  });
+
   it('and a list of recipients stays a list', () => {
     const { recipients } = record(
       daemon(
