@@ -1,10 +1,11 @@
 /**
- * A mail that is attached to another one. RFC 2046 section 5.2.1 allows `message/rfc822` no encoding but 7bit, 8bit and binary, and
- * we send 7bit only, so its inner parts are encoded where they have to be. A mail that cannot be brought into 7 bits that way goes as
- * `message/global`, for which RFC 6532 section 3.7 allows base64, or as a file where it is not such a mail either.
+ * A mail, or another part of a type `message/...`, that is attached. RFC 2045 section 6.4 and RFC 2046 section 5.2 allow those no
+ * encoding but 7bit, 8bit and binary, and we send 7bit only. The inner parts of a mail are encoded where they have to be; one that
+ * cannot be brought into 7 bits that way goes as `message/global`, for which RFC 6532 section 3.7 allows base64. What is neither,
+ * such as a report outside ASCII (RFC 3464 section 2.1), goes as a file.
  */
 import { isUtf8 } from 'node:buffer';
-import { isPlain, sevenBitMail } from './re-encode.ts';
+import { hasLongLine, isPlain, sevenBitMail, withCrlf } from './re-encode.ts';
 
 export interface AttachedMail {
   contentType: string;
@@ -17,11 +18,14 @@ const LONGEST_LINE = 998;
 const GROWTH = 1.6;
 const HEADER_LINES = 10_000;
 
-/** True for the type that this module is about. */
+/** True for the types that this module is about: those of RFC 6532 and RFC 6533 may be encoded. */
+export const isMessageType = (contentType: string): boolean => /^\s*message\/(?!global)/i.test(contentType);
+
 export const isMailType = (contentType: string): boolean => /^\s*message\/rfc822\s*(?:;|$)/i.test(contentType);
 
 /** Returns the part. `boundary` is the text that all boundaries of the outer mail have in them: the attached one must not. */
 export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
+  if (!isMailType(contentType)) return plainPart(contentType, withCrlf(content), boundary);
   // Other content is a file, whatever its sender calls it: its bytes arrive unchanged.
   if (!beginsLikeMail(content)) return asFile(contentType, 'application/octet-stream', content);
   const inner = sevenBitMail(content);
@@ -30,8 +34,13 @@ export function attachedMail(contentType: string, content: Buffer, boundary: str
   return asFile(contentType, isUtf8(headOf(content)) ? 'message/global' : 'application/octet-stream', content);
 }
 
+const plainPart = (contentType: string, content: Buffer, boundary: string): AttachedMail =>
+  isPlain(content) && !hasLongLine(content) && !content.includes(boundary)
+    ? { contentType, contentTransferEncoding: '7bit', content }
+    : asFile(contentType, 'application/octet-stream', content);
+
 const asFile = (contentType: string, type: string, content: Buffer): AttachedMail => ({
-  contentType: contentType.replace(/^\s*message\/rfc822/i, type),
+  contentType: contentType.replace(/^\s*message\/[^\s;]*/i, type),
   contentTransferEncoding: 'base64',
   content,
 });

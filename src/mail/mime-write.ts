@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import MailComposer from 'nodemailer/lib/mail-composer';
-import { attachedMail, attachedSize, isMailType } from './attached-mail.ts';
+import { attachedMail, attachedSize, isMessageType } from './attached-mail.ts';
 import { base64Length, BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
 import type { TextEnd } from './transfer-encoding.ts';
 
@@ -65,7 +65,7 @@ export function encodedSize(content: MimeContent): number {
   for (const { content: octets, filename, contentType, contentId } of content.attachments) {
     // The name is written twice, three octets an octet and with the marks of its continuations (RFC 2231).
     const labels = 10 * Buffer.byteLength(filename) + 2 * Buffer.byteLength(contentType) + (contentId?.length ?? 0);
-    const encoded = isMailType(contentType)
+    const encoded = isMessageType(contentType)
       ? Math.max(attachedSize(octets), base64Length(octets.length))
       : base64Length(octets.length);
     size += encoded + labels + 500;
@@ -121,21 +121,13 @@ function forComposer({ filename, contentType, contentId, disposition, content }:
   if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
   return {
     filename,
-    ...(isMailType(contentType)
+    ...(isMessageType(contentType)
       ? attachedMail(contentType, content, base)
-      : { contentType, content, contentTransferEncoding: encodingOf(contentType, content) }),
+      : { contentType, content, contentTransferEncoding: 'base64' as const }),
     contentDisposition: disposition,
     ...(contentId !== null && disposition === 'inline' ? { cid: contentId } : {}),
     ...(contentId !== null && disposition === 'attachment' ? { headers: { 'Content-ID': `<${contentId}>` } } : {}),
   };
-}
-
-/** Reports of machines (RFC 3464 section 2.1, RFC 5965) are read from the wire, so they are not encoded where that is possible. */
-function encodingOf(contentType: string, content: Buffer): '7bit' | 'base64' {
-  if (!/^message\//i.test(contentType)) return 'base64';
-  const text = content.toString('latin1');
-  const unchanged = !/\r(?!\n)|(?<!\r)\n/.test(text) && measureText(text).encoding === '7bit';
-  return unchanged ? '7bit' : 'base64';
 }
 
 /** A composed message's root: its MIME header lines, and its body. */

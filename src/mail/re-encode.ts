@@ -5,6 +5,7 @@
  * - Lines over 998 octets (RFC 5321 section 4.5.3.1.6) in a mail that was submitted so.
  * - Octets outside ASCII in a mail that is attached to another: RFC 2046 section 5.2.1 forbids to encode a `message/rfc822` as a
  *   whole, so its inner parts are encoded instead.
+ * - Other parts of types `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
  */
 import { isAscii } from 'node:buffer';
 import { encode, wrap } from 'nodemailer/lib/qp';
@@ -88,6 +89,17 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
   return encodeLeaf(fields, body, type);
 }
 
+/** Returns true for types that RFC 2045 section 6.4 forbids to encode; those of RFC 6532 and RFC 6533 may be. */
+const isUnencodable = (type: string): boolean => /^message\/(?!global)/.test(type);
+
+/** Returns the fields with the type of a file, which may be encoded. */
+function asFile(fields: readonly HeaderField[]): HeaderField[] {
+  const named = (text: string): string => text.replace(/message\/[^\s;]{1,100}/i, 'application/octet-stream');
+  return fields.map((field) =>
+    /^content-type$/i.test(field.name) ? { ...field, value: named(field.value), raw: named(field.raw) } : field,
+  );
+}
+
 /** Returns true for types of RFC 1847 and RFC 8551: changed octets would no longer verify. */
 export const isSealed = (type: string): boolean =>
   type === 'multipart/signed' || type === 'multipart/encrypted' || /^application\/(?:x-)?pkcs7-/.test(type);
@@ -165,6 +177,11 @@ export function* delimiters(body: Buffer, boundary: string): Generator<{ at: num
 function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
   const encoding = encodingOf(fields);
   const octets = isEncoding(encoding) ? Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1') : body;
+  if (isUnencodable(type)) {
+    const lines = withCrlf(octets);
+    if (!isUnfit(lines)) return { fields: withEncoding(fields, '7bit'), body: lines };
+    return encodedPart(asFile(fields), octets, { isText: false, like: body });
+  }
   return encodedPart(fields, octets, { isText: type.startsWith('text/') && encoding !== 'base64', like: body });
 }
 

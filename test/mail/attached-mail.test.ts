@@ -47,6 +47,41 @@ const contentsOf = (mail: Buffer): string[] =>
     .filter(({ parts }) => parts.length === 0)
     .map((part) => `${part.type} ${Buffer.from(octetsOf(part), 'latin1').toString('utf8')}`);
 
+describe('a report inside of an attached mail', () => {
+  const inside = (fields: string, octets: string): Buffer =>
+    attachedMail(
+      TYPE,
+      Buffer.from(`Subject: x\nContent-Type: multipart/report; boundary=b\n\n--b\n${fields}\n\n${octets}\n--b--\n`),
+      'outer-boundary',
+    ).content;
+  for (const [what, fields, octets, expected] of [
+    ['stays as it is', 'Content-Type: message/delivery-status', `A: ${'x'.repeat(200)}`, 'message/delivery-status'],
+    ['becomes a file in 8 bits', 'Content-Type: message/delivery-status', 'A: ü', 'application/octet-stream'],
+    [
+      'becomes a file with a long line, its type on a line of its own',
+      'Content-Type:\n Message/Feedback-Report; x=y\nContent-Transfer-Encoding: 8bit',
+      `A: ${'x'.repeat(1200)}`,
+      'application/octet-stream',
+    ],
+    [
+      'that was in base64 of one line is in 7 bits',
+      'Content-Type: message/delivery-status\nContent-Transfer-Encoding: base64',
+      Buffer.from('Action: failed\n'.repeat(100)).toString('base64'),
+      'message/delivery-status',
+    ],
+  ] as const)
+    it(what, () => {
+      const mail = inside(fields, octets);
+      assert.match(mail.toString('latin1'), /^[\t\r\n\x20-\x7e]*$/);
+      const [, part] = [...partsOf(readMail(mail))];
+      assert.equal(part?.type, expected);
+      const isFile = expected.startsWith('application/');
+      assert.equal(/^Content-Transfer-Encoding: base64\r$/m.test(mail.toString('latin1')), isFile);
+      const told = Buffer.from(octetsOf(part), 'latin1').toString('utf8').trim().replaceAll('\r', '');
+      assert.equal(told, octets.includes(':') ? octets : Buffer.from(octets, 'base64').toString('utf8').trim());
+    });
+});
+
 describe('formats finding 3: message/rfc822 is never base64', () => {
   for (const [what, mail] of [
     ['with 8-bit parts', eightBit],

@@ -138,6 +138,31 @@ describe('mail/mime-write', () => {
         'multipart/mixed(text/plain:7bit message/rfc822:7bit)',
         'nor where it cannot: its own text is',
       ],
+      ...(
+        [
+          [`A: ${'x'.repeat(200)}\r\n`, '7bit', 'a line over 76 octets'],
+          ['A: b\nC: d \n', '7bit', 'LF line ends and a blank at an end'],
+          [`A: ${'x'.repeat(1200)}\r\n`, null, 'a line that transport does not take'],
+          ['A: ü\r\n', null, '8 bits'],
+          ['A: \0\r\n', null, 'control characters'],
+        ] as const
+      ).flatMap(([octets, encoding, what]) =>
+        ['message/delivery-status', 'Message/Feedback-Report; x=y', 'message/partial; id=a'].map(
+          (contentType): (typeof rows)[number] => [
+            content({ text: 't', attachments: [attachment({ contentType, content: Buffer.from(octets) })] }),
+            `multipart/mixed(text/plain:7bit ${encoding === null ? 'application/octet-stream:base64' : `${contentType.split(';')[0] ?? ''}:${encoding}`})`,
+            `${contentType} is never encoded: ${what}`,
+          ],
+        ),
+      ),
+      [
+        content({
+          text: 't',
+          attachments: [attachment({ contentType: 'message/global-delivery-status', content: Buffer.from('A: ü') })],
+        }),
+        'multipart/mixed(text/plain:7bit message/global-delivery-status:base64)',
+        'a type of RFC 6533 may be',
+      ],
     ];
     for (const [input, expected, reason] of rows) {
       it(`is ${expected}: ${reason}`, async () => {

@@ -256,6 +256,15 @@ describe('mail/submitted', () => {
     return [text?.trim(), html, await Promise.all(inner)];
   }
 
+  it('makes a file of a report with lines that are too long', () => {
+    const mail = good(
+      `${FROM}Content-Type: multipart/report; boundary=b\r\n\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\nA: ${long}\r\n--b--\r\n`,
+    );
+    const whole = finishSubmitted(mail, stamp).toString('latin1');
+    assert.match(whole, /Content-Type: application\/octet-stream\r\nContent-Transfer-Encoding: base64\r\n/);
+    assert.doesNotMatch(whole, /message\/delivery-status/);
+  });
+
   for (const type of ['multipart/signed; boundary=b', 'multipart/encrypted; boundary=b', 'application/pkcs7-mime'])
     it(`does not mend ${type}`, () => {
       assert.match(bad(`${FROM}Content-Type: ${type}\r\n\r\n--b\r\n\r\n${long}\r\n--b--\r\n`), /signed or encrypted/);
