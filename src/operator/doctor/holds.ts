@@ -6,11 +6,11 @@ import { counted, ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import type { WaitingIn } from './store.ts';
 
-/** More holds are one line. */
+/** More holds are one line, and of more routes the rest is a number. */
 const MOST = 10;
 const MOST_DOMAINS = 10_000;
 
-/** Routes that hold or discard all mail, routes that hold mail that waits, and holds without an end. */
+/** Routes that discard mail, a route that holds all mail, routes that hold mail that waits, and holds without an end. */
 export async function holds({ config, store }: Pick<Probes, 'config' | 'store'>): Promise<readonly Verdict[]> {
   const { routes } = config.delivery;
   if (store.kind === 'missing') return [...ofRoutes(routes, []), warning(`not looked at: ${store.why}`, store.cure)];
@@ -22,16 +22,9 @@ export async function holds({ config, store }: Pick<Probes, 'config' | 'store'>)
 }
 
 function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly WaitingIn[]): Verdict[] {
-  return Object.entries(routes).flatMap(([domain, { kind }]): Verdict[] => {
-    const all = domain === '*';
-    if (kind === 'discard' && all)
-      return [
-        warning(
-          'the route `*: discard` throws all mail away, and counts it as delivered',
-          'Remove it from `delivery.routes` before this server sends for real, and reload.',
-        ),
-      ];
+  const holding = Object.entries(routes).flatMap(([domain, { kind }]): Verdict[] => {
     if (kind !== 'hold') return [];
+    const all = domain === '*';
     const held = waiting.filter((one) => (all ? !Object.hasOwn(routes, one.domain) : one.domain === domain));
     const count = held.reduce((sum, one) => sum + one.waiting, 0);
     if (count === 0 && !all) return [];
@@ -43,6 +36,23 @@ function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly Waitin
       ),
     ];
   });
+  return [...discarding(routes), ...holding];
+}
+
+/** Returns one warning for all of them, since a route that is meant stays. */
+function discarding(routes: Config['delivery']['routes']): Verdict[] {
+  const domains = Object.keys(routes).filter((domain) => routes[domain]?.kind === 'discard');
+  if (domains.length === 0) return [];
+  const isOne = domains.length === 1;
+  const named = domains.slice(0, MOST).map((domain) => `\`${domain}: discard\``);
+  const more = domains.length > MOST ? ` and ${String(domains.length - MOST)} more` : '';
+  const all = domains.includes('*') ? 'all ' : '';
+  return [
+    warning(
+      `the route${isOne ? '' : 's'} ${named.join(', ')}${more} throw${isOne ? 's' : ''} ${all}mail away, and count${isOne ? 's' : ''} it as delivered`,
+      'What is not meant: remove it from `delivery.routes` and reload.',
+    ),
+  ];
 }
 
 function ofHold({ id, scope, target, note, created_at: at, created_by: by }: HoldRow): Verdict {

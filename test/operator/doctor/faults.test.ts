@@ -854,6 +854,27 @@ const faults: Fault[] = [
     /delivery\.routes/,
   ],
   [
+    'a route throws the mail of one domain away',
+    (p) => {
+      p.settings['delivery'] = { routes: { 'other.test': 'discard' } };
+    },
+    'holds',
+    'warning',
+    /^the route `other\.test: discard` throws mail away, and counts it as delivered$/,
+    /delivery\.routes/,
+  ],
+  [
+    'more routes throw mail away than one line can name',
+    (p) => {
+      const domains = Array.from({ length: 12 }, (_, n) => [`d${String(n)}.test`, 'discard']);
+      p.settings['delivery'] = { routes: Object.fromEntries(domains) as object };
+    },
+    'holds',
+    'warning',
+    /^the routes `d0\.test: discard`, .*`d9\.test: discard` and 2 more throw mail away, and count it as delivered$/,
+    /delivery\.routes/,
+  ],
+  [
     'a route holds mail that waits',
     async (p) => {
       p.settings['delivery'] = { routes: { 'dest.test': 'hold' } };
