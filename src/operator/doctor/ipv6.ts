@@ -31,8 +31,15 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
   // Where our listener has another port, the line of `mx` tells whether the program on port 25 hands bounces over.
   if (isAnswer(greeting, host, config.smtp.mx.port)) return unnamed;
   const what = `the AAAA record of ${host} leads to ${ip}`;
-  // Behind a NAT the address is that of another machine, and may not be reachable from here.
-  if (!own.some(isPublicAddress)) return [];
+  const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
+  // Behind a NAT the address may be that of the router, and then it may not be reachable from here.
+  if (!own.some(isPublicAddress))
+    return [
+      warning(
+        `${what}, which is not answered by us from here (${why}), and this machine has no public address of its own`,
+        'Remove the AAAA record, unless the router hands that address on to this machine (NAT66, or a forwarded port): hosts try it first, and bounces are delayed. Some routers let nobody reach their own outside from within: try from elsewhere.',
+      ),
+    ];
   if (!isOwn) {
     const theirs = own.filter((one) => isIPv6(one) && isPublicAddress(one));
     const other = theirs.length === 0 ? '' : `, or let it lead to ${theirs.join(' or ')}`;
@@ -40,7 +47,6 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
       warning(`${what}, which is no address of this machine`, `Remove the AAAA record: hosts try it first${other}.`),
     ];
   }
-  const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
   const silent = `${what}, but its port 25 is not answered by us: ${why}`;
   const down = cureOfListener(probes);
   if (down !== null) return [warning(silent, down), ...unnamed];

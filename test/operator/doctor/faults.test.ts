@@ -191,6 +191,17 @@ const faults: Fault[] = [
     /Remove the AAAA record.*or let it lead to 2a01:4f8::10/,
   ],
   [
+    'an AAAA record of another machine, seen from behind a NAT',
+    (p) => {
+      p.zones[`${HOST} AAAA`] = ['2001:db8::1'];
+      p.machine = { ...p.machine, addresses: () => ['10.0.0.4', 'fe80::1'] };
+    },
+    'name',
+    'warning',
+    /leads to 2001:db8::1, which is not answered by us from here \(no answer within 8 s\), and this machine has no public/,
+    /^Remove the AAAA record, unless the router hands that address on .*\(NAT66, or a forwarded port\)/,
+  ],
+  [
     'an IPv6 address without a name',
     (p) => {
       p.zones[`${HOST} AAAA`] = ['2a01:4f8::10'];
