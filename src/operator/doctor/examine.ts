@@ -21,6 +21,7 @@ import { settings } from './settings.ts';
 import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
 import { bounce } from './service.ts';
+import { storageTrouble } from './storage-trouble.ts';
 
 type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 
@@ -73,12 +74,7 @@ export async function examine(probes: Probes, names: readonly CheckName[]): Prom
 
 async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
   const timeout = TIMEOUTS[check] ?? TIMEOUT_MS;
-  const ran = (checks[check] as Check)(probes).catch((error: unknown) =>
-    failed(
-      `the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
-      'Report it, with the log.',
-    ),
-  );
+  const ran = (checks[check] as Check)(probes).catch((error: unknown) => broken(probes, error));
   const verdicts = await withTimeout(probes.clock, timeout, ran);
   return (Array.isArray(verdicts) ? verdicts : [verdicts as Verdict]).map((verdict: Verdict) => ({
     check,
@@ -86,6 +82,15 @@ async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
     about: verdict.about ?? null,
     copy: verdict.copy ?? [],
   }));
+}
+
+function broken({ config }: Pick<Probes, 'config'>, error: unknown): Verdict {
+  const trouble = storageTrouble(error, config.storage);
+  if (trouble !== null) return failed(trouble.why, trouble.cure);
+  return failed(
+    `the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
+    'Report it, with the log.',
+  );
 }
 
 /** Resolves with a warning after `ms`. The work continues, and its result is dropped. */

@@ -9,6 +9,7 @@ import type { OperatorDeps } from '../operation.ts';
 import { createMachine } from './machine.ts';
 import { createNetwork } from './network.ts';
 import type { Missing, Probes } from './probes.ts';
+import { storageTrouble } from './storage-trouble.ts';
 import { storeProbes } from './store.ts';
 
 /** Makes the probes of the running server. */
@@ -82,7 +83,8 @@ async function openStore(config: Config): Promise<Opened> {
         refusal,
         cure: 'Repeat the command, or set storage.url to the database that it copies.',
       };
-    return { kind: 'missing', why, cure: 'Start the server (posthorn serve), or run this as its user.' };
+    const cure = storageTrouble(error, config.storage)?.cure;
+    return { kind: 'missing', why, cure: cure ?? 'Start the server (posthorn serve), or run this as its user.' };
   }
 }
 

@@ -95,6 +95,19 @@ describe('operator/doctor: the database', () => {
       assert.match(found[0].cure ?? '', cure);
     });
 
+  it('finds that PostgreSQL is away, and does not ask for a start of the server', async () => {
+    const { folder, close } = await openTempDatabase('sqlite');
+    const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: `postgres://me@/mail?host=${folder}` };
+    const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
+    const probes = await openProbes(loadConfig({ ...around, env }).config, { wantsDnssec: false });
+    const [found] = await database(probes);
+    await probes.close();
+    await close();
+    assert.equal(found?.status, 'failed');
+    assert.match(found.why, /^the database cannot be reached: .*ENOENT/);
+    assert.match(found.cure ?? '', /Is PostgreSQL running where `storage\.url` says/);
+  });
+
   it('reads the facts from a real one', async function () {
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
     const { folder } = await startedCluster();

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Patient } from './healthy.ts';
 import { checkNames, examine } from '../../../src/operator/doctor/examine.ts';
 import { settleEventLoop } from '../../support/harness/event-loop.ts';
+import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import type { Missing } from '../../../src/operator/doctor/probes.ts';
 
 describe('an examination', () => {
@@ -51,6 +52,45 @@ describe('an examination', () => {
     const [finding] = await examine({ ...patient.probes(), machine }, ['disk']);
     assert.deepEqual([finding?.status, finding?.why], ['failed', 'the check itself failed: EIO']);
   });
+
+  for (const [what, url, code, syscall, why, cure] of [
+    [
+      'the disk of the database is full',
+      'sqlite',
+      'SQLITE_FULL',
+      '',
+      /^the database cannot .* now: it$/,
+      /line of `disk`/,
+    ],
+    [
+      'the disk of PostgreSQL is full',
+      'postgres://me@/mail',
+      '53100',
+      '',
+      /^the database cannot .* now: it$/,
+      /disk room/,
+    ],
+    [
+      'PostgreSQL is away',
+      'postgres://me@/mail',
+      'ENOENT',
+      'connect',
+      /^the database cannot .* now: it$/,
+      /Is PostgreSQL/,
+    ],
+    ['a file is away', 'postgres://me@/mail', 'ENOENT', 'open', /^the check itself failed: it$/, /^Report it/],
+  ] as const)
+    it(`says so where ${what}`, async () => {
+      const error = Object.assign(new Error('it'), { code, syscall });
+      const probes = patient.probes();
+      const { storage } = probes.config;
+      const config = { ...probes.config, storage: { ...storage, url } };
+      const store = { ...storeProbes(patient.office.deps.db), books: () => Promise.reject(error) };
+      const [finding] = await examine({ ...probes, config, store }, ['books']);
+      assert.equal(finding?.status, 'failed');
+      assert.match(finding.why, why);
+      assert.match(finding.cure ?? '', cure);
+    });
 
   it('says what it cannot see without a server and without a database, and fails for neither', async () => {
     const missing: Missing = { kind: 'missing', why: 'it is not there', cure: 'Start it.' };
