@@ -190,6 +190,6 @@ function checkLines({ records }: Domain): string[] {
 const LONGEST_SHOWN = 60;
 
 function shortened(found: string | null): string | null {
-  const text = printable(found ?? '');
+  const text = printable((found ?? '').replaceAll('\n', ' | '));
   return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}...`;
 }

@@ -5,12 +5,12 @@
  */
 import { isIP } from 'node:net';
 import { compareRecord, relevantAnswers, type Comparison, type DnsRecord } from './dns-records.ts';
-import { shortName, zonesOf } from './record-forms.ts';
+import { formsOf, shortName, zonesOf } from './record-forms.ts';
 
 export const mistakes = [
   /** The record is at its name with the domain once more: `x.acme.test.acme.test`. */
   'doubled_name',
-  /** The MX leads to our host with the domain added: `mail.host.test.acme.test`. */
+  /** The MX or alias leads to our host with the domain added: `mail.host.test.acme.test`. */
   'doubled_target',
   /** The name is an alias (CNAME), so it can have no TXT record of its own. */
   'alias',
@@ -52,7 +52,7 @@ export function checkRecord(record: DnsRecord, { values, alias = null, doubledAt
   if (plain.status === 'missing' && doubledAt !== null) return { ...plain, mistake: 'doubled_name', at: doubledAt };
   if (record.type === 'TXT') return { ...plain, ...textMistake(record, values) };
   if (plain.status === 'missing') return plain;
-  const isDoubled = record.type === 'MX' && values.some((value) => leadsToDoubled(record, value));
+  const isDoubled = values.some((value) => leadsToDoubled(record, value));
   return { ...plain, mistake: isDoubled ? 'doubled_target' : 'other_value' };
 }
 
@@ -90,10 +90,6 @@ const targetOf = (value: string): string => value.slice(value.indexOf(' ') + 1).
 const leadsToDoubled = (record: DnsRecord, value: string): boolean =>
   zonesOf(record.host).some((zone) => targetOf(value) === `${targetOf(record.value)}.${zone}`);
 
-/** Returns the record as a line of a zone file, for people: a long value is not split into strings. */
-export const publishText = ({ host, type, value }: Pick<DnsRecord, 'host' | 'type' | 'value'>): string =>
-  `${host}. ${type} ${value}`;
-
 /** Returns what to do about a record that is missing or wrong, in whole sentences; null if nothing. */
 export function cureOf(
   record: Pick<DnsRecord, 'purpose' | 'type' | 'host' | 'value'>,
@@ -102,7 +98,8 @@ export function cureOf(
   if (checked.status === 'ok') return null;
   const { host, type, value } = record;
   const { mistake, at = '', found } = checked;
-  const publish = `Publish: ${publishText(record)}`;
+  const { zone_line: line } = formsOf(record);
+  const publish = `Publish: ${line}`;
   if (mistake === undefined) return publish;
   switch (mistake) {
     case 'doubled_name':
@@ -110,7 +107,7 @@ export function cureOf(
     case 'doubled_target':
       return `The web form has added the domain to the host. Write ${targetOf(value)}. with a final dot.`;
     case 'alias':
-      return `${host} is an alias (CNAME) of ${at}, which allows no ${type} record of its own. Delete the CNAME, then publish: ${publishText(record)}`;
+      return `${host} is an alias (CNAME) of ${at}, which allows no ${type} record of its own. Delete the CNAME, then publish: ${line}`;
     case 'cut_off':
       return `The key ends too early, probably because the web form takes only 255 characters at once. Enter it as two quoted strings, as "posthorn domains records" prints it.`;
     case 'quoted':
@@ -131,17 +128,21 @@ const kindNames: Readonly<Partial<Record<DnsRecord['purpose'], string>>> = {
 
 function severalCure(record: Pick<DnsRecord, 'purpose' | 'type' | 'host' | 'value'>, found: readonly string[]): string {
   const { purpose, host, value } = record;
+  const { zone_line: line, quoted } = formsOf(record);
   const what = kindNames[purpose] ?? 'TXT records (RFC 6376 section 3.6.2.2)';
   const good = found.filter((one) => compareRecord({ ...record, required: true }, [one]).status === 'ok');
   // The owner's own record may ask for more, as p=reject does, or name more senders.
   const best = good.find((one) => one !== value) ?? good[0];
-  const keep = best === undefined ? `Delete them and publish: ${value}` : `Keep this one and delete the other: ${best}`;
+  const one = quoted?.includes('" "') === true ? 'one record of two quoted strings' : 'one record';
+  const keep =
+    best === undefined ? `Delete them and publish ${one}: ${line}` : `Keep this one and delete the other: ${best}`;
   return `${host} may have only one of its ${String(found.length)} ${what}. ${keep}`;
 }
 
 function otherCure(record: Pick<DnsRecord, 'purpose' | 'host' | 'type' | 'value'>, found: string): string {
   const { purpose, host, value } = record;
-  const replace = `Replace it by: ${publishText(record)}`;
+  const { zone_line: line } = formsOf(record);
+  const replace = `Replace it by: ${line}`;
   switch (purpose) {
     case 'spf':
       return `Add ${value.split(' ')[1] ?? ''} to the record that is there, before its "all": ${withTerm(found, value)}`;
@@ -154,10 +155,10 @@ function otherCure(record: Pick<DnsRecord, 'purpose' | 'host' | 'type' | 'value'
     case 'return_path': {
       const hosts = found.split('\n').map(targetOf);
       if (hosts.some((one) => isIP(one) > 0)) return `An MX record needs a name, not an address. ${replace}`;
-      return `Bounces go to ${hosts.join(', ')}. Delete that MX record of ${host}, or give it a larger number. Publish: ${publishText(record)}`;
+      return `Bounces go to ${hosts.join(', ')}. Delete that MX record of ${host}, or give it a larger number. Publish: ${line}`;
     }
     case 'tracking':
-      return `${host} leads elsewhere. Delete what is there and publish: ${publishText(record)}`;
+      return `${host} leads elsewhere. Delete what is there and publish: ${line}`;
   }
 }
 

@@ -96,7 +96,7 @@ export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readon
 /** Looks up a record, and if it is not as wanted, also where a mistake would have put it. That proves nothing by itself. */
 async function lookUpWhole(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   const looked = await lookUp(deps, record);
-  if (looked.kind === 'trouble' || record.type === 'CNAME') return looked;
+  if (looked.kind === 'trouble') return looked;
   const { status } = compareRecord(record, looked.values);
   if (status === 'ok') return looked;
   const alias = record.type === 'TXT' ? await deps.resolver.cname(record.host, { fresh: true }) : null;
@@ -108,7 +108,7 @@ async function lookUpWhole(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord
 async function doubledNameOf(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<string | null> {
   for (const zone of zonesOf(record.host)) {
     const host = `${record.host}.${zone}`;
-    const looked = await (record.type === 'MX' ? lookUpMx(deps, host) : lookUpText(deps, host));
+    const looked = await lookUpAt(deps, { ...record, host });
     if (looked.kind === 'answers' && compareRecord(record, looked.values).status === 'ok') return host;
   }
   return null;
@@ -118,10 +118,13 @@ async function lookUpText({ resolver }: Pick<VerifyDeps, 'resolver'>, host: stri
   return values(await resolver.txt(host, { fresh: true }));
 }
 
-async function lookUp(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
+function lookUpAt(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   if (record.type === 'MX') return lookUpMx(deps, record.host);
-  if (record.type === 'CNAME') return lookUpAlias(deps, record);
-  const found = await lookUpText(deps, record.host);
+  return record.type === 'CNAME' ? lookUpAlias(deps, record) : lookUpText(deps, record.host);
+}
+
+async function lookUp(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
+  const found = await lookUpAt(deps, record);
   if (record.purpose !== 'dmarc' || found.kind === 'trouble' || compareRecord(record, found.values).found !== null)
     return found;
   return lookUpDmarcAbove(deps, record.host);
@@ -147,8 +150,8 @@ async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string
 }
 
 /**
- * The name must lead to us: by an alias, also over others, or by the same addresses. The resolver does not say which alias was
- * published.
+ * The name must lead to us: by an alias, also over others, or by the same addresses. The resolver says which alias was published
+ * only where it is asked for it, which an alias that leads nowhere needs.
  */
 async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, value }: DnsRecord): Promise<Looked> {
   const addressesOf = (name: string) =>
@@ -156,7 +159,9 @@ async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, v
   const own = await addressesOf(host);
   const [first] = own.flatMap((answer) => (answer.kind === 'found' ? [answer] : []));
   if (first === undefined)
-    return own.some(({ kind }) => kind === 'trouble') ? { kind: 'trouble' } : { kind: 'answers', values: [] };
+    return own.some(({ kind }) => kind === 'trouble')
+      ? { kind: 'trouble' }
+      : values(await resolver.cname(host, { fresh: true }));
   if (first.name === value) return { kind: 'answers', values: [value] };
   const answers = await addressesOf(value);
   const ours = new Set(answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : [])));

@@ -128,6 +128,9 @@ describe('the posthorn command beside a running server', () => {
       await good('domains', 'verify', 'wait.test'),
       /^wait\.test is pending\n\nPURPOSE +STATUS[^]*dkim +missing +yes/,
     );
+    office.resolver.zones = { 'b.wait.test TXT': ['v=spf1 ~all', 'v=spf1 -all'] };
+    assert.match(await good('domains', 'verify', 'wait.test'), /b\.wait\.test +v=spf1 ~all \| v=spf1 -all$/m);
+    office.resolver.zones = {};
     assert.equal((JSON.parse(await good('domains', 'verify', 'sender.test', '--json')) as Json)['status'], 'verified');
     assert.deepEqual(
       dataOf(await good('domains', 'list', '--json')).map(({ name }) => name),

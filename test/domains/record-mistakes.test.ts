@@ -25,7 +25,7 @@ const dkim = record('dkim').value;
 
 type Row = [purpose: RecordPurpose, seen: Seen, mistake: Mistake | undefined, cure: RegExp];
 const rows: Row[] = [
-  ['dkim', { values: [] }, undefined, /^Publish: r\._domainkey\.acme\.test\. TXT v=DKIM1/],
+  ['dkim', { values: [] }, undefined, /^Publish: r\._domainkey\.acme\.test\. 3600 IN TXT "v=DKIM1[^"]*" "[^"]*"$/],
   [
     'dkim',
     { values: [], doubledAt: 'r._domainkey.acme.test.acme.test' },
@@ -43,6 +43,12 @@ const rows: Row[] = [
     'several',
     /only one of its 2 TXT records.*Keep this one.*v=DKIM1; k=rsa/,
   ],
+  [
+    'dkim',
+    { values: [dkim.slice(255), dkim.slice(0, 255)] },
+    'several',
+    /publish one record of two quoted strings: r\._domainkey\.acme\.test\. 3600 IN TXT "v=DKIM1[^"]*" "[^"]*"$/,
+  ],
   ['dkim', { values: ['v=spf1 -all'] }, 'other_value', /Another key or text.*Replace it by/],
   ['dkim', { values: [], alias: 'old.test' }, 'alias', /alias \(CNAME\) of old\.test.*Delete the CNAME/],
   ['spf', { values: ['"v=spf1 a:mail.host.test ~all"'] }, 'quoted', /without them/],
@@ -54,7 +60,12 @@ const rows: Row[] = [
     'several',
     /only one of its 2 SPF.*Keep this one and delete the other: v=spf1 a:mail\.host\.test ~all$/,
   ],
-  ['spf', { values: ['v=spf1 -all', 'v=spf1 mx:a.test -all'] }, 'several', /Delete them and publish: v=spf1 a:mail/],
+  [
+    'spf',
+    { values: ['v=spf1 -all', 'v=spf1 mx:a.test -all'] },
+    'several',
+    /Delete them and publish one record: rp\.acme\.test\. 3600 IN TXT "v=spf1 a:mail/,
+  ],
   [
     'spf',
     { values: ['v=spf1 include:_spf.other.test -all'] },
@@ -74,6 +85,9 @@ const rows: Row[] = [
   ['return_path', { values: ['10 192.0.2.7'] }, 'other_value', /needs a name, not an address/],
   ['return_path', { values: ['5 other.test', '10 mail.host.test'] }, 'other_value', /Bounces go to other\.test/],
   ['return_path', { values: [], doubledAt: 'rp.acme.test.acme.test' }, 'doubled_name', /Rename it to rp there/],
+  ['return_path', { values: [] }, undefined, /^Publish: rp\.acme\.test\. 3600 IN MX 10 mail\.host\.test\.$/],
+  ['tracking', { values: ['track.host.test.acme.test'] }, 'doubled_target', /Write track\.host\.test\. with/],
+  ['tracking', { values: [], doubledAt: 'track.acme.test.acme.test' }, 'doubled_name', /Rename it to track there/],
   ['tracking', { values: ['192.0.2.9'] }, 'other_value', /leads elsewhere/],
 ];
 

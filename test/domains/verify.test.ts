@@ -149,6 +149,13 @@ describe('domains/verify', () => {
         '192.0.2.1, 198.51.100.1',
         'an address of another among ours',
       ],
+      [
+        { 'track.acme.test CNAME': ['mail.web.test.acme.test'] },
+        'wrong',
+        'mail.web.test.acme.test',
+        'an alias whose target has the domain added',
+      ],
+      [{ 'track.acme.test.acme.test CNAME': [target] }, 'missing', null, 'the domain twice in its name'],
       [{}, 'missing', null, 'nothing'],
       [{ 'track.acme.test A': 'SERVFAIL' }, 'missing', null, 'trouble, from which nothing follows'],
     ] as const) {

@@ -42,10 +42,8 @@ async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: Doma
   return wanted.flatMap((record, at) => faultOf(row, record, found[at] ?? { status: 'unknown' }));
 }
 
-/** Other optional records may be left out by choice: an Ed25519 key, a tracking host. */
 function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
-  if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc'))
-    return [];
+  if (found.status === 'ok' || isLeftOut(record, found)) return [];
   const { name, status } = row;
   const what = `${name}: the ${recordName(record)}`;
   if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
@@ -58,6 +56,10 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   } as const;
   return [record.required && status !== 'pending' ? failed(why, cure, more) : warning(why, cure, more)];
 }
+
+/** Optional records other than DMARC may be left out by choice, as an Ed25519 key or a tracking host; one at a wrong name is not. */
+const isLeftOut = ({ required, purpose }: DnsRecord, found: Found): boolean =>
+  found.status === 'missing' && !required && purpose !== 'dmarc' && found.mistake !== 'doubled_name';
 
 /** Returns the form of the record that its mistake asks for. */
 function copyOf(record: DnsRecord, { mistake }: Exclude<Found, { status: 'unknown' }>): string[] {
@@ -116,7 +118,7 @@ async function withoutConsent(resolver: Probes['resolver'], domain: string, host
     : [
         warning(
           `DMARC reports about ${domain} are asked to ${host}, which does not consent`,
-          `Publish: ${at}. TXT v=DMARC1`,
+          `Publish: ${formsOf({ host: at, type: 'TXT', value: 'v=DMARC1' }).zone_line}`,
         ),
       ];
 }

@@ -392,7 +392,7 @@ const faults: Fault[] = [
     'domains',
     'failed',
     /MX record of the return path at rp\.shop\.example is missing/,
-    /Publish: rp\.shop\.example\. MX 10 mail\.posthorn/,
+    /Publish: rp\.shop\.example\. 3600 IN MX 10 mail\.posthorn\.example\.  /,
   ],
   [
     'SPF does not name us',
@@ -436,6 +436,30 @@ const faults: Fault[] = [
     /is at rp\.shop\.example\.shop\.example, .* Rename it to rp there/,
   ],
   [
+    'a tracking host at a name with the domain twice',
+    (p) => {
+      p.settings['http'] = { publicUrl: 'https://links.us.example' };
+      p.settings['tracking'] = { domainHosts: true };
+      p.zones['track.shop.example.shop.example CNAME'] = ['links.us.example'];
+    },
+    'domains',
+    'warning',
+    /alias of the tracking host at track\.shop\.example is at a name with the domain twice/,
+    /Rename it to track there/,
+  ],
+  [
+    'a tracking host whose target has the domain added',
+    (p) => {
+      p.settings['http'] = { publicUrl: 'https://links.us.example' };
+      p.settings['tracking'] = { domainHosts: true };
+      p.zones['track.shop.example CNAME'] = ['links.us.example.shop.example'];
+    },
+    'domains',
+    'warning',
+    /alias of the tracking host at track\.shop\.example .*: links\.us\.example\.shop\.example/,
+    /^The web form has added the domain to the host\. Write links\.us\.example\. with a final dot/,
+  ],
+  [
     'a key that a web form has cut',
     (p) => {
       const name = Object.keys(p.zones).find((key) => key.endsWith('r._domainkey.shop.example TXT')) ?? '';
@@ -468,7 +492,7 @@ const faults: Fault[] = [
     'domains',
     'failed',
     /SPF record at rp\.shop\.example is missing; mail from it keeps going until 2026-02-03T09:30:00\.000Z$/,
-    /Publish: rp\.shop\.example\. TXT v=spf1/,
+    /Publish: rp\.shop\.example\. 3600 IN TXT "v=spf1/,
   ],
   [
     'a domain has lost a record and is refused',
@@ -481,7 +505,7 @@ const faults: Fault[] = [
     'domains',
     'failed',
     /SPF record at rp\.shop\.example is missing; mail from it is refused since 2026-01-31T09:30:00\.000Z$/,
-    /Publish: rp\.shop\.example\. TXT v=spf1/,
+    /Publish: rp\.shop\.example\. 3600 IN TXT "v=spf1/,
   ],
   [
     'the DKIM key is gone',
@@ -491,7 +515,7 @@ const faults: Fault[] = [
     'domains',
     'failed',
     /DKIM key at .*_domainkey\.shop\.example is missing/,
-    /Publish: .*_domainkey\.shop\.example\. TXT v=DKIM1/,
+    /Publish: .*_domainkey\.shop\.example\. 3600 IN TXT "v=DKIM1/,
   ],
   [
     'no DMARC record',
@@ -522,7 +546,7 @@ const faults: Fault[] = [
     'dmarc_reports',
     'warning',
     /about other\.example are asked to rp\.bounces\.test/,
-    /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. TXT v=DMARC1/,
+    /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. 3600 IN TXT "v=DMARC1"/,
   ],
   [
     'nobody consents to DMARC reports that a domain asks to one below the same public suffix',
@@ -533,7 +557,7 @@ const faults: Fault[] = [
     'dmarc_reports',
     'warning',
     /about other\.co\.uk are asked to rp\.bounces\.co\.uk/,
-    /Publish: other\.co\.uk\._report\._dmarc\.rp\.bounces\.co\.uk\. TXT v=DMARC1/,
+    /Publish: other\.co\.uk\._report\._dmarc\.rp\.bounces\.co\.uk\. 3600 IN TXT "v=DMARC1"/,
   ],
   [
     'a bounce is not heard',
