@@ -4,10 +4,11 @@
  * and then the result names the phase. A failure here says nothing about the message: the next host is tried.
  */
 import type { Clock } from '../../base/clock.ts';
+import { NO_KNOWN_LOGIN, loginLines } from '../../mail/smtp-login.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import { connectFirst } from './connect.ts';
-import { extensionsOf, noExtensions } from './extensions.ts';
-import type { Extensions } from './extensions.ts';
+import { extensionsOf, noExtensions } from '../../mail/smtp-extensions.ts';
+import type { Extensions } from '../../mail/smtp-extensions.ts';
 import { noTimings } from './phases.ts';
 import type { Phase, PhaseTimeouts, Timings } from './phases.ts';
 import { Session } from './session.ts';
@@ -204,14 +205,8 @@ class Opening {
     if (auth === undefined) return null;
     if (this.tls === null && auth.inPlaintext !== true)
       return this.unsatisfied(null, 'the server offers no TLS, and the credentials may not be sent without');
-    const mechanisms = this.extensions.auth;
-    if (mechanisms.includes('PLAIN')) {
-      const token = base64(`\0${auth.user}\0${auth.password}`);
-      return this.credentials(wire, [`AUTH PLAIN ${token}`]);
-    }
-    if (mechanisms.includes('LOGIN'))
-      return this.credentials(wire, ['AUTH LOGIN', base64(auth.user), base64(auth.password)]);
-    return this.failed('auth', null, 'the server offers neither AUTH PLAIN nor AUTH LOGIN');
+    const lines = loginLines(this.extensions.auth, auth);
+    return lines === null ? this.failed('auth', null, NO_KNOWN_LOGIN) : this.credentials(wire, lines);
   }
 
   /** Sends line after line while the server asks for more (334), until it says 235. */
@@ -261,8 +256,4 @@ class Opening {
     this.timings[part] += now - this.lapStart;
     this.lapStart = now;
   }
-}
-
-function base64(text: string): string {
-  return Buffer.from(text, 'utf8').toString('base64');
 }

@@ -10,7 +10,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import { dotStuffed, inBlocks } from './dot-stuffing.ts';
-import type { Extensions } from './extensions.ts';
+import type { Extensions } from '../../mail/smtp-extensions.ts';
 import { noTimings } from './phases.ts';
 import type { PhaseTimeouts, Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';

@@ -3,9 +3,8 @@
  * IPv6 senders whose address has no name, or one that does not lead back. So with `auto` IPv6 is used only from an address whose
  * names agree in both directions; this is looked up once, and mail leaves over IPv4 meanwhile.
  */
-import { isIPv6 } from 'node:net';
 import type { Log } from '../../base/log.ts';
-import { isPublicAddress, plainAddress } from '../../net/ip.ts';
+import { namedIpv6Address } from '../../net/named-ipv6.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import type { Source } from './sources.ts';
 
@@ -79,25 +78,3 @@ export function createLocalAddresses(
     },
   };
 }
-
-/** Addresses or names that are looked up at most. */
-const MOST_ASKED = 8;
-
-/** Returns the first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
-export async function namedIpv6Address(
-  deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
-  own: readonly string[],
-): Promise<string | null> {
-  const candidates = own.filter((ip) => isIPv6(ip) && isPublicAddress(ip)).slice(0, MOST_ASKED);
-  for (const ip of candidates) if (await leadsBack(deps, ip)) return ip;
-  return null;
-}
-
-async function leadsBack({ resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> }, ip: string): Promise<boolean> {
-  const names = await resolver.ptr(ip);
-  if (names.kind !== 'found') return false;
-  const answers = await Promise.all(names.records.slice(0, MOST_ASKED).map((name) => resolver.aaaa(name)));
-  return answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)));
-}
-
-const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

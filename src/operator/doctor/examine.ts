@@ -40,7 +40,7 @@ const checks = {
   certificate,
   resolver,
   dnssec,
-  outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))],
+  outbound: async (probes) => [...(await outbound(probes)), ...(await smarthosts(probes))],
   name: async (probes) => [...(await name(probes)), ...(await ipv6OfName(probes))],
   mx,
   bounce,

@@ -1,10 +1,9 @@
-/** The doctor's questions to the network: the greeting of a mail host, the sign-in at a smarthost, and the time of a time server. */
+/** The doctor's questions to the network: the greeting of a mail host, what a smarthost says to us, and the time of a time server. */
 import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
-import type { Greeting, SignIn, SmarthostAccess, SmarthostPlace } from './probes.ts';
-import { tlsFaultText } from '../../net/tls-fault.ts';
-import { offerMail } from './relay-probe.ts';
+import type { Greeting, SmarthostAccess, SmarthostPlace } from './probes.ts';
+import { offerMail, signIn } from './relay-probe.ts';
 
 const GREET_MS = 8_000;
 const TIME_MS = 3_000;
@@ -23,7 +22,7 @@ export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT 
     /** Connects and reads the greeting of a mail host. */
     greet: (place: { ip: string; port: number }) => greet(clock, place),
     /** Signs in at a smarthost as the delivery does, and sends nothing. */
-    signIn,
+    signIn: (access: SmarthostAccess) => signIn({ clock }, access),
     /** Offers a smarthost a mail without a login, and ends before its content. */
     offerMail: (place: SmarthostPlace) => offerMail({ clock }, place),
     /** Asks a time server (RFC 4330). */
@@ -61,35 +60,6 @@ function greet(clock: Clock, { ip, port }: { ip: string; port: number }): Promis
       end({ kind: 'unreachable', why: 'it closes the connection without a greeting' });
     });
   });
-}
-
-/** Sends a password without TLS only if the route says so, as the delivery does. */
-async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<SignIn> {
-  // Only this check needs all of nodemailer.
-  const { createTransport } = await import('nodemailer');
-  const transport = createTransport({
-    host: ip,
-    port,
-    secure: tls === 'implicit',
-    ignoreTLS: tls === 'none',
-    requireTLS: tls === 'required' || tls === 'opportunistic',
-    auth: { user: auth.user, pass: auth.password },
-    tls: { ...(net.isIP(host) === 0 ? { servername: host } : {}), rejectUnauthorized: tls === 'implicit' },
-    connectionTimeout: GREET_MS,
-    greetingTimeout: GREET_MS,
-    socketTimeout: GREET_MS,
-  });
-  try {
-    await transport.verify();
-    return { kind: 'signed_in' };
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    const { code, response } = error as NodeJS.ErrnoException & { response?: string };
-    const kind = code === 'EAUTH' ? 'refused' : 'failed';
-    return { kind, why: printableLine(response ?? tlsFaultText(error)) };
-  } finally {
-    transport.close();
-  }
 }
 
 /** Removes control characters, since the line is shown on terminals. */

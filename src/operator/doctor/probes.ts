@@ -50,24 +50,25 @@ export type Greeting =
   /** `silent`: no answer in time, as of a firewall that drops. */
   | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
 
-interface Smarthost {
-  ip: string;
+export interface SmarthostPlace {
+  /** In the order to try; at least one. */
+  ips: readonly string[];
   /** For TLS. */
   host: string;
   port: number;
   tls: 'opportunistic' | 'required' | 'none' | 'implicit';
-}
-
-export interface SmarthostPlace extends Smarthost {
   /** The name of ours for EHLO and for the addresses of the mail that is offered. */
   hostname: string;
 }
 
 export type RelayAnswer =
-  /** It accepts our sender and recipient, or refuses them for another reason than a login. */
-  { kind: 'taken' } | { kind: 'login_wanted'; why: string } | { kind: 'failed'; why: string };
+  /** It accepts our sender and recipient. */
+  | { kind: 'taken' }
+  /** It does not relay for us, now or ever; `refused` is for another reason. */
+  | { kind: 'login_wanted' | 'refused'; why: string }
+  | { kind: 'failed'; why: string };
 
-export interface SmarthostAccess extends Smarthost {
+export interface SmarthostAccess extends SmarthostPlace {
   auth: { user: string; password: string };
 }
 

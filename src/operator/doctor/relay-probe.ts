@@ -1,38 +1,55 @@
 /**
- * Asks a smarthost whether it takes our mail without a login: it is offered a sender and a recipient, and no mail. Many hosts
- * greet everybody, and refuse only the recipient.
+ * Tries a smarthost as the delivery does, and sends no mail: signs in with the route's password, or without one offers a sender
+ * and a recipient. Many hosts greet everybody, and refuse only the recipient.
  */
 import net from 'node:net';
 import tls from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
+import { extensionsOf, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
+import { NO_KNOWN_LOGIN, loginLines } from '../../mail/smtp-login.ts';
+import { ReplyReader, type SmtpReply } from '../../mail/smtp-reply.ts';
 import { tlsFaultText } from '../../net/tls-fault.ts';
-import type { RelayAnswer, SmarthostPlace } from './probes.ts';
+import type { RelayAnswer, SignIn, SmarthostAccess, SmarthostPlace } from './probes.ts';
 
 const STEP_MS = 8_000;
-const MOST_REPLY = 16 * 1024;
+/** How long an address is tried before the next one. */
+const ADDRESS_MS = 2_000;
 
 /** Thrown inside this file when the dialogue cannot go on. */
 class Broken extends Error {}
 
+type Talk<T> = (replies: Replies, extensions: Extensions) => Promise<T>;
+
 /** Offers a mail from and to `postmaster@<hostname>` and ends the session before its content. Never rejects. */
-export async function offerMail(
+export const offerMail = (deps: { clock: Clock }, place: SmarthostPlace): Promise<RelayAnswer> =>
+  inSession(deps, place, place.tls === 'required', (replies) => offered(replies, `postmaster@${place.hostname}`));
+
+/** Signs in. Sends a password without TLS only if the route says so. Never rejects. */
+export const signIn = (deps: { clock: Clock }, { auth, ...place }: SmarthostAccess): Promise<SignIn> =>
+  inSession(deps, place, place.tls !== 'none', (replies, extensions) => signedIn(replies, extensions, auth));
+
+async function inSession<T>(
   { clock }: { clock: Clock },
-  { ip, host, port, tls: wanted, hostname }: SmarthostPlace,
-): Promise<RelayAnswer> {
+  place: SmarthostPlace,
+  isTlsNeeded: boolean,
+  talk: Talk<T>,
+): Promise<T | { kind: 'failed'; why: string }> {
   let socket: net.Socket | null = null;
   try {
-    socket = await opened(clock, net.connect({ host: ip, port }), 'connect');
-    if (wanted === 'implicit') socket = await secured(clock, socket, host);
+    socket = await opened(clock, dialled(place), 'connect');
+    if (place.tls === 'implicit') socket = await secured(clock, socket, place);
     let replies = new Replies(clock, socket);
     await replies.next(null);
-    const hello = await replies.next(`EHLO ${hostname}`);
-    if (wanted !== 'none' && wanted !== 'implicit' && /^250[ -]STARTTLS/im.test(hello)) {
-      await replies.next('STARTTLS');
-      socket = await secured(clock, socket, host);
+    let extensions = await hello(replies, place.hostname);
+    const isPlain = place.tls === 'opportunistic' || place.tls === 'required';
+    if (isPlain && (await startsTls(replies, extensions, isTlsNeeded))) {
+      socket = await secured(clock, socket, place);
       replies = new Replies(clock, socket);
-      await replies.next(`EHLO ${hostname}`);
+      extensions = await hello(replies, place.hostname);
     }
-    return await offered(replies, `postmaster@${hostname}`);
+    const result = await talk(replies, extensions);
+    replies.end();
+    return result;
   } catch (error) {
     if (!(error instanceof Broken)) throw error;
     return { kind: 'failed', why: error.message };
@@ -41,50 +58,79 @@ export async function offerMail(
   }
 }
 
+/** A server that knows no EHLO is greeted with HELO (RFC 5321 section 3.2). */
+async function hello(replies: Replies, hostname: string): Promise<Extensions> {
+  const reply = await replies.ask(`EHLO ${hostname}`);
+  if (isGood(reply)) return extensionsOf(reply);
+  if (reply.code < 500) throw new Broken(wordsOf(reply));
+  await replies.next(`HELO ${hostname}`);
+  return noExtensions;
+}
+
+async function startsTls(replies: Replies, { startTls }: Extensions, isNeeded: boolean): Promise<boolean> {
+  const reply = startTls ? await replies.ask('STARTTLS') : null;
+  if (reply?.code === 220) return true;
+  if (reply?.code === 421) throw new Broken(wordsOf(reply));
+  if (isNeeded)
+    throw new Broken(
+      reply === null ? 'the server does not offer STARTTLS' : `the server refuses STARTTLS: ${wordsOf(reply)}`,
+    );
+  return false;
+}
+
+async function signedIn(
+  replies: Replies,
+  { auth: mechanisms }: Extensions,
+  auth: SmarthostAccess['auth'],
+): Promise<SignIn> {
+  const lines = loginLines(mechanisms, auth);
+  if (lines === null) throw new Broken(NO_KNOWN_LOGIN);
+  for (const line of lines) {
+    const reply = await replies.ask(line);
+    if (reply.code === 235) return { kind: 'signed_in' };
+    if (reply.code !== 334) return { kind: reply.code >= 500 ? 'refused' : 'failed', why: wordsOf(reply) };
+  }
+  throw new Broken('the server asks for more than the credentials');
+}
+
 async function offered(replies: Replies, address: string): Promise<RelayAnswer> {
   for (const command of [`MAIL FROM:<${address}>`, `RCPT TO:<${address}>`]) {
     const reply = await replies.ask(command);
-    if (!isRefusalForLogin(reply)) {
-      if (reply.startsWith('2')) continue;
-      break;
-    }
-    replies.end();
-    return { kind: 'login_wanted', why: lineOf(reply) };
+    if (!isGood(reply)) return { kind: isOfRelaying(reply) ? 'login_wanted' : 'refused', why: wordsOf(reply) };
   }
-  replies.end();
   return { kind: 'taken' };
 }
 
-/** RFC 4954 section 6 names 530; others say 5.7.1 and mention relaying, access or authentication. */
-const isRefusalForLogin = (reply: string): boolean =>
-  reply.startsWith('530') ||
-  (reply.startsWith('5') && /auth|log ?in|relay|access denied|5\.7\.(?:0|1|3)\b/i.test(reply));
+/**
+ * RFC 4954 section 6 names 530; others say 5.7.1 and mention relaying, access or authentication. Postfix defers relaying by
+ * default (454 4.7.1), and 4.7.1 without these words is what greylisting says.
+ */
+const isOfRelaying = ({ code, text }: SmtpReply): boolean =>
+  code === 530 || /auth|log ?in|relay|access denied/i.test(text) || (code >= 500 && /\b5\.7\.(?:0|1|3)\b/.test(text));
 
-const lineOf = (reply: string): string =>
-  (reply.split('\n')[0] ?? '')
-    .replaceAll(/[^\x20-\x7e]/g, '')
-    .slice(0, 512)
-    .trimEnd();
+const isGood = ({ code }: SmtpReply): boolean => code >= 200 && code < 300;
+
+const wordsOf = ({ code, text }: SmtpReply): string => `${String(code)} ${text}`.trimEnd();
 
 /** Reads whole replies, each within a time limit. */
 class Replies {
   private readonly clock: Clock;
   private readonly socket: net.Socket;
-  private text = '';
+  private readonly reader = new ReplyReader();
+  private readonly unread: SmtpReply[] = [];
   private ended: string | null = null;
   private wake: () => void = () => undefined;
 
   constructor(clock: Clock, socket: net.Socket) {
     this.clock = clock;
     this.socket = socket;
-    socket.setEncoding('latin1');
     const over = (why: string): void => {
       this.ended ??= why;
       this.wake();
     };
-    socket.on('data', (more: string) => {
-      this.text += more;
-      if (this.text.length > MOST_REPLY) over('a reply without an end');
+    socket.on('data', (more: Buffer) => {
+      this.unread.push(...this.reader.push(more));
+      if (this.reader.fault !== null) over(this.reader.fault.why);
       this.wake();
     });
     socket.on('error', (error) => {
@@ -96,13 +142,13 @@ class Replies {
   }
 
   /** Sends the command, if there is one, and returns a positive reply. */
-  async next(command: string | null): Promise<string> {
+  async next(command: string | null): Promise<SmtpReply> {
     const reply = await this.ask(command);
-    if (!reply.startsWith('2')) throw new Broken(lineOf(reply));
+    if (!isGood(reply)) throw new Broken(wordsOf(reply));
     return reply;
   }
 
-  async ask(command: string | null): Promise<string> {
+  async ask(command: string | null): Promise<SmtpReply> {
     if (command !== null) this.socket.write(`${command}\r\n`);
     const timer = this.clock.after(STEP_MS, () => {
       this.ended ??= `no answer within ${String(STEP_MS / 1000)} s`;
@@ -110,11 +156,8 @@ class Replies {
     });
     try {
       for (;;) {
-        const [reply] = /^(?:\d{3}-[^\n]*\n)*\d{3}(?: [^\n]*|\r)?\n/.exec(this.text) ?? [];
-        if (reply !== undefined) {
-          this.text = this.text.slice(reply.length);
-          return reply;
-        }
+        const reply = this.unread.shift();
+        if (reply !== undefined) return reply;
         if (this.ended !== null) throw new Broken(this.ended);
         await new Promise<void>((resolve) => (this.wake = resolve));
       }
@@ -128,11 +171,29 @@ class Replies {
   }
 }
 
-/** The certificate does not matter here: no secret is sent. */
-async function secured(clock: Clock, socket: net.Socket, host: string): Promise<net.Socket> {
+/** Dials the addresses one after the other, until one answers. */
+function dialled({ host, ips, port }: SmarthostPlace): net.Socket {
+  const all = ips.map((address) => ({ address, family: net.isIP(address) }));
+  return net.connect({
+    host,
+    port,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ADDRESS_MS,
+    lookup: (_name, _options, done) => {
+      done(null, all);
+    },
+  });
+}
+
+/** The delivery checks the certificate only where TLS is there from the start. */
+async function secured(clock: Clock, socket: net.Socket, { host, tls: mode }: SmarthostPlace): Promise<net.Socket> {
   socket.removeAllListeners('data');
   const servername = net.isIP(host) === 0 ? { servername: host } : {};
-  return opened(clock, tls.connect({ socket, ...servername, rejectUnauthorized: false }), 'secureConnect');
+  return opened(
+    clock,
+    tls.connect({ socket, host, ...servername, rejectUnauthorized: mode === 'implicit' }),
+    'secureConnect',
+  );
 }
 
 function opened<S extends net.Socket>(clock: Clock, socket: S, event: 'connect' | 'secureConnect'): Promise<S> {
@@ -143,8 +204,7 @@ function opened<S extends net.Socket>(clock: Clock, socket: S, event: 'connect' 
     });
     socket.once('error', (error: NodeJS.ErrnoException) => {
       timer.cancel();
-      const said = tlsFaultText(error);
-      reject(new Broken(said === error.message ? (error.code ?? said) : said));
+      reject(new Broken(event === 'connect' ? (error.code ?? error.message) : tlsFaultText(error)));
     });
     socket.once(event, () => {
       timer.cancel();

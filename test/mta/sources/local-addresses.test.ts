@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { namedIpv6Address } from '../../../src/mta/sources/local-addresses.ts';
+import { namedIpv6Address } from '../../../src/net/named-ipv6.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
 

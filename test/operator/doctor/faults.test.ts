@@ -112,7 +112,7 @@ const faults: Fault[] = [
     },
     'outbound',
     'failed',
-    /9\.1\.1\.2, port 587 refuses the password of me: 535/,
+    /9\.1\.1\.2, port 587, refuses the password of me \(route dest\.example\): 535/,
     /Correct `user` and `password`/,
   ],
   [
@@ -123,7 +123,7 @@ const faults: Fault[] = [
     },
     'outbound',
     'failed',
-    /9\.1\.1\.2, port 587 does not take mail from us without a login: 530/,
+    /9\.1\.1\.2, port 587, does not take mail from us without a login: 530/,
     /Give the route a `user` and a `password`/,
   ],
   [
@@ -134,8 +134,65 @@ const faults: Fault[] = [
     },
     'outbound',
     'failed',
-    /9\.1\.1\.2, port 587 cannot be used: ECONNREFUSED/,
-    /Is it running/,
+    /9\.1\.1\.2, port 587, cannot be used: ECONNREFUSED/,
+    /Is the smarthost running/,
+  ],
+  [
+    'a smarthost of all mail does not offer the TLS that its route asks for',
+    (p) => {
+      p.settings['delivery'] = { routes: { '*': { host: '9.1.1.1', port: 25, tls: 'required' } } };
+      p.offers['9.1.1.1'] = { kind: 'failed', why: 'the server does not offer STARTTLS' };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.1, port 25, cannot be used: the server does not offer STARTTLS/,
+    /offers no STARTTLS here: use its port/,
+  ],
+  [
+    'a smarthost offers no login that the delivery knows',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 25, user: 'me', password: 'x' } },
+      };
+      p.signIns['9.1.1.2'] = { kind: 'failed', why: 'the server offers neither AUTH PLAIN nor AUTH LOGIN' };
+    },
+    'outbound',
+    'failed',
+    /does not let me \(route dest\.example\) sign in: the server offers neither/,
+    /^Use its port for mail with a login \(587.* remove `user` and `password`/,
+  ],
+  [
+    'a smarthost refuses our sender',
+    (p) => {
+      p.settings['delivery'] = { routes: { 'dest.example': '9.1.1.2:587' } };
+      p.offers['9.1.1.2'] = { kind: 'refused', why: '550 5.1.8 Sender address rejected' };
+    },
+    'outbound',
+    'warning',
+    /did not take a mail from and to our postmaster: 550 5\.1\.8 Sender address rejected/,
+    /Its words say why/,
+  ],
+  [
+    'a smarthost has no address',
+    (p) => {
+      p.settings['delivery'] = { routes: { 'dest.example': 'relay.example:587' } };
+      p.zones['relay.example AAAA'] = ['2a01:4f8::77'];
+    },
+    'outbound',
+    'failed',
+    /the smarthost relay\.example has no address in DNS/,
+    /Correct its host/,
+  ],
+  [
+    'more smarthosts than are tried',
+    (p) => {
+      const routes = Array.from({ length: 12 }, (_, n) => [`d${String(n)}.example`, `9.1.1.${String(n)}:25`]);
+      p.settings['delivery'] = { routes: Object.fromEntries(routes) as object };
+    },
+    'outbound',
+    'warning',
+    /^only the first 10 of 12 smarthosts and logins were tried$/,
+    /posthorn queue lanes/,
   ],
   [
     'an AAAA record where nothing listens on IPv6',
@@ -234,11 +291,11 @@ const faults: Fault[] = [
       p.settings['delivery'] = {
         routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } },
       };
-      p.signIns['9.1.1.2'] = { kind: 'failed', why: 'it offers no STARTTLS' };
+      p.signIns['9.1.1.2'] = { kind: 'failed', why: 'the server does not offer STARTTLS' };
     },
     'outbound',
     'failed',
-    /we cannot sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
+    /9\.1\.1\.2, port 587, does not let me \(route dest\.example\) sign in: the server does not offer STARTTLS/,
     /offers no STARTTLS here: use its port/,
   ],
   [
@@ -257,10 +314,11 @@ const faults: Fault[] = [
     'the smarthost is down',
     (p) => {
       p.settings['delivery'] = { routes: { '*': '9.1.1.1:587' } };
+      p.offers['9.1.1.1'] = { kind: 'failed', why: 'no answer within 8 s' };
     },
     'outbound',
     'failed',
-    /9\.1\.1\.1.* port 587 does not answer/,
+    /9\.1\.1\.1, port 587, cannot be used: no answer/,
     /Is the smarthost running/,
   ],
   [
@@ -1217,6 +1275,25 @@ describe('the doctor', () => {
       findings.filter(({ status }) => status !== 'ok'),
       [],
     );
+  });
+
+  it('tries each login of a smarthost, over IPv6 too where that is used, and shows no password', async () => {
+    const login = (password: string) => ({ host: 'relay.example', port: 587, user: 'me', password });
+    patient.settings['delivery'] = {
+      ipv6: 'always',
+      routes: { 'a.example': login('secret-1'), 'b.example': login('secret-2'), 'c.example': login('secret-2') },
+    };
+    patient.zones['relay.example AAAA'] = ['2a01:4f8::77'];
+    patient.signIns['relay.example'] = { kind: 'refused', why: '535 no' };
+    const lines = (await patient.examine()).filter(({ check, status }) => check === 'outbound' && status !== 'ok');
+    assert.deepEqual(
+      lines.map(({ why }) => why),
+      ['(route a.example)', '(route b.example and 1 more)'].map(
+        (route) => `the smarthost relay.example, port 587, refuses the password of me ${route}: 535 no`,
+      ),
+    );
+    assert.doesNotMatch(JSON.stringify(lines), /secret/);
+    assert.deepEqual(patient.dialled, [['2a01:4f8::77'], ['2a01:4f8::77']]);
   });
 
   for (const [what, make, check, status, why, cure, ...also] of faults)

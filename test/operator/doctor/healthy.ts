@@ -40,6 +40,8 @@ export class Patient {
   };
   /** What smarthosts say to our password, by name or address. */
   readonly signIns: Record<string, SignIn> = {};
+  /** The addresses of the smarthosts that a password was sent to. */
+  readonly dialled: (readonly string[])[] = [];
   /** What smarthosts say to a mail without a login, by name or address. */
   readonly offers: Record<string, RelayAnswer> = {};
   lists = ['list.example'];
@@ -165,7 +167,10 @@ export class Patient {
       machine: { ...createMachine(config), ...this.machine },
       network: {
         greet: ({ ip, port }) => Promise.resolve(this.greetings[`${ip}:${String(port)}`] ?? silent),
-        signIn: ({ host }) => Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' }),
+        signIn: ({ host, ips }) => {
+          this.dialled.push(ips);
+          return Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' });
+        },
         offerMail: ({ host }) => Promise.resolve(this.offers[host] ?? { kind: 'taken' }),
         askTime: () =>
           Promise.resolve(

@@ -1,5 +1,5 @@
 /** Reads the answer to EHLO (RFC 5321 section 4.1.1.1): one keyword a line, parameters after it. Pure. */
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { SmtpReply } from './smtp-reply.ts';
 
 export interface Extensions {
   pipelining: boolean;
