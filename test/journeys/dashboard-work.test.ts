@@ -213,6 +213,21 @@ describe('dashboard: the queue', () => {
     assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
   });
 
+  it('tells of mail that is due when the rate of its lane allows the next try', async () => {
+    await app.operator.call('queue.limit', { lane: 'mx.dest.test', per_minute: 1 });
+    const [first, second] = [await app.send(), await app.send()];
+    await app.follow().of(first.id, 'deferred');
+    app.clock.advance(20_000);
+    while ((await app.why(second.id)).reason !== 'rate_limited') await new Promise((resolve) => setImmediate(resolve));
+    const { until } = await app.why(second.id);
+    for (const place of ['/queue?domain=dest.test', '/queue/lane?name=mx.dest.test']) {
+      const { html } = await browser.open(place);
+      const row = html.split('<tr>').find((one) => one.includes(`/messages/${second.id}"`)) ?? '';
+      assert.match(row, new RegExp(`data-l="next try"><time datetime="${until ?? ''}"`), place);
+      assert.doesNotMatch(row, /overdue/, place);
+    }
+  });
+
   it('cancels what waits, and says what cannot be', async () => {
     const id = await waiting();
     await browser.open('/queue');
