@@ -1,4 +1,4 @@
-/** Reports on lanes and destinations for operators, commands and metrics: from memory, except for `resolve`, which asks DNS. */
+/** Reports on lanes and destinations for operators, commands and metrics: from memory; `resolve` waits for DNS. */
 import { mapInSlices } from '../base/slices.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
@@ -26,14 +26,14 @@ export interface Resolved {
 }
 
 export interface LaneReportsDeps {
-  sites: Pick<Sites, 'find' | 'lastKnown' | 'isAsking'>;
+  sites: Pick<Sites, 'find' | 'known' | 'lastKnown' | 'isAsking'>;
   sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf'>;
   holds: Pick<Holds, 'ofLane'>;
   control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
   dueQueue: Pick<DueQueue, 'awaitsPlace'>;
-  placing: Pick<Placing, 'laneFor' | 'isLookingUp'>;
+  placing: Pick<Placing, 'laneFor' | 'isLookingUp' | 'lookUpForReports'>;
 }
 
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
@@ -75,11 +75,16 @@ export class LaneReports {
     return this.lanesOfSite(site).flatMap((name) => this.one(name)?.now ?? []);
   }
 
+  /** Returns the lane of a domain, as it was last known. Where it is not, the domain is looked up for the next report. */
   laneOf(domain: string): string {
-    const known = this.deps.sites.lastKnown(domain);
-    if (known === null || known.kind === 'unresolved') return '~unresolved';
+    const { sites, placing } = this.deps;
+    const known = sites.lastKnown(domain);
+    if (known === null || known.kind === 'unresolved') {
+      if (sites.known(domain) === null) placing.lookUpForReports(domain);
+      return '~unresolved';
+    }
     if (known.kind === 'hold') return '~hold';
-    return known.kind === 'site' ? known.name : this.deps.placing.laneFor(known, null);
+    return known.kind === 'site' ? known.name : placing.laneFor(known, null);
   }
 
   factsOf(mail: MailOfLane): LaneFacts {

@@ -19,6 +19,7 @@ import type { PhaseTimeouts } from './connection/phases.ts';
 import { type PoolLimits, Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue } from './due-queue.ts';
+import { readFullestDomains } from './due-rows.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
 import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
 import type { LaneChange } from './lanes/lane-state.ts';
@@ -78,6 +79,9 @@ const LEAST_GROUPS = 4_000;
 const LEASE_MARGIN_MS = 5 * 60_000;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
 const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEASE_MARGIN_MS;
+
+/** Domains with waiting mail that are looked up at the start: as many as the lists of operators have. */
+const MOST_MET = 1_000;
 
 const STOP_GIVE_UP_MS = 30_000;
 const STOP_LONGEST_MS = 60_000;
@@ -174,6 +178,7 @@ export class Mta {
       if (message === null && !this.isStopping) void this.dueQueue.scan().catch(this.logStorageFailure);
     });
     await this.sweeper.start();
+    void this.meetLanes().catch(this.logStorageFailure);
   }
 
   /**
@@ -236,7 +241,7 @@ export class Mta {
     return this.reports.one(name);
   }
 
-  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
+  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none, or is being looked up. */
   laneOf(domain: string): string {
     return this.reports.laneOf(domain);
   }
@@ -452,6 +457,12 @@ export class Mta {
   private holdsChanged(): void {
     for (const { name } of this.lanesOfJobs.views()) this.lanesOfJobs.pump(name);
     void this.freeHeldMail().catch(this.logStorageFailure);
+  }
+
+  /** Has the domains looked up that reports list, as mail that an earlier run deferred or held has no lane until it is due. */
+  private async meetLanes(): Promise<void> {
+    const domains = await readFullestDomains(this.deps.db.maintenance, MOST_MET);
+    for (const domain of domains) if (this.deps.owners.isOurs(domain)) this.laneOf(domain);
   }
 
   /** Frees mail whose hold has ended. One run at a time: a change during a run is seen by the next one. */

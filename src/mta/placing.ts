@@ -49,6 +49,10 @@ const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~no
 
 /** Domains whose destinations are looked up at once: each takes a few KB, and after a start tens of thousands may wait. */
 const MOST_LOOK_UPS = 500;
+/** Domains in line beyond which none is looked up for reports: the line is for mail that is due. */
+const MOST_BEFORE_REPORTS = 1_000;
+/** The share of look-ups for reports, which takes turns with those of due mail. */
+const OF_REPORTS = '~reports';
 /** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/dns-slots.ts). */
 const SLOW_LOOK_UP_MS = 2_000;
 
@@ -84,12 +88,20 @@ export class Placing {
   place(job: Job): void {
     const known = this.deps.sites.known(job.domain);
     if (known !== null) this.placeAt(job, known);
-    else this.awaitLookUp(job);
+    else this.awaitLookUp(job.domain, turnOf(job)).jobs.push(job);
   }
 
   /** Tells whether the destination of a domain is being looked up, or waits for its turn. */
   isLookingUp(domain: string): boolean {
     return this.unplaced.has(domain);
+  }
+
+  /**
+   * Looks up where a domain's mail goes though none of it is due, so that reports know its lane: after a start mail waits for a later try or for
+   * the end of a hold, and no attempt has asked. Does nothing where many domains wait to be looked up; the next report asks again.
+   */
+  lookUpForReports(domain: string): void {
+    if (!this.unplaced.has(domain) && this.unplaced.size < MOST_BEFORE_REPORTS) this.awaitLookUp(domain, OF_REPORTS);
   }
 
   /** Returns the lane of a destination, for this job or for mail without a preference. */
@@ -192,15 +204,14 @@ export class Placing {
     delete job.quotaSite;
   }
 
-  private awaitLookUp(job: Job): void {
-    const unplaced = this.unplaced.get(job.domain) ?? { jobs: [], shares: new Set<string>(), isAsked: false };
-    this.unplaced.set(job.domain, unplaced);
-    unplaced.jobs.push(job);
-    const share = turnOf(job);
-    if (unplaced.isAsked || unplaced.shares.has(share)) return;
+  private awaitLookUp(domain: string, share: string): Unplaced {
+    const unplaced = this.unplaced.get(domain) ?? { jobs: [], shares: new Set<string>(), isAsked: false };
+    this.unplaced.set(domain, unplaced);
+    if (unplaced.isAsked || unplaced.shares.has(share)) return unplaced;
     unplaced.shares.add(share);
-    this.line.add(share, job.domain);
+    this.line.add(share, domain);
     this.lookUpNext();
+    return unplaced;
   }
 
   private lookUpNext(): void {
@@ -224,7 +235,10 @@ export class Placing {
     };
     const timer = this.deps.clock.after(SLOW_LOOK_UP_MS, leave);
     const place = await this.deps.sites.find(domain).then(
-      (found) => (job: Job) => this.placeAt(job, found),
+      (found) => {
+        if (unplaced.jobs.length === 0 && found.kind === 'site') this.laneFor(found, null);
+        return (job: Job) => this.placeAt(job, found);
+      },
       (error: unknown) => (job: Job) => this.notFound(job, error),
     );
     this.unplaced.delete(domain);

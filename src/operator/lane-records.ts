@@ -1,6 +1,8 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { mapInSlices } from '../base/slices.ts';
+import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import { operatorsHold } from '../messages/delivery/holds.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
 import { askEach, unansweredText } from './ask-nodes.ts';
 import {
@@ -12,6 +14,7 @@ import {
   type Engines,
   type NodeLane,
 } from './engines.ts';
+import { laneNamed } from './domain-lanes.ts';
 import { siteOf } from './held-mail.ts';
 import { laneQuestion } from './lane-acts.ts';
 import { mergedLane, type FleetLane } from './merged-lane.ts';
@@ -19,7 +22,10 @@ import type { OperatorDeps } from './operation.ts';
 import { noMail, oldestAmong, oldestOf, oldestRecord, timeOfFirst, type First, type Oldest } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock'>;
+
+/** The dependencies of records: what the lanes know of their mail, and what operators have set. */
+type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'book' | 'config'>;
 
 /** The waiting mail by domain, and the engines of all nodes. */
 export interface Queue {
@@ -43,7 +49,7 @@ interface WaitingRow extends First {
  * Reads the partial index of waiting deliveries once, and of the rows only those that are held and the first of each domain: about 0.1 s for a
  * million, on a reader, and as much again for 50,000 that are held.
  */
-export async function readQueue(deps: Omit<Deps, 'laneFacts'>): Promise<Queue> {
+export async function readQueue(deps: Deps): Promise<Queue> {
   const { db, clock } = deps;
   const now = clock.now();
   const rows = await db.reader.raw<WaitingRow[]>(
@@ -111,34 +117,41 @@ function waitingDomain(
 
 type LaneRecord = ReturnType<typeof laneRecord>;
 
-/** Returns the lanes that have work, waiting mail or a limit, as far as they were read; those that an engine has in memory come first. */
-export async function laneRecords(deps: Pick<Deps, 'laneFacts'>, queue: Queue): Promise<LaneRecord[]> {
+/**
+ * Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first.
+ */
+export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneRecord[]> {
   const { engines, domains } = queue;
   const lanes = fleetLanes(engines);
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
-  const others = new Set(domains.map(({ lane }) => lane).filter((lane) => !served.has(lane)));
-  return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(name, engines))], domains);
+  const rows = deps.book.list().filter(({ scope }) => scope === 'lane');
+  const set = rows.slice(0, MOST_LANES).map(({ target }) => target);
+  const others = new Set([...domains.map(({ lane }) => lane), ...set].filter((lane) => !served.has(lane)));
+  return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(deps, name, engines))], domains);
 }
 
-/** Returns one lane, which these nodes have; null if neither they nor waiting mail has this name. */
+/** Returns one lane, which these nodes have; null if neither they nor waiting mail has this name, and nothing is set for it. */
 export async function oneLane(
-  deps: Pick<Deps, 'laneFacts'>,
+  deps: RecordDeps,
   name: string,
   [first, ...others]: readonly NodeLane[],
   { engines, domains }: Queue,
 ): Promise<LaneRecord | null> {
-  const isWaitedFor = domains.some(({ lane }) => lane === name);
-  if (first === undefined && !isWaitedFor) return null;
-  const lane = first === undefined ? unknownLane(name, engines) : mergedLane(first, others);
-  return (await recordsOf(deps, [lane], domains))[0] ?? null;
+  const lane = first === undefined ? unknownLane(deps, name, engines) : mergedLane(first, others);
+  const isNone = first === undefined && domainsOf(lane, domains).length === 0 && !isSetByOperator(deps, name);
+  return isNone ? null : ((await recordsOf(deps, [lane], domains))[0] ?? null);
 }
+
+/** Tells whether an operator's limit or hold of this lane is in force. */
+export const isSetByOperator = ({ book }: Pick<OperatorDeps, 'book'>, lane: string): boolean =>
+  book.limitsOf(lane) !== null || book.ofLane(lane) !== null;
 
 /**
  * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null where a node that may have it
  * did not answer, or there are more domains or lanes than are read.
  */
 export async function isLaneKnown(
-  deps: Omit<Deps, 'laneFacts'> & Pick<OperatorDeps, 'mta' | 'laneActs'>,
+  deps: Deps & Pick<OperatorDeps, 'mta' | 'laneActs'>,
   name: string,
 ): Promise<boolean | null> {
   const [{ from, unanswered }, { engines, domains }] = await Promise.all([
@@ -167,23 +180,35 @@ function fleetLanes({ lanes }: Engines): FleetLane[] {
   return [...found.values()].flatMap(([first, ...others]) => (first === undefined ? [] : [mergedLane(first, others)]));
 }
 
-/** Returns the state of a lane whose mail the engine has not tried since the start. */
-const unknownLane = (name: string, { unanswered }: Engines): FleetLane => ({
-  name,
-  source: null,
-  nodes: [],
-  waiting: 0,
-  slots: 0,
-  limit: 0,
-  perMinute: null,
-  cause: 'not tried since the start',
-  causeAt: null,
-  limits: [],
-  parkedUntil: null,
-  waits: name === UNANSWERED ? [{ ...unansweredWait(unanswered), node: null }] : [],
-  lastReply: null,
-  lastProgressAt: 0,
-});
+/** Returns the state of a lane whose mail the engine has not tried since the start: its only limits are those that an operator has set. */
+function unknownLane({ book, config }: RecordDeps, name: string, { unanswered }: Engines): FleetLane {
+  const { source, site } = laneNamed({ config }, name);
+  const given = book.limitsOf(name) ?? book.limitsOf(site);
+  return {
+    name,
+    source,
+    nodes: [],
+    waiting: 0,
+    slots: 0,
+    limit: given?.connections ?? 0,
+    perMinute: given?.perMinute ?? null,
+    cause: 'not tried since the start',
+    causeAt: null,
+    limits: given === null ? [] : givenLimits(given),
+    parkedUntil: null,
+    waits: name === UNANSWERED ? [{ ...unansweredWait(unanswered), node: null }] : [],
+    lastReply: null,
+    lastProgressAt: 0,
+  };
+}
+
+function givenLimits({ connections, perMinute, since, note }: LaneLimits): FleetLane['limits'] {
+  const cause = `set by the operator${note === null ? '' : `: ${note}`}`;
+  const numbers = [['connections', connections] as const, ['mails_per_minute', perMinute] as const];
+  return numbers.flatMap(([what, to]) =>
+    to === null ? [] : [{ what, to, by: 'operator' as const, cause, since, node: null }],
+  );
+}
 
 function unansweredWait(names: readonly string[]): LaneWait {
   const text = names.length === 0 ? 'a node has ended, and another one takes over' : unansweredText(names);
@@ -202,7 +227,7 @@ export const domainsOf = (
 
 /** Makes the records. What holds a whole lane is asked with the first domain of each. */
 async function recordsOf(
-  { laneFacts }: Pick<Deps, 'laneFacts'>,
+  { laneFacts, book }: RecordDeps,
   lanes: readonly FleetLane[],
   domains: readonly WaitingDomain[],
 ): Promise<LaneRecord[]> {
@@ -220,10 +245,14 @@ async function recordsOf(
   const asked = all.filter(({ lane, own }) => own.length > 0 && lane.name !== UNANSWERED);
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
-  return await mapInSlices(all, ({ lane, own }) => laneRecord(lane, own, facts.get(lane) ?? null));
+  return await mapInSlices(all, ({ lane, own }) => {
+    const set = book.ofLane(siteOf(lane.name, lane.source)) ?? book.ofLane(lane.name);
+    const around = facts.get(lane) ?? { waits: [], held: null };
+    return laneRecord(lane, own, { ...around, held: around.held ?? (set === null ? null : operatorsHold(set)) });
+  });
 }
 
-function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts | null) {
+function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {
   return {
     object: 'lane' as const,
     name: lane.name,
@@ -259,10 +288,9 @@ function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneF
 }
 
 /** Returns waits that are not the lane's own: a hold of the whole lane, and mail that has no mail host yet. */
-function aroundLane({ name }: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts | null): readonly LaneWait[] {
-  if (facts === null) return [];
+function aroundLane({ name }: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts): readonly LaneWait[] {
   if (name === '~hold' || name === '~unresolved')
-    return own.length === 1 ? facts.waits : severalDomains(name, facts.waits);
+    return own.length === 1 && facts.waits.length > 0 ? facts.waits : severalDomains(name, facts.waits);
   if (facts.held === null) return [];
   const { why, since, until, setBy = 'operator' } = facts.held;
   return [{ reason: 'held', message: `It is held: ${why}.`, since, until, by: setBy, stops: true }];
@@ -281,7 +309,8 @@ function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
         stops: true,
       },
     ];
-  return first === undefined ? [] : [{ ...first, message: `Where this mail goes is not known. ${first.message}` }];
+  const message = `Where this mail goes is not known.${first === undefined ? '' : ` ${first.message}`}`;
+  return [{ reason: 'resolving', since: null, until: null, by: 'us', stops: true, ...first, message }];
 }
 
 const waitRecord = ({ reason, message, since, until, by, node }: FleetLane['waits'][number]) => ({

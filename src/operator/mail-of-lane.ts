@@ -1,7 +1,7 @@
 /** The mail that waits for a lane, for operations on all of it. */
 import { Problem } from '../base/problem.ts';
 import { laneNamed, waitingDomainsOf, type LaneDomains } from './domain-lanes.ts';
-import { isLaneKnown } from './lane-records.ts';
+import { isLaneKnown, isSetByOperator } from './lane-records.ts';
 import type { OperatorDeps } from './operation.ts';
 import { ofPool, type Condition } from './waiting-pages.ts';
 
@@ -20,7 +20,7 @@ export interface MailOfLane extends LaneDomains {
 export async function mailOfLane(deps: OperatorDeps, lane: string, lookUpsMs: number): Promise<MailOfLane> {
   const named = laneNamed(deps, lane);
   const found = await waitingDomainsOf(deps, named, lookUpsMs);
-  if (found.domains.length === 0 && (await isLaneKnown(deps, lane)) === false)
+  if (found.domains.length === 0 && !isSetByOperator(deps, lane) && (await isLaneKnown(deps, lane)) === false)
     throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``, {
       field: 'lane',
     });

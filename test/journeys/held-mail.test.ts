@@ -205,6 +205,84 @@ describe('journey: held mail', () => {
     assert.deepEqual(await resend(), [0, 0]);
   });
 
+  it('keeps lane, row and reason of waiting mail over a restart', async () => {
+    const folder = newFolder();
+    const zones = {
+      ...zonesFor('plain.test', 'protection.outlook.com'),
+      'hotmail.test MX': ['10 mx.protection.outlook.com'],
+    };
+    const listed =
+      "550 5.7.1 Unfortunately, messages from [127.0.0.1] weren't sent. Please contact your Internet service provider since part of their network is on our block list (S3150).";
+    const startAgain = async (clock?: TestApp['clock']): Promise<void> => {
+      app = await startTestApp({ folder, mailPort: server.port, zones, ...(clock === undefined ? {} : { clock }) });
+    };
+    await startAgain();
+    answer = listed;
+    const { id: first } = await app.send({ to: 'a@hotmail.test' });
+    await until(() => bounced(first));
+    const ids = [await app.send({ to: 'a@hotmail.test' }), await app.send({ to: 'b@hotmail.test' })].map(
+      ({ id }) => id,
+    );
+    for (const id of ids) await app.held(id);
+    answer = '450 4.2.0 busy';
+    await app.follow().of((await app.send({ to: 'c@plain.test' })).id, 'deferred');
+    await app.operator.call('queue.limit', { lane: 'mx.empty.test', per_minute: 3, note: 'ticket 99' });
+    await app.operator.call('queue.hold', { lane: 'mx.paused.test' });
+    const rows = async (): Promise<unknown[]> => {
+      const { data } = await app.operator.call('queue.lanes', {});
+      return data
+        .filter(({ waiting_in_all: all, limits, waits }) => all + limits.length + waits.length > 0)
+        .map(({ name, waiting_in_all: all, held, waits }) => [name, all, held, waits.map(({ message }) => message)])
+        .sort();
+    };
+    const before = await rows();
+    const [block] = (await app.operator.call('queue.holds', {})).others;
+    const site = block?.target ?? '';
+    const wanted = [
+      [site, 2, 2, [`It is held: ${site} refuses mail from the system's address as listed: "${listed.slice(4)}".`]],
+      ['mx.empty.test', 0, 0, []],
+      ['mx.paused.test', 0, 0, ['It is held: there is a hold on the lane mx.paused.test.']],
+      ['mx.plain.test', 1, 0, []],
+    ].sort();
+    assert.deepEqual(before, wanted);
+    await app.stop();
+    await startAgain(app.clock);
+    // The domains are looked up in the background.
+    while (app.app.mta.laneOf('plain.test') !== 'mx.plain.test' || app.app.mta.laneOf('hotmail.test') !== site)
+      await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(await rows(), wanted);
+    const browser = await signedIn(app.url, app.operator);
+    for (const [page, said] of [
+      ['/', /on our block list.*Try now…/s],
+      ['/queue', /on our block list.*Try now…/s],
+      ['/queue?domain=hotmail.test', />Its lane</],
+      [`/queue/lane?name=${site}`, /on our block list.*b@hotmail\.test/s],
+      ['/queue/lane?name=mx.plain.test', /c@plain\.test/],
+      ['/queue/lane?name=mx.empty.test', /3 a minute: set by the operator: ticket 99/],
+      ['/queue/lane?name=mx.paused.test', /It is held: there is a hold on the lane/],
+    ] as const) {
+      const { html, status } = await browser.open(page);
+      assert.equal(status, 200, page);
+      assert.match(html, said, page);
+      assert.deepEqual(htmlFaults(html), [], page);
+    }
+    assert.doesNotMatch((await browser.open('/queue')).html, /mail host not known yet/);
+  });
+
+  it('says that nothing is held only where nothing is', async () => {
+    await start();
+    const browser = await signedIn(app.url, app.operator);
+    const nothing = /Nothing is held, paused or limited\./;
+    assert.match((await browser.open('/queue')).html, nothing);
+    answer = '554 5.7.1 Service unavailable; client host [127.0.0.1] blocked using a block list';
+    const { id } = await app.send();
+    await until(() => bounced(id));
+    await app.held((await app.send()).id);
+    const { html } = await browser.open('/queue');
+    assert.doesNotMatch(html, nothing);
+    assert.match(html, /blocked using a block list.*No hold, pause or limit is set by hand\./s);
+  });
+
   it('gets past any number of mails whose content is deleted', async () => {
     await start();
     answer = REFUSED;

@@ -60,12 +60,15 @@ describe('mta/placing: look-ups of destinations', () => {
     fail: (domain: string) => Promise<void>;
     offered: string[];
     done: string[];
+    /** Lanes that reports know. */
+    registered: string[];
     stop: () => void;
   } {
     const clock = new FakeClock(NOW);
     const asked: string[] = [];
     const offered: string[] = [];
     const done: string[] = [];
+    const registered: string[] = [];
     const answers = new Map<string, { resolve: (site: unknown) => void; reject: (error: Error) => void }>();
     let isStopping = false;
     const deps = {
@@ -79,7 +82,7 @@ describe('mta/placing: look-ups of destinations', () => {
         },
       },
       sources: { named: false, choose: () => ({ name: null }) },
-      control: { register: () => undefined },
+      control: { register: (lane: string) => registered.push(lane) },
       lanes: { offer: (_lane: string, { id }: Job) => offered.push(id), view: () => ({ waiting: 0, slots: 0 }) },
       dueQueue: { done: ({ id }: Job) => done.push(id) },
       offered: () => undefined,
@@ -98,6 +101,7 @@ describe('mta/placing: look-ups of destinations', () => {
       fail: (domain) => settled(() => answers.get(domain)?.reject(new Error('the database is gone'))),
       offered,
       done,
+      registered,
       stop: () => {
         isStopping = true;
       },
@@ -154,6 +158,32 @@ describe('mta/placing: look-ups of destinations', () => {
     placing.place(mail('second', 'd0.test'));
     await fail('d0.test');
     assert.deepEqual([done, asked.at(-1), placing.isLookingUp('d0.test')], [['m0', 'second'], 'd500.test', false]);
+  });
+
+  it('looks up for reports in turns with due mail, once for both, and lets them know the lane', async () => {
+    const { placing, asked, found, offered, registered } = lookUps();
+    for (let at = 0; at < 600; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    for (const domain of ['report.test', 'both.test', 'd599.test']) placing.lookUpForReports(domain);
+    placing.place(mail('both', 'both.test'));
+    assert.ok(placing.isLookingUp('report.test'));
+    for (let at = 0; at < 4; at++) await found(`d${String(at)}.test`);
+    assert.deepEqual(asked.slice(500), ['d500.test', 'report.test', 'd501.test', 'both.test']);
+    for (const domain of ['report.test', 'both.test']) await found(domain);
+    assert.deepEqual([registered.includes('report.test'), placing.isLookingUp('report.test')], [true, false]);
+    assert.deepEqual(offered.slice(4), ['both']);
+  });
+
+  it('looks up nothing for reports where thousands of domains have due mail to look up', async () => {
+    const { placing, asked, found } = lookUps();
+    for (let at = 0; at < 1_000; at++) placing.place(mail(`m${String(at)}`, `d${String(at)}.test`));
+    placing.lookUpForReports('report.test');
+    assert.ok(!placing.isLookingUp('report.test'));
+    await found('d0.test');
+    placing.lookUpForReports('report.test');
+    assert.ok(placing.isLookingUp('report.test'));
+    for (let at = 0; at < 20_000; at++) placing.lookUpForReports(`r${String(at)}.test`);
+    assert.ok(!placing.isLookingUp('r0.test'));
+    assert.equal(asked.length, 501);
   });
 
   it('asks for no more when the server stops', async () => {

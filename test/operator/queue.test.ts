@@ -474,6 +474,41 @@ describe('operator/queue', () => {
     assert.equal((await office.run('queue.lane', { lane: 'mx.dest.test' })).lane.waiting_in_all, 1);
   });
 
+  it('keeps a row for a lane with a limit or a hold, though the engine does not know it', async () => {
+    office.lanes = [{ ...idleLane, name: 'mx.known.test' }];
+    await office.run('queue.limit', { lane: 'mx.known.test', connections: 5 });
+    await office.run('queue.limit', { lane: 'mx.limited.test', connections: 2, per_minute: 30, note: 'ticket 99' });
+    await office.run('queue.hold', { lane: 'mx.held.test' });
+    const { data } = await office.run('queue.lanes', {});
+    assert.deepEqual(
+      data.map(({ name, limit, per_minute: rate, limits, waits }) => [
+        name,
+        limit,
+        rate,
+        limits.map(({ what, to, by, cause }) => [what, to, by, cause]),
+        waits.map(({ message }) => message),
+      ]),
+      [
+        ['mx.known.test', 1, null, [], []],
+        [
+          'mx.limited.test',
+          2,
+          30,
+          [
+            ['connections', 2, 'operator', 'set by the operator: ticket 99'],
+            ['mails_per_minute', 30, 'operator', 'set by the operator: ticket 99'],
+          ],
+          [],
+        ],
+        ['mx.held.test', 0, null, [], ['It is held: there is a hold on the lane mx.held.test.']],
+      ],
+    );
+    assert.equal((await office.run('queue.lane', { lane: 'mx.limited.test' })).lane.limit, 2);
+    assert.equal((await office.run('queue.flush', { lane: 'mx.held.test' })).flushed, 0);
+    await office.run('queue.release', { lane: 'mx.held.test' });
+    await assert.rejects(office.run('queue.lane', { lane: 'mx.held.test' }), { code: 'not_found' });
+  });
+
   it('does not end a limit that was to be prolonged without its numbers', async () => {
     await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2 });
     await assert.rejects(office.run('queue.limit', { lane: 'mx.dest.test', for_ms: 6 * HOUR }), {

@@ -97,7 +97,7 @@ const split = (text: string, at: string): string[] => {
   return [text.slice(0, place), text.slice(place + 1)];
 };
 
-const operatorsHold = ({ id, scope, target, note, until, created_at: since }: HoldRow): Hold => ({
+export const operatorsHold = ({ id, scope, target, note, until, created_at: since }: HoldRow): Hold => ({
   by: id,
   why: `there is a hold on the ${scope} ${target}${note === null ? '' : ` (${note})`}`,
   since,
