@@ -18,16 +18,16 @@ export function limitAnswers(socket: Socket, raw: Socket): void {
   const look = (): void => {
     if (socket.bytesWritten !== written) {
       written = socket.bytesWritten;
-      // What came between two answers belongs to the first of them.
+      // Bytes that came between two answers belong to the first of them.
       before = seen;
     }
     seen = raw.bytesRead;
     if (seen - before <= MOST_ANSWER_BYTES) return;
-    // In the next turn: who has enough of a body ends the connection until then, and that is no fault.
+    // In the next turn: who has enough of a body ends the connection until then, and nothing failed.
     setImmediate(() =>
       socket.destroy(new Error(`more than ${String(MOST_ANSWER_BYTES / 1024)} KiB came without an end`)),
     );
   };
-  // TLS can also bring tickets and handshakes without end, which are no data.
+  // TLS can also bring tickets and handshakes without end, which are not data.
   for (const event of ['data', 'session', 'secure']) socket.on(event, look);
 }
