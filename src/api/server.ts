@@ -22,6 +22,7 @@ import { addressBucket, addressList } from '../net/ip.ts';
 import { clientAddress } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
+import { headLimits, takeRequests } from './heads.ts';
 import { healthRoutes } from './health.ts';
 import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
@@ -61,8 +62,6 @@ export interface Api {
   close(): Promise<void>;
 }
 
-/** Largest head of a request, in bytes. */
-const HEAD_BYTES = 16 * 1024;
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
 const UNREAD_MS = 60_000;
@@ -98,6 +97,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   answerClientErrors(
     {
       clock,
+      usedUp: deps.usedUp,
       count: (remote) =>
         buckets.addresses.take(
           addressBucket(clientAddress(remote, undefined, addressList([]))),
@@ -209,7 +209,7 @@ function originForm(target: string): string {
 function createServer(settings: ApiDeps['settings'], listener: http.RequestListener): http.Server {
   const headMs = settings.headMs ?? 30_000;
   const options: http.ServerOptions = {
-    maxHeaderSize: HEAD_BYTES,
+    ...headLimits,
     headersTimeout: headMs,
     requestTimeout: settings.requestMs ?? 300_000,
     keepAliveTimeout: settings.keepAliveMs ?? 72_000,
@@ -220,11 +220,9 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
   };
   const server =
     settings.tls === undefined
-      ? http.createServer(options, listener)
-      : https.createServer({ ...options, ...settings.tls, minVersion: 'TLSv1.2', handshakeTimeout: headMs }, listener);
-  // Node drops the header fields after the 1,000th without a word: the key, or what a proxy says of the client. Their size is limited above.
-  server.maxHeadersCount = 0;
-  server.on('checkExpectation', listener);
+      ? http.createServer(options)
+      : https.createServer({ ...options, ...settings.tls, minVersion: 'TLSv1.2', handshakeTimeout: headMs });
+  server.on('checkExpectation', takeRequests(server, listener));
   return server;
 }
 

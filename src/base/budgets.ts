@@ -23,7 +23,7 @@ export interface Budget {
     | 'login'
     | 'login and network';
   most: number;
-  unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'tries' | 'ms';
+  unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'fields' | 'tries' | 'ms';
   /** The time that it is for; null: at any one time. */
   within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
   /** The answer of the other side, or what is dropped, when it is used up. */
@@ -44,6 +44,7 @@ const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const AUDIT = 'test/api/stranger-lines.test.ts';
 const HTTP = 'test/journeys/http-strangers.test.ts';
+const HEADS = 'test/api/heads.test.ts';
 const NEWCOMERS = 'test/api/newcomers.test.ts';
 const SIGN_IN = 'test/members/sign-in.test.ts';
 const AGGREGATES = 'test/journeys/aggregate-reports.test.ts';
@@ -293,7 +294,7 @@ export const budgets = {
     door: 'HTTP, without a key or a session',
     bounds: 'connections',
     per: 'all',
-    most: 10_000,
+    most: 2000,
     unit: 'connections',
     within: null,
     answer: 'the oldest of the network that has most is closed',
@@ -308,6 +309,26 @@ export const budgets = {
     within: null,
     answer: 'the connection is closed',
     test: NEWCOMERS,
+  },
+  http_head_bytes: {
+    door: 'HTTP',
+    bounds: 'the head of a request',
+    per: 'request',
+    most: 16 * KIB,
+    unit: 'bytes',
+    within: null,
+    answer: '400',
+    test: HEADS,
+  },
+  http_head_fields: {
+    door: 'HTTP',
+    bounds: 'fields of the head: each is kept as two texts, which take ten times the bytes of a short one',
+    per: 'request',
+    most: 100,
+    unit: 'fields',
+    within: null,
+    answer: '400',
+    test: HEADS,
   },
   open_form_bytes: {
     door: '`/login`, `/setup/`, `/t/u/`',

@@ -18,7 +18,7 @@ export const catalogue = {
   invalid_request: {
     status: 400,
     cause: 'The request line, a header or the path cannot be read as HTTP.',
-    cure: 'Send well-formed HTTP/1.1 with a decodable path and at most 16 KiB of headers.',
+    cure: 'Send well-formed HTTP/1.1 with a decodable path, at most 16 KiB of headers, and at most 100 of them.',
   },
   request_timeout: {
     status: 408,

@@ -1,6 +1,7 @@
 /** Serves the dashboard on its own port, where the setting `dashboard.port` differs from the API's. */
 import http from 'node:http';
 import https from 'node:https';
+import { headLimits, takeRequests } from '../api/heads.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import type { Clock } from '../base/clock.ts';
@@ -23,14 +24,13 @@ export async function listenApart(
   dashboard: Dashboard,
   { host, port, tls }: { host: string; port: number; tls: { cert: string; key: string } | null },
 ): Promise<OwnPort> {
-  const limits = { maxHeaderSize: 16 * 1024, headersTimeout: HEAD_MS, requestTimeout: REQUEST_MS };
+  const limits = { ...headLimits, headersTimeout: HEAD_MS, requestTimeout: REQUEST_MS };
   const listener = (request: http.IncomingMessage, response: http.ServerResponse): void => {
     dashboard.handle(request, response);
   };
   const server =
-    tls === null
-      ? http.createServer(limits, listener)
-      : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' }, listener);
+    tls === null ? http.createServer(limits) : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' });
+  takeRequests(server, listener);
   logAcceptErrors(deps, server, 'dashboard');
   deps.newcomers.watch(server);
   await new Promise<void>((resolve, reject) => {

@@ -1,0 +1,27 @@
+/** The limits of a request's head, of which Node keeps what has arrived until its end or for 30 s. */
+import type { RequestListener, Server } from 'node:http';
+import { budgets } from '../base/budgets.ts';
+
+export const headLimits = { maxHeaderSize: budgets.http_head_bytes.most } as const;
+export const TOO_MANY_FIELDS = 'TOO_MANY_FIELDS';
+
+const MOST_FIELDS = budgets.http_head_fields.most;
+
+/**
+ * Hands the requests of a server to its listener, except those with too many fields. Node drops what comes after the limit without a word, which
+ * may be the key, or what a proxy says of the client: so such a request is refused whole.
+ */
+export function takeRequests(server: Server, listener: RequestListener): RequestListener {
+  server.maxHeadersCount = MOST_FIELDS;
+  const take: RequestListener = (req, res) => {
+    // Node leaves the surplus of the last fields that it read here.
+    if (req.rawHeaders.length <= 2 * MOST_FIELDS) {
+      listener(req, res);
+      return;
+    }
+    const error = Object.assign(new Error('too many fields'), { code: TOO_MANY_FIELDS });
+    if (!server.emit('clientError', error, req.socket)) res.writeHead(400, { Connection: 'close' }).end();
+  };
+  server.on('request', take);
+  return take;
+}
