@@ -44,6 +44,7 @@ const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const AUDIT = 'test/api/stranger-lines.test.ts';
 const HTTP = 'test/journeys/http-strangers.test.ts';
+const BODIES = 'test/api/body-memory.test.ts';
 const HEADS = 'test/api/heads.test.ts';
 const NEWCOMERS = 'test/api/newcomers.test.ts';
 const SIGN_IN = 'test/members/sign-in.test.ts';
@@ -359,6 +360,16 @@ export const budgets = {
     within: null,
     answer: '503',
     test: HTTP,
+  },
+  open_form_memory_network: {
+    door: '`/login`, `/setup/`, `/t/u/`',
+    bounds: 'forms in memory: at most as much as is left for other networks',
+    per: 'network',
+    most: 8 * MIB,
+    unit: 'bytes',
+    within: null,
+    answer: '503',
+    test: BODIES,
   },
   sign_in_login_network: {
     door: '`/login`',

@@ -70,11 +70,12 @@ export async function refuseOtherAccount(dashboard: DashboardContext, ctx: Conte
 }
 
 /** Reads the body into the memory of the account that is looked at; without a session it has the budgets of strangers. */
-async function readBytes({ deps }: DashboardContext, ctx: Context): Promise<Buffer> {
+async function readBytes(dashboard: DashboardContext, ctx: Context): Promise<Buffer> {
+  const { deps } = dashboard;
   const { session } = ctx.state;
   const { clock, usedUp } = deps;
   const owner = session?.row.stage === 'open' ? (session.row.account_id ?? session.member.id) : null;
-  const share = deps.bodyMemory.begin(owner);
+  const share = deps.bodyMemory.begin(owner, guestOf(dashboard, ctx).ip);
   ctx.state.bodyShare = share;
   if (owner === null) return await readOpenForm({ clock, usedUp, limits: bodyLimits }, ctx.req, share.take);
   return await readBody({ clock, limits: { ...bodyLimits, bodyBytes: FORM_BYTES } }, ctx.req, 'identity', share.take);

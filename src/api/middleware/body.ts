@@ -16,7 +16,7 @@ export function body(deps: Deps): Middleware {
       await next();
       return;
     }
-    const share = deps.bodyMemory.begin(ownerOf(exchange));
+    const share = deps.bodyMemory.begin(ownerOf(exchange), exchange.ip);
     try {
       await read(deps, ctx, share);
       await next();

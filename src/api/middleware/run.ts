@@ -50,7 +50,7 @@ const SMALL = 64 * 1024;
 export function reserveMemory(memory: BodyMemory, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
-  const share = memory.begin(owner);
+  const share = memory.begin(owner, ctx.state.exchange.ip);
   untilClosed(ctx, share.release);
   share.take(body.length);
 }
