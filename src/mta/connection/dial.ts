@@ -73,7 +73,7 @@ type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 
 /**
  * Remembers the step. Connections that were only cut, which an attacker on the way can do, do not show that TLS is broken: after legacy TLS or
- * plaintext the next connection tries the usual hello again. The reduced hello is no weaker in what it protects.
+ * plaintext the next connection tries the usual hello again. The reduced hello protects as much.
  */
 function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
   const wereOnlyCut = failures.every(({ tlsCut }) => tlsCut === true);
