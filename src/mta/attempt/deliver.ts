@@ -21,6 +21,7 @@ import {
   type Reached,
   type SourceContext,
 } from './reach.ts';
+import { refusesConnections } from './subject.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
@@ -116,7 +117,10 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
   return noteCarried(context, host, fresh.lease.ip, await sendAndGiveBack(context, site, fresh.lease, mail));
 }
 
-/** Tells the pool that the host has answered for the mail, or that its session broke: the next dial depends on it. */
+/**
+ * Tells the pool that the host has answered for the mail, or that its session broke: the next dial depends on it. A refusal for the
+ * number of connections says nothing about the mail, and was noted when the connection was given back.
+ */
 function noteCarried(
   { pool, source }: SourceContext,
   host: Host,
@@ -126,7 +130,7 @@ function noteCarried(
   if (transfer.kind === 'withheld') return { kind: 'wait', waits: [] };
   const key = hostKey(host, source);
   if (transfer.kind === 'broken') pool.broke(key, `${transfer.phase}: ${transfer.text}`);
-  else pool.carried(key);
+  else if (tooManyIn(transfer) === undefined) pool.carried(key);
   return { kind: 'carried', ip, transfer };
 }
 
@@ -150,10 +154,11 @@ async function sendOverOtherFamily(
 
 async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease, mail: Ready): Promise<Transfer> {
   lease.session.trace?.begin?.(laneName(site.name, context.source ?? null), mail.messageId);
+  let tooMany: string | undefined;
   try {
     const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
     const requireTls = mail.tlsRequest === 'require';
-    return await lease.session.send({
+    const transfer = await lease.session.send({
       envelopeFrom,
       recipients: [recipient],
       data,
@@ -163,9 +168,18 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
       requireTls,
       ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     });
+    if (!lease.reused || !endedBeforeMail(transfer)) tooMany = tooManyIn(transfer);
+    return transfer;
   } finally {
-    lease.giveBack();
+    lease.giveBack(tooMany);
   }
+}
+
+/** Returns the answer that refused the mail for now because there are too many connections, whatever it was an answer to. */
+function tooManyIn(transfer: Transfer): string | undefined {
+  if (transfer.kind !== 'refused') return undefined;
+  const { code, text } = transfer.reply;
+  return code < 500 && refusesConnections(text) ? `${String(code)} ${text}` : undefined;
 }
 
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */

@@ -177,9 +177,9 @@ async function connectToHost(
   if (opened.kind === 'leased') return opened;
   if (opened.kind === 'wait') return { ...opened, refusal: null };
   if (opened.ours === true) return { kind: 'exhausted', text: opened.text };
-  // While others are open a refusal is about their number, not about the mail.
+  // While others are open a refusal is about their number, not about the mail; TLS that is missing is about its policy.
   const key = hostKey(host, context.source);
-  const wait = pool.count(key) > 0 ? pool.waitOf(key) : null;
+  const wait = pool.count(key) > 0 && !opened.tlsUnsatisfied ? pool.waitOf(key) : null;
   if (wait !== null) return { kind: 'wait', wait, refusal: opened.reply?.text ?? opened.text };
   return { kind: 'unreachable', failed: opened };
 }

@@ -34,6 +34,12 @@ const LISTED =
   /block(?:ed)?[ -]?list|black[ -]?list|deny[ -]?list|listed\b|banned|blocked|block list|bad reputation|poor reputation|low reputation/i;
 /** An IP address; in a refusal it is ours, nearly always. */
 const ADDRESS = /\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}/i;
+/** Tells whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
+export const refusesConnections = (text: string): boolean => {
+  const read = text.slice(0, LOOKED_AT);
+  return CONNECTIONS.test(read) && !MAILBOX.test(read);
+};
+
 /** Answers about the server as a whole. */
 const OVERLOAD =
   /overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|load (?:average )?(?:is )?(?:too )?high|(?:server|system|service) (?:is )?(?:too )?busy/i;

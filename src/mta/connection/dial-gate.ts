@@ -6,6 +6,7 @@
  *     is tried 30 s later at the earliest, and only while all of them are in use; after one that was taken the next 10 s later.
  *   - A dial that fails while nothing is open, or a session that breaks before it has carried its mail, closes the gate for a
  *     while that grows with each such failure in a row. When it opens again one connection at a time is tried.
+ *   - A host that lets a connection in, and then refuses its mail for the number of connections, has refused the dial.
  *   - A host that was not reached yet gets one dial; the others follow when that one has succeeded.
  *   - A dial that is refused for the number of connections while other nodes have some, and this one none, closes the gate for
  *     30 to 60 s, however often that happens: the host works, and a place is free as soon as another node ends.
@@ -23,8 +24,8 @@ export interface DialGate {
   readonly raisedAt: number;
   /** Dials and sessions that failed in a row, with no mail carried between. */
   readonly failures: number;
-  /** True where the last failure was a session that broke, not a dial; and where the host answered with a refusal. */
-  readonly isBroken: boolean;
+  /** True where the last failure came after the dial had succeeded; and where the host answered with a refusal. */
+  readonly wasOpen: boolean;
   readonly isRefusal: boolean;
   /** The host is not dialled before then. */
   readonly closedUntil: number;
@@ -68,7 +69,7 @@ const DEAD_HOST_MS = [1_000, 2_000, 60_000, 120_000, 240_000, 480_000, 900_000] 
 const BROKEN_SESSIONS_MS = [
   1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000, 60_000, 120_000, 240_000, 480_000, 900_000,
 ] as const;
-/** Broken sessions in a row from which on one connection is open at a time. */
+/** Failures of open connections in a row from which on one connection is open at a time. */
 const ONE_AT_A_TIME = 3;
 /** A pause is up to this share longer, so that sources and servers do not come back at the same time. */
 const JITTER = 0.2;
@@ -79,7 +80,7 @@ export const openGate: DialGate = {
   pauseMs: 0,
   raisedAt: -Infinity,
   failures: 0,
-  isBroken: false,
+  wasOpen: false,
   isRefusal: false,
   closedUntil: -Infinity,
   cause: '',
@@ -96,12 +97,12 @@ export function waitOf(
   most: number,
   now: number,
 ): GateWait | null {
-  const { cap, failures, isBroken, closedUntil, cause, since } = gate;
-  const how = isBroken ? 'broken' : gate.isRefusal ? 'refused' : 'unreachable';
+  const { cap, failures, wasOpen, closedUntil, cause, since } = gate;
+  const how = gate.isRefusal ? 'refused' : wasOpen ? 'broken' : 'unreachable';
   if (now < closedUntil) return { why: 'closed', until: closedUntil, how, cause, since };
   if (dialling > 0 && failures > 0) return { why: 'probing', until: null, how, cause, since };
   if (dialling > 0 && (open === dialling || cap !== null)) return { why: 'opening', until: null };
-  if (isBroken && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, how, cause, since };
+  if (wasOpen && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, how, cause, since };
   if (open >= most) return { why: 'full', until: null };
   if (cap === null) return null;
   // A connection has ended since: its place is free, but a host that counts slowly is not asked at once.
@@ -119,13 +120,15 @@ export interface DialFailure {
   isRefusal?: boolean;
   /** The refusal is about the number of connections, and other nodes have some. */
   isCrowded?: boolean;
+  /** The host had let the connection in. */
+  wasOpen?: boolean;
 }
 
 /** Notes that a dial was refused or failed; `openCount` connections were open without it. `lot` is in [0, 1). */
 export function dialFailed(
   gate: DialGate,
   openCount: number,
-  { text, isRefusal = false, isCrowded = false }: DialFailure,
+  { text, isRefusal = false, isCrowded = false, wasOpen = false }: DialFailure,
   now: number,
   lot: number,
 ): DialGate {
@@ -137,28 +140,29 @@ export function dialFailed(
     const cap = Math.min(openCount, gate.cap ?? Infinity);
     return { ...gate, ...failure, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
   }
-  const failed = { ...gate, ...failure, isBroken: false, isRefusal };
+  const failed = { ...gate, ...failure, wasOpen, isRefusal };
   if (isCrowded) return { ...failed, failures: 1, closedUntil: now + RAISE_MS * (1 + lot) };
   return closed(failed, DEAD_HOST_MS, now, lot);
 }
 
 /** Notes that a session broke after the greeting and before the host had answered for the mail. */
 export function sessionBroke(gate: DialGate, text: string, now: number, lot: number): DialGate {
-  return closed({ ...gate, isBroken: true, cause: text.slice(0, 200), since: now }, BROKEN_SESSIONS_MS, now, lot);
+  const broken = { ...gate, wasOpen: true, isRefusal: false, cause: text.slice(0, 200), since: now };
+  return closed(broken, BROKEN_SESSIONS_MS, now, lot);
 }
 
 /** Notes that a dial has succeeded. `openCount` counts the new connection. */
 export function dialled(gate: DialGate, openCount: number, most: number, now: number): DialGate {
   const { cap } = gate;
-  // The mail that it carries decides whether broken sessions are over.
-  const next = gate.isBroken || gate.failures === 0 ? gate : { ...gate, failures: 0, closedUntil: -Infinity };
+  // The mail that it carries decides whether failures of open connections are over.
+  const next = gate.wasOpen || gate.failures === 0 ? gate : { ...gate, failures: 0, closedUntil: -Infinity };
   if (cap === null || openCount <= cap) return next;
   return { ...next, cap: openCount >= most ? null : openCount, raisedAt: now, pauseMs: 0 };
 }
 
 /** Notes that the host has answered for a mail, with whatever reply. */
 export const carried = (gate: DialGate): DialGate =>
-  gate.failures === 0 ? gate : { ...gate, failures: 0, isBroken: false, closedUntil: -Infinity };
+  gate.failures === 0 ? gate : { ...gate, failures: 0, wasOpen: false, closedUntil: -Infinity };
 
 /** Tells whether nothing limits how many connections are opened to the host. */
 export const isFree = ({ cap, failures }: DialGate): boolean => cap === null && failures === 0;

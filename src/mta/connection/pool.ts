@@ -42,8 +42,11 @@ export interface Lease {
   readonly ip: string;
   /** The session carried a message before this lease. */
   readonly reused: boolean;
-  /** Puts the session back if it can be used again, or closes it. */
-  giveBack(): void;
+  /**
+   * Puts the session back if it can be used again, or closes it. `tooMany`: the answer that refused the mail because there are too
+   * many connections; so this one is closed, and the gate takes it for a refused dial.
+   */
+  giveBack(tooMany?: string): void;
 }
 
 export interface LeaseRequest {
@@ -161,7 +164,8 @@ export class Pool {
     const openCount = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
-      if (opened.ours !== true && !opened.tlsUnsatisfied)
+      if (opened.tlsBroken) this.broke(host.name, `tls: ${opened.text}`);
+      else if (opened.ours !== true && !opened.tlsUnsatisfied)
         host.gate = dialFailed(host.gate, openCount, this.failureOf(opened, lane), clock.monotonic(), this.random());
       this.lanes.count(lane, -1);
       this.countOpen(host, -1);
@@ -182,7 +186,7 @@ export class Pool {
     if (host !== undefined) host.gate = carried(host.gate);
   }
 
-  /** Notes that a session with the host broke while it carried a mail. */
+  /** Notes that a session with the host broke, in its TLS handshake or while it carried a mail. */
   broke(name: string, text: string): void {
     const host = this.hostOf(name);
     host.gate = sessionBroke(host.gate, text, this.clock.monotonic(), this.random());
@@ -373,16 +377,25 @@ export class Pool {
       session: connection.session,
       ip: connection.ip,
       reused: connection.session.messages > 0,
-      giveBack: () => {
+      giveBack: (tooMany) => {
         if (!isOut) throw new Error('a lease was given back twice');
         isOut = false;
+        if (tooMany !== undefined) this.refused(connection, tooMany);
         this.busy.giveBack(connection);
         connection.host.countUse(connection.lane, -1, this.clock.monotonic());
         const isOver = this.lanes.open(connection.lane) > this.mostOf(connection.lane);
-        if (this.isDraining || isOver || !this.isReusable(connection)) this.close(connection);
-        else this.keepIdle(connection);
+        const isKept = !this.isDraining && !isOver && tooMany === undefined && this.isReusable(connection);
+        if (isKept) this.keepIdle(connection);
+        else this.close(connection);
       },
     };
+  }
+
+  /** Notes that the host has let this connection in and then refused it as one too many. */
+  private refused({ host, lane }: Connection, text: string): void {
+    const others = host.open - host.dialling - 1;
+    const failure = { text, isRefusal: true, isCrowded: this.othersOf(lane) > 0, wasOpen: true };
+    host.gate = dialFailed(host.gate, others, failure, this.clock.monotonic(), this.random());
   }
 
   private isReusable({ session, openedAt, maxMessages }: Connection): boolean {

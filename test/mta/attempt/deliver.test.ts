@@ -405,6 +405,65 @@ describe('mta/attempt/deliver', () => {
     assert.equal(pool.count(), 0);
   });
 
+  for (const [phase, reply] of [
+    ['mail', '421 4.3.2 The maximum number of concurrent server connections has exceeded a limit'],
+    ['mail', '450 4.7.0 Too many connections from your address'],
+    ['rcpt', '421 4.7.0 Too many concurrent sessions'],
+    ['message', '421 4.7.0 Too many connections'],
+  ] as const)
+    it(`bug: a refusal at ${phase} for the number of connections (${reply}) had no end: it is a refused dial`, async () => {
+      const server = await serve({ script: { [phase]: reply } });
+      const site = siteOf(hostAt(server.port));
+      const key = hostKey(hostAt(server.port), null);
+      for (const [pause, isLast] of [
+        [1000, false],
+        [2000, false],
+        [60_000, true],
+      ] as const) {
+        assert.equal(outcomeOf(await send(site)).kind, 'deferred');
+        await emptied();
+        assert.deepEqual(waitsOf(await send(site)), ['closed'], 'no attempt is spent meanwhile');
+        assert.equal((pool.waitOf(key)?.until ?? 0) - clock.monotonic(), pause);
+        clock.advance(pause);
+        if (isLast) server.options.script = {};
+      }
+      assert.equal(server.sessions.length, 3);
+      assert.equal(outcomeOf(await send(site)).kind, 'accepted');
+      assert.equal(pool.waitOf(key), null);
+    });
+
+  it('takes 421 to a connection that was idle for no refusal of connections before a fresh one is refused as well', async () => {
+    const server = await serve();
+    const site = siteOf(hostAt(server.port));
+    await send(site);
+    server.options.script = {
+      mail: (_line, session) =>
+        session === server.sessions[0]
+          ? { raw: '421 4.7.0 too many messages in this session\r\n', then: 'drop' }
+          : '250 ok',
+    };
+    assert.equal(outcomeOf(await send(site)).kind, 'accepted');
+    assert.equal(server.sessions.length, 2);
+  });
+
+  for (const [name, options, gate] of [
+    [
+      'breaks the handshake',
+      { tls: 'starttls', script: { starttls: { raw: '220 go\r\n', then: 'reset' } } },
+      ['closed', 'broken'],
+    ],
+    ['has no TLS', {}, [undefined, undefined]],
+  ] as const)
+    it(`a smarthost that ${name}, where its route demands TLS, is ${gate[0] === 'closed' ? 'not dialled for a while' : 'no matter of the gate'}`, async () => {
+      const server = await serve(options);
+      const site: Site = { ...siteOf(hostAt(server.port)), relay: { tls: 'required', auth: null } };
+      const outcome = outcomeOf(await send(site));
+      assert.equal('verdict' in outcome && outcome.verdict.reason, 'tls_required');
+      await emptied();
+      const wait = pool.waitOf(hostKey(hostAt(server.port), null));
+      assert.deepEqual([wait?.why, wait !== null && 'how' in wait ? wait.how : undefined], gate);
+    });
+
   it('speaks TLS with a smarthost that has to, and logs in', async () => {
     const { server: certificate } = await import('../../support/harness/certificate.ts');
     const script = { auth: '235 2.7.0 welcome' } as const;

@@ -107,6 +107,22 @@ describe('mta/connection/dial-gate', () => {
     assert.equal(waitOf(carried(gate), { open: 1, dialling: 0 }, MOST, now), null);
   });
 
+  it('a host that refuses the mail of an open connection for the number of connections has refused the dial', () => {
+    const refused = { text: '421 too many connections', isRefusal: true, wasOpen: true };
+    let [gate, now] = [openGate, 0];
+    const pauses: number[] = [];
+    for (let count = 0; count < 4; count++) {
+      gate = dialFailed(dialled(gate, 1, MOST, now), 0, refused, now, 0);
+      const wait = waitOf(gate, { open: 0, dialling: 0 }, MOST, now);
+      assert.equal(wait?.why === 'closed' && wait.how, 'refused');
+      pauses.push(gate.closedUntil - now);
+      now = gate.closedUntil;
+    }
+    assert.deepEqual(pauses, [1000, 2000, 60_000, 120_000], 'however often it lets one in');
+    assert.equal(isFree(carried(gate)), true);
+    assert.equal(dialFailed(dialled(openGate, 4, MOST, 0), 3, refused, 0, 0).cap, 3, 'where others are open');
+  });
+
   it('a dial that succeeds ends the failures of dials, not those of sessions', () => {
     assert.equal(dialled(failedDial(openGate, 0, 'x', 0, 0), 1, MOST, 1000).failures, 0);
     assert.equal(dialled(sessionBroke(openGate, 'x', 0, 0), 1, MOST, 1000).failures, 1);
@@ -198,7 +214,7 @@ describe('mta/connection/dial-gate', () => {
 
   it('whatever happens: after a failure one dial at a time, pauses bounded, and it opens again', () => {
     const event = fc.record({
-      what: fc.constantFrom('dial', 'good', 'bad', 'broke', 'carried', 'ended', 'tryNow'),
+      what: fc.constantFrom('dial', 'good', 'bad', 'broke', 'refused', 'carried', 'ended', 'tryNow'),
       wait: fc.nat({ max: 120_000 }),
       lot: fc.double({ min: 0, max: 0.999, noNaN: true }),
     });
@@ -221,6 +237,9 @@ describe('mta/connection/dial-gate', () => {
           } else if (what === 'broke' && open > 0) {
             open--;
             gate = sessionBroke(gate, 'reset', now, lot);
+          } else if (what === 'refused' && open > 0) {
+            open--;
+            gate = dialFailed(gate, open, { text: 'too many', isRefusal: true, wasOpen: true }, now, lot);
           } else if (what === 'carried' && open > 0) gate = carried(gate);
           else if (what === 'ended' && open > 0) open--;
           else if (what === 'tryNow') gate = tryNow(gate);
