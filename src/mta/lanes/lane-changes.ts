@@ -83,5 +83,5 @@ const restMessages: Readonly<Record<RestKind, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
   rate: 'a domain takes only so much mail in a time: its mail waits, and one mail tries from time to time',
-  tls: 'the mail hosts of a domain do not have the TLS that is asked for: its mail waits, and one mail tries from time to time',
+  tls: 'mail hosts do not have the TLS that is asked for: mail for them waits, and one mail tries from time to time',
 };

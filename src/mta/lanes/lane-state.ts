@@ -48,7 +48,7 @@ export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
     throttle: newThrottle(limits, now),
     pace: newPace(now),
     shaping: null,
-    rests: new Rests(() => isShared(state)),
+    rests: new Rests({ isShared: () => isShared(state), isRelay: () => state.site?.relay != null }),
     accepted: [],
     ruleRest: null,
     lullUntil: 0,

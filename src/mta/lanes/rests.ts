@@ -5,7 +5,8 @@
  *   - `sender`: it refuses mail from us (our address, our authentication, relaying, "likely spam"). Such answers are
  *     permanent, so without a rest a whole backlog would bounce for what is wrong with one setting.
  *   - `rate`: one organisation behind an operator's hosts takes only so much in a time, while the others take theirs.
- *   - `tls`: the hosts do not have the TLS that a policy asks for. That is about the recipient domain whose policy it is.
+ *   - `tls`: the hosts do not have the TLS that a policy asks for. That is about the recipient domain whose policy it is, or about
+ *     all mail for a smarthost, whose route asks for it.
  *
  * A rest is about as little as the answers allow: of a lane that serves many organisations, one recipient domain, until three of
  * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
@@ -50,8 +51,8 @@ const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3
 /** and where a mail was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
 const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
 const LATELY_MS = 10 * 60_000;
-/** Domains of an operator's lane that must get such answers for all of the lane to rest. */
-const DOMAINS = 3;
+/** Domains of an operator's lane that must get such answers for them to be about all of it. */
+export const DOMAINS = 3;
 const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
   load: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
   sender: [2, 4, 8, 16, 32, 60].map((minutes) => minutes * MINUTE_MS),
@@ -62,16 +63,22 @@ const kinds: readonly RestKind[] = ['load', 'sender', 'tls', 'rate'];
 /** Parts of one lane that are kept; the ones met longest ago are forgotten first. */
 const MOST_PARTS = 1000;
 
+export interface LaneKind {
+  /** The lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
+  isShared(): boolean;
+  /** The lane is a smarthost's: its route says what TLS all of its mail needs. */
+  isRelay(): boolean;
+}
+
 export class Rests {
-  private readonly isShared: () => boolean;
+  private readonly lane: LaneKind;
   /** The part met longest ago first. Made where they are needed: there are thousands of lanes, and nearly all have nothing here. */
   private streaks: Map<string, Streak> | null = null;
   private rests: Map<string, Rest> | null = null;
   private acceptedAt = -Infinity;
 
-  /** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
-  constructor(isShared: () => boolean) {
-    this.isShared = isShared;
+  constructor(lane: LaneKind) {
+    this.lane = lane;
   }
 
   /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
@@ -87,7 +94,7 @@ export class Rests {
         return { rest: next, isNew: false };
       }
       const streak = this.count(key, part.domain);
-      const isWide = scope.domain === null && this.isShared();
+      const isWide = scope.domain === null && this.lane.isShared();
       if (begun === null && streak.count >= enough && (!isWide || streak.domains.size >= DOMAINS))
         begun = this.rest(kind, scope, reply, now);
     }
@@ -148,8 +155,9 @@ export class Rests {
   private scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
     const sender = kind === 'sender' ? account : null;
     const all = { account: sender, domain: null };
-    if (kind === 'tls' || kind === 'rate') return [{ account: null, domain }];
-    return this.isShared() ? [{ account: sender, domain }, all] : [all];
+    if (kind === 'rate') return [{ account: null, domain }];
+    if (kind === 'tls') return [{ account: null, domain: this.lane.isRelay() ? null : domain }];
+    return this.lane.isShared() ? [{ account: sender, domain }, all] : [all];
   }
 
   private count(key: string, domain: string): Streak {

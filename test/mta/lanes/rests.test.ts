@@ -8,8 +8,10 @@ const times = (rests: Rests, count: number, kind: RestKind, of: Part, now: numbe
   Array.from({ length: count }, () => rests.refused(kind, of, 'no', now));
 
 describe('mta/lanes/rests', () => {
-  const own = (): Rests => new Rests(() => false);
-  const shared = (): Rests => new Rests(() => true);
+  const restsOf = (isShared: boolean, isRelay = false): Rests =>
+    new Rests({ isShared: () => isShared, isRelay: () => isRelay });
+  const own = (): Rests => restsOf(false);
+  const shared = (): Rests => restsOf(true);
 
   it('begin with the fifth refusal of us in a row, or the tenth of an overloaded server', () => {
     for (const [kind, enough, until] of [
@@ -118,6 +120,22 @@ describe('mta/lanes/rests', () => {
     assert.equal(rests.of(other, 5), null);
   });
 
+  for (const [lane, rests, resting] of [
+    ['of a site, one domain', own(), []],
+    ["of an operator's lane, one domain", shared(), []],
+    ['of a smarthost, whose route asks for it, all mail', restsOf(false, true), [null]],
+  ] as const)
+    it(`for TLS that is missing are about the mail whose policy it is: ${lane}`, () => {
+      for (const domain of ['a.test', 'b.test', 'c.test']) rests.refused('tls', { ...part, domain }, 'no', 0);
+      assert.deepEqual(
+        rests.list().map(({ domain }) => domain),
+        resting,
+      );
+      times(rests, 2, 'tls', { ...part, domain: 'a.test' }, 0);
+      assert.equal(rests.of({ ...part, domain: 'a.test' }, 0)?.kind, 'tls');
+      assert.equal(rests.of({ ...part, domain: 'd.test' }, 0)?.kind, resting.length === 0 ? undefined : 'tls');
+    });
+
   it('last as long as before when the clock is set', () => {
     const rests = own();
     times(rests, 5, 'sender', part, 0);
@@ -139,7 +157,7 @@ describe('mta/lanes/rests', () => {
 
   it('costs nearly no memory in a lane without rests, of which there are thousands', () => {
     const before = process.memoryUsage().arrayBuffers;
-    const lanes = Array.from({ length: 1000 }, () => new Rests(() => false));
+    const lanes = Array.from({ length: 1000 }, own);
     assert.ok(process.memoryUsage().arrayBuffers - before < 1_000_000);
     assert.equal(lanes.length, 1000);
   });
@@ -153,7 +171,7 @@ describe('mta/lanes/rests', () => {
     });
     fc.assert(
       fc.property(fc.array(event, { maxLength: 200 }), fc.boolean(), (events, isShared) => {
-        const rests = new Rests(() => isShared);
+        const rests = restsOf(isShared);
         let now = 0;
         for (const { what, account, domain, wait } of events) {
           now += wait;
