@@ -183,6 +183,7 @@ const pure = [
   'mta/attempt/outcome.ts',
   'mta/names.ts',
   'mta/prepared-mails.ts',
+  'mta/lanes/askers.ts',
   'mta/lanes/rests.ts',
   'mta/lanes/throttle.ts',
   'mta/dns/mx.ts',

@@ -6,19 +6,18 @@ import type { Outcome, Subject } from '../../messages/delivery/delivery.ts';
 import type { LaneControlDeps, LaneControlOptions } from './lane-control.ts';
 import type { LaneChanges } from './lane-changes.ts';
 import { isShared, type LaneState } from './lane-state.ts';
-import { ended, slowed, taken } from './pace.ts';
+import { ended, forgotten, slowed, taken } from './pace.ts';
 import type { Part, RestKind } from './rests.ts';
 import { shape, type CompiledRule } from './shaping.ts';
-import { adopted, isNewer, type Learnt, pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
+import { adopted, isNewer, type Learnt, lifted, pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
 
 export type LaneLearningDeps = Pick<LaneControlDeps, 'clock' | 'viewOf' | 'shares' | 'pump' | 'wake'>;
 export type LaneLearningOptions = Pick<LaneControlOptions, 'lane' | 'rules'>;
 
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
 export const PROBE_LOOK_MS = 2_000;
-/** How long ago another organisation of an operator may have taken mail, for a refusal to be one organisation's. */
-const OTHERS_MS = 60_000;
 
+const asksForLess: ReadonlySet<Subject> = new Set(['rate', 'load', 'connections']);
 const restKinds: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender', tls: 'tls' };
 
 export class LaneLearning {
@@ -44,11 +43,12 @@ export class LaneLearning {
       return outcome;
     }
     const about = subjectOfOutcome(outcome);
-    const touchesLane = about !== 'recipient' && about !== 'message' && about !== 'domain';
+    const isWell = about === 'recipient' || about === 'message' || about === 'domain';
     // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
-    if (!touchesLane) this.grow(lane, state, now);
-    const result = this.noteRefusal(lane, state, part, outcome, about);
-    if (touchesLane) {
+    if (isWell) this.grow(lane, state, now);
+    const isOneDomains = asksForLess.has(about) && isShared(state) && state.askers.isOneDomains(part.domain, now);
+    const result = this.noteRefusal(lane, state, part, outcome, about, isOneDomains);
+    if (!isWell && !isOneDomains) {
       const operator = state.site?.operator?.name ?? null;
       state.shaping ??= new Map();
       for (const fired of shape(this.rules, state.shaping, operator, outcome, now))
@@ -79,7 +79,7 @@ export class LaneLearning {
   private noteAccepted(lane: string, state: LaneState, part: Part, now: number): void {
     this.grow(lane, state, now);
     this.changes.setPace(lane, state, taken(state.pace, now), 'a minute in which all of it was used');
-    if (isShared(state)) rememberAccepted(state, part.domain, now);
+    if (isShared(state) && state.askers.isTakenBack(part.domain, now)) this.takeBack(lane, state, now);
     const over = state.rests.accepted(part, now);
     for (const { cause } of over) this.changes.note(lane, state, { what: 'pause', to: 'the rest is over', cause });
     if (over.length === 0) return;
@@ -87,16 +87,36 @@ export class LaneLearning {
     this.deps.pump(lane);
   }
 
-  private noteRefusal(lane: string, state: LaneState, part: Part, outcome: Outcome, about: Subject): Outcome {
+  /** Takes back the limits that the answers of one domain have set: another one's mail is taken. */
+  private takeBack(lane: string, state: LaneState, now: number): void {
+    state.throttle = lifted(state.throttle);
+    if (state.pace.perMinute === null) return;
+    this.changes.setPace(
+      lane,
+      state,
+      forgotten(state.pace, now),
+      'another domain takes mail: one alone had asked for less',
+    );
+    this.deps.pump(lane);
+  }
+
+  /** `isOneDomains`: the answer asks one domain's mail, of many in an operator's lane, to go slower. */
+  private noteRefusal(
+    lane: string,
+    state: LaneState,
+    part: Part,
+    outcome: Outcome,
+    about: Subject,
+    isOneDomains: boolean,
+  ): Outcome {
     const { changes } = this;
     const now = this.deps.clock.now();
     const reply = outcome.facts.smtpReply ?? '';
-    const isOneOrganisations = about === 'rate' && isShared(state) && doOthersAccept(state, part.domain, now);
-    const kind = isOneOrganisations ? 'rate' : restKinds[about];
-    if (about === 'rate' && !isOneOrganisations)
+    const kind = isOneDomains && about === 'rate' ? 'rate' : restKinds[about];
+    if (about === 'rate' && !isOneDomains)
       changes.setPace(lane, state, slowed(state.pace, reply, outcome.facts.startedAt, now), reply.slice(0, 200));
     else state.pace = ended(state.pace);
-    if (about === 'connections' || about === 'load')
+    if ((about === 'connections' || about === 'load') && !isOneDomains)
       changes.setThrottle(lane, state, pushedBack(state.throttle, reply, now));
     // Whatever the answer is about, this mail finds out nothing more: the next one may try.
     state.rests.ended(part);
@@ -108,16 +128,6 @@ export class LaneLearning {
     if (isNew || kind !== 'sender' || outcome.kind !== 'refused') return outcome;
     return { ...outcome, kind: 'deferred', retryAt: Math.max(rest.until, now + PROBE_LOOK_MS) };
   }
-}
-
-/** Tells whether the operator's other organisations take mail: then a rate is one organisation's. */
-const doOthersAccept = (state: LaneState, own: string, now: number): boolean =>
-  state.accepted.some(({ domain, at }) => domain !== own && now - at < OTHERS_MS);
-
-function rememberAccepted(state: LaneState, domain: string, now: number): void {
-  const [last] = state.accepted;
-  if (last?.domain === domain) last.at = now;
-  else state.accepted = [{ domain, at: now }, ...state.accepted.slice(0, 1)];
 }
 
 /** An outcome without an answer of the other side is about the host, whose connection broke or was never there. */

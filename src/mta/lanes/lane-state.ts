@@ -2,6 +2,7 @@
 import type { Timer } from '../../base/clock.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
+import { Askers } from './askers.ts';
 import { newPace, shifted, type Pace } from './pace.ts';
 import { Rests } from './rests.ts';
 import type { ShapingMemory } from './shaping.ts';
@@ -25,8 +26,8 @@ export interface LaneState {
   /** Null until a reply is counted. */
   shaping: ShapingMemory | null;
   rests: Rests;
-  /** The two domains whose mail was accepted last, and when; used in operators' lanes only. */
-  accepted: { domain: string; at: number }[];
+  /** Which domains ask for less; used in operators' lanes only. */
+  askers: Askers;
   /** The rest that a shaping rule has set, or null. */
   ruleRest: { until: number; since: number; cause: string } | null;
   /** No worker is started before then that would find no connection, unless the pool wakes the lane. */
@@ -49,7 +50,7 @@ export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
     pace: newPace(now),
     shaping: null,
     rests: new Rests({ isShared: () => isShared(state), isRelay: () => state.site?.relay != null }),
-    accepted: [],
+    askers: new Askers(),
     ruleRest: null,
     lullUntil: 0,
     slowWorkers: { count: 0, at: -Infinity },
@@ -66,6 +67,7 @@ export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
 export function shiftLaneState(state: LaneState, ms: number): void {
   const { throttle } = state;
   state.rests.shift(ms);
+  state.askers.shift(ms);
   if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
   state.timerAt += ms;
   if (state.lullUntil > 0) state.lullUntil += ms;

@@ -72,6 +72,9 @@ export function pushedBack(throttle: Throttle, reply: string, now: number): Thro
   return { limit, successes: 0, halvedAt: now, ceiling, probeAt, cause: reply.slice(0, 200), causeAt: now };
 }
 
+/** Forgets the number of connections that was too many: the limit grows again with each success. */
+export const lifted = (throttle: Throttle): Throttle => ({ ...throttle, ceiling: null });
+
 /** Tells whether one node has learnt more than another: the later pushback counts, and after the same one the higher limit. */
 export function isNewer(one: Learnt, other: Learnt): boolean {
   const [at, otherAt] = [one.halvedAt ?? -Infinity, other.halvedAt ?? -Infinity];

@@ -321,17 +321,75 @@ describe('mta/lanes/lane-control', () => {
     assert.notEqual(control.restUntil('farm', at('never-met.test')), null);
   });
 
-  it("the rate of one of an operator's tenants is that tenant's while the others take mail, else the operator's", () => {
-    control.register('farm', farm, null);
+  describe("where a domain of an operator's lane asks for less", () => {
     const at = (domain: string): Part => ({ account: 'acc_1', domain });
-    learn(accepted(), at('well.test'), 'farm');
-    learn(said('rate', 450, 'too much mail'), at('full.test'), 'farm');
-    assert.equal(control.restUntil('farm', at('full.test')), clock.now() + MINUTE / 2);
-    assert.equal(control.restUntil('farm', at('well.test')), null);
-    assert.equal(control.report('farm')?.perMinute, null);
-    clock.advance(2 * MINUTE);
-    learn(said('rate', 450, 'too much mail'), at('well.test'), 'farm');
-    assert.notEqual(control.report('farm')?.perMinute, null);
+    const [rate, load, connections] = [
+      () => said('rate', 450, 'too much mail, so slow'),
+      () => said('load', 451, '4.3.2 overloaded, so slow'),
+      () => said('connections', 421, '4.7.0 too many connections, so slow'),
+    ];
+    const limits = (): (number | null | undefined)[] => [
+      control.report('farm')?.perMinute,
+      control.demandOf('farm').allowed,
+      control.slots('farm'),
+    ];
+    beforeEach(() => {
+      control.register('farm', farm, null);
+    });
+
+    for (const [about, answer] of Object.entries({ rate, load, connections }))
+      it(`leaves the lane as it is, whatever it has accepted before: ${about}`, () => {
+        many(9, answer, at('full.test'), 'farm');
+        assert.deepEqual(limits(), [null, 2, 2], 'bug: a cold lane');
+        many(60, accepted, at('well.test'), 'farm');
+        many(9, answer, at('full.test'), 'farm');
+        assert.deepEqual(limits(), [null, 10, 10]);
+        assert.equal(control.restUntil('farm', at('well.test')), null);
+        assert.deepEqual(
+          control.history('farm').filter(({ what }) => what === 'rule'),
+          [],
+        );
+      });
+
+    it('lets the mail of that domain rest, where it is a rate', () => {
+      learn(rate(), at('full.test'), 'farm');
+      assert.equal(control.restUntil('farm', at('full.test')), clock.now() + MINUTE / 2);
+    });
+
+    for (const [about, answer, expected] of [
+      ['rate', rate, [6, 10, 0]],
+      ['load', load, [null, 5, 5]],
+      ['connections', connections, [null, 5, 5]],
+    ] as const)
+      it(`slows all of it with the third domain in a row: ${about}`, () => {
+        many(60, accepted, at('well.test'), 'farm');
+        clock.advance(2 * MINUTE);
+        for (const domain of ['a.test', 'b.test', 'a.test']) learn(answer(), at(domain), 'farm');
+        learn(accepted(), at('well.test'), 'farm');
+        for (const domain of ['c.test', 'd.test']) learn(answer(), at(domain), 'farm');
+        assert.deepEqual(limits(), [null, 10, 10]);
+        clock.advance(2 * MINUTE);
+        learn(answer(), at('e.test'), 'farm');
+        assert.deepEqual(limits(), expected);
+        learn(accepted(), at('well.test'), 'farm');
+        assert.deepEqual(limits().slice(0, 2), expected.slice(0, 2), 'an accepted mail does not take that back');
+      });
+
+    it('slows all of it while it serves no other domain, until another one takes mail', () => {
+      many(30, accepted, at('only.test'), 'farm');
+      learn(rate(), at('only.test'), 'farm');
+      for (let count = 0; count < 4; count++) {
+        clock.advance(11_000);
+        learn(load(), at('only.test'), 'farm');
+      }
+      assert.deepEqual(limits().slice(0, 2), [29, 1]);
+      pumped = 0;
+      learn(accepted(), at('well.test'), 'farm');
+      assert.equal(control.report('farm')?.perMinute, null);
+      assert.ok(pumped > 0);
+      many(60, accepted, at('well.test'), 'farm');
+      assert.equal(control.demandOf('farm').allowed, 10);
+    });
   });
 
   it('a flush forgets the pace that was learnt', () => {
