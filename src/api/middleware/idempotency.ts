@@ -70,7 +70,8 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
   const { key, route } = exchange;
   const answer = replayOf(use, row, deps.idempotency.onMismatch);
   if (key.kind === 'known' && row.status < 300) {
-    const record = answer.body === '' ? {} : (JSON.parse(answer.body) as Repeat['record']);
+    // Without a body, and in the text of a preview, there is nothing to judge.
+    const record = answer.body.startsWith('{') ? (JSON.parse(answer.body) as Repeat['record']) : {};
     const batch = record['object'] === 'batch' && key.caller.domains.length > 0 ? record['id'] : null;
     checkRepeat(key.caller, {
       record,
