@@ -4,6 +4,7 @@
  */
 import type { BounceReason, Subject } from '../../messages/delivery/delivery.ts';
 import type { Judgement, Refusal } from '../../messages/delivery/classify.ts';
+import { withoutCodes } from '../../mail/diagnostic.ts';
 
 /** Characters of a reply that are read; a hostile one may be long. */
 const LOOKED_AT = 500;
@@ -16,30 +17,43 @@ export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(te
 
 /** Answers about the number of mails in a time. */
 const RATE =
-  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender|relay) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
-/** Answers about one mailbox, whatever their code is. */
+  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender|relay) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:\w+ ){0,2}?(?:limit|quota|sending)/i;
+/** Answers about one mailbox, whatever their code is, unless the mailbox is the one that sends. */
 const MAILBOX =
   /(?:user|recipient|mailbox|inbox|addressee|account)\b[^.;:]{0,60}?(?:receiving|received|too (?:much|many|quickly)|at a rate|over ?quota|quota|is full|busy|exceed|temporarily (?:disabled|unavailable|locked))/i;
-/** The rule of one recipient organisation behind a host that serves many. */
+/** Words of a relay about what its customer may send. */
+const OUR_QUOTA =
+  /\bsending (?:\w+ )?(?:rate|limits?|quota)|\bdaily\b(?! receiv)|\b(?:your|for this) (?:\w+ )?account\b/i;
+/** The rule of one recipient, or of one recipient organisation behind a host that serves many. */
 const TENANT =
-  /(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|RESOLVER\.RST/i;
+  /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:has|have) (?:block|black|reject|refus|bann)|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|RESOLVER\.RST/i;
 /** Names of public block lists. */
 const PUBLIC_LIST =
   /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbl\b|\brbl\b|zen\.|S3140|S3150/i;
 /** Lists of domains and links: what is on them is in the mail or its sender, not our address. */
-const DOMAIN_LIST = /\bdbl\b|\bsurbl\b|\buribl\b|\brhsbl\b|\bur[il]s?\b/i;
+const DOMAIN_LIST =
+  /\bdbl\b|\bsurbl\b|\buribl\b|\brhsbl\b|\bur[il]s?\b|\b(?:domain|link)s?(?: [^ ]{1,80}){0,8}? (?:black|block)?-?listed\b/i;
 /** Temporary answers about the sending domain, which belongs to one account. */
 const SENDING_DOMAIN = /\bsender (?:address|domain|verif)|\b(?:SPF|DKIM|DMARC)\b/i;
-const LISTED =
-  /block(?:ed)?[ -]?list|black[ -]?list|deny[ -]?list|listed\b|banned|blocked|block list|bad reputation|poor reputation|low reputation/i;
 /** An IP address; in a refusal it is ours, nearly always. */
-const ADDRESS = /\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}/i;
-/** Tells whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
-export const refusesConnections = (text: string): boolean => {
-  const read = text.slice(0, LOOKED_AT);
-  return CONNECTIONS.test(read) && !MAILBOX.test(read);
-};
-
+const ADDRESS = /\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}/gi;
+const LISTED = '(?:(?:block|black|deny) ?list(?:ed)?|listed|banned|blocked|(?:bad|poor|low) reputation)';
+const CLIENT =
+  '(?:ip|ip address|(?:client|sending|source|connecting|remote|your|their)(?: mail)? (?:host|server|address|network|mta))';
+const LINK =
+  '(?:is|are|was|were|has|have|been|being|it|because|due|to|currently|temporarily|permanently|locally|local|internal|rejected|refused|denied|on|in|with|an?|our|the|very)';
+/**
+ * Finds, in `wordsOf` a refusal, that an address of ours is listed or blocked: the word is said of the address or of what connects, or
+ * a link looks the address up. Anywhere else an address only tells from where the mail came, which is blocked for another reason.
+ */
+const ADDRESS_LISTED = new RegExp(
+  [
+    ` (?:@|${CLIENT})(?: (?:@|${LINK})){0,6} ${LISTED} `,
+    ` (?:black|block|deny) ?list(?:ed)? @ `,
+    ` (?:${LISTED}|reputation)(?: (?:of|the|your|our|sending)){0,3} (?:@|${CLIENT}) `,
+    ` ${LISTED} see (?:[^ ]+ ){0,16}ip=@ `,
+  ].join('|'),
+);
 /** Answers about the server as a whole. */
 const OVERLOAD =
   /overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|load (?:average )?(?:is )?(?:too )?high|(?:server|system|service) (?:is )?(?:too )?busy/i;
@@ -51,8 +65,9 @@ const RECIPIENT_REASONS: ReadonlySet<BounceReason> = new Set([
   'domain_not_found',
   'null_mx',
 ]);
-/** Answers about one mail that the bounce rules classify as spam. */
-const INFECTED = /\bvirus|malware|\bphish|infected|\btrojan/i;
+/** Answers about one mail that the bounce rules classify as spam, or as a block. */
+const CONTENT =
+  /\bvirus|malware|\bphish|infected|\btrojan|\bbanned word|\battachments?\b|\bfile (?:type|name|extension)/i;
 const MESSAGE_REASONS: ReadonlySet<BounceReason> = new Set(['content_rejected', 'message_too_large']);
 /** Reasons that, as permanent answers, are about the sender. */
 const SENDER_REASONS: ReadonlySet<BounceReason> = new Set([
@@ -64,17 +79,25 @@ const SENDER_REASONS: ReadonlySet<BounceReason> = new Set([
   'rate_limited',
   'tls_required',
 ]);
+/** Those that are about the sending domain and never about our address, which such an answer often names as well. */
+const DOMAIN_REASONS: ReadonlySet<BounceReason> = new Set(['dmarc', 'auth_required']);
 /** RFC 3463 as Exchange uses it: the recipient, often a group, takes mail from some senders only. */
 const CLOSED_RECIPIENT = /^5\.7\.1(?:2\d|3\d)$/;
+
+/** Tells whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
+export const refusesConnections = (text: string): boolean => {
+  const read = text.slice(0, LOOKED_AT);
+  return CONNECTIONS.test(read) && !MAILBOX.test(read);
+};
 
 /** Returns the subject of a refusal that was classified as `judged`. */
 export function subjectOf(refusal: Refusal, judged: Pick<Judgement, 'class' | 'reason' | 'greylisting'>): Subject {
   const { code, phase } = refusal;
-  const text = refusal.text.slice(0, LOOKED_AT);
+  const text = withoutCodes(refusal.text.slice(0, LOOKED_AT), code).replace(/\s+/g, ' ');
   const enhanced = refusal.enhanced ?? '';
   if (phase === 'connect' || phase === 'banner' || phase === 'ehlo' || phase === 'tls') {
     if (isAboutConnections(text)) return 'connections';
-    return isOnList(text) ? 'block_list' : 'host';
+    return isOnPublicList(text) || isAddressListed(text) ? 'block_list' : 'host';
   }
   if (phase === 'auth') return 'ourselves';
   if (code !== null && code >= 500) return permanent(refusal, judged, text, enhanced);
@@ -87,12 +110,11 @@ function permanent(
   text: string,
   enhanced: string,
 ): Subject {
-  if (RECIPIENT_REASONS.has(reason)) return 'recipient';
-  if (MESSAGE_REASONS.has(reason) || INFECTED.test(text)) return 'message';
   // Gmail answers so for a busy mailbox, with 5xx as well as 4xx.
-  if (reason === 'rate_limited' && MAILBOX.test(text)) return 'recipient';
+  if (isAboutMailbox(phase, reason, text, reason === 'rate_limited')) return 'recipient';
+  if (MESSAGE_REASONS.has(reason) || CONTENT.test(text)) return 'message';
   if (TENANT.test(text) || CLOSED_RECIPIENT.test(enhanced)) return 'domain';
-  if (isOnList(text)) return 'block_list';
+  if (isOnPublicList(text) || (!DOMAIN_REASONS.has(reason) && isAddressListed(text))) return 'block_list';
   if (SENDER_REASONS.has(reason) && bounceClass !== 'hard') return 'sender';
   // Before RCPT the server does not know recipient or content.
   if (phase === 'mail') return 'sender';
@@ -105,11 +127,11 @@ function passing(
   text: string,
   enhanced: string,
 ): Subject {
-  if (RECIPIENT_REASONS.has(reason) || MAILBOX.test(text)) return 'recipient';
+  if (isAboutMailbox(phase, reason, text, true)) return 'recipient';
   if (isAboutConnections(text)) return 'connections';
-  if (isOnList(text) && PUBLIC_LIST.test(text)) return 'block_list';
+  if (isOnPublicList(text)) return 'block_list';
   if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
-  if (reason === 'dmarc' || reason === 'auth_required' || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced)) return 'sender';
+  if (DOMAIN_REASONS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced)) return 'sender';
   if (RATE.test(text)) return 'rate';
   if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
@@ -120,6 +142,24 @@ function passing(
     : 'load';
 }
 
-/** Tells whether the text names an address of ours as listed, or a public list. */
-const isOnList = (text: string): boolean =>
-  (PUBLIC_LIST.test(text) && !DOMAIN_LIST.test(text)) || (ADDRESS.test(text) && LISTED.test(text));
+/** At MAIL the server does not know the recipient: a mailbox that it speaks of is the sender's. */
+function isAboutMailbox(phase: Refusal['phase'], reason: BounceReason, text: string, byWords: boolean): boolean {
+  if (phase === 'mail') return false;
+  return RECIPIENT_REASONS.has(reason) || (byWords && MAILBOX.test(text) && !OUR_QUOTA.test(text));
+}
+
+const isOnPublicList = (text: string): boolean =>
+  PUBLIC_LIST.test(text) && (!DOMAIN_LIST.test(text) || isAddressListed(text));
+
+function isAddressListed(text: string): boolean {
+  const words = wordsOf(text);
+  return /[ =]@ /.test(words) && ADDRESS_LISTED.test(words);
+}
+
+/** The words of a refusal between spaces, with `@` for an address and a point where a sentence ends. */
+const wordsOf = (text: string): string =>
+  ` ${text
+    .toLowerCase()
+    .replace(ADDRESS, '@')
+    .replaceAll('.', ' . ')
+    .replace(/[^a-z0-9@.=]+/g, ' ')} `.replace(/ +/g, ' ');

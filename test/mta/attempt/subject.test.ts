@@ -113,6 +113,14 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     'dot',
     '550 5.7.1 TRANSPORT.RULES.RejectMessage; the message was rejected by organization policy',
   ],
+  [
+    'domain',
+    "a tenant's administrator",
+    'rcpt',
+    '550 5.7.1 Client host [192.0.2.1] blocked by the administrator of this organisation',
+  ],
+  ['domain', 'one recipient', 'rcpt', '550 5.7.1 <a@dest.test>: Recipient has blocked you [192.0.2.1]'],
+  ['domain', 'one user', 'rcpt', '550 5.7.1 Sender hi@t.test is blocked by this user; client [192.0.2.1]'],
   // Connections.
   ['connections', 'Postfix anvil', 'connect', '421 4.7.0 mx.dest.test Error: too many connections from 192.0.2.1'],
   [
@@ -152,6 +160,9 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
   ['rate', 'Exchange, per hour', 'mail', '451 4.7.1 Too many messages per minute'],
   ['rate', 'words alone', 'mail', '451 4.7.0 Sending rate limit exceeded'],
   ['rate', 'ratelimit of Exim', 'rcpt', '450 Sender rate 61.0 / 1h exceeds the limit of this host: rate limit'],
+  ['rate', 'a relay, of our account', 'mail', '421 4.7.0 Your account exceeded the allowed rate of messages'],
+  ['rate', 'a relay, per hour', 'rcpt', '451 4.7.1 Your account has exceeded its hourly sending rate'],
+  ['rate', 'a relay, per day', 'rcpt', '452 4.5.3 Your account daily recipient quota exceeded'],
   // Load.
   ['load', 'Outlook, busy', 'mail', '451 4.7.500 Server busy. Please try again later from [192.0.2.1]. (AS77713111)'],
   ['load', 'a 421 at RCPT closes the session, whoever it was said for', 'rcpt', '421 Closing transmission channel'],
@@ -181,7 +192,58 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
   ['sender', 'Postfix, relaying', 'rcpt', '554 5.7.1 <a@dest.test>: Relay access denied'],
   ['sender', 'STARTTLS demanded', 'mail', '530 5.7.0 Must issue a STARTTLS command first'],
   ['sender', 'Outlook, by reputation', 'mail', '550 5.7.606 Access denied, banned sender'],
+  [
+    'sender',
+    'Gmail, unsolicited, with our address in front',
+    'dot',
+    '550 5.7.1 [192.0.2.1      12] Our system has detected that this message is 5.7.1 likely unsolicited mail. To reduce the amount of spam sent to Gmail, 5.7.1 this message has been blocked. Please visit 5.7.1  https://support.google.com/mail/?p=UnsolicitedMessageError',
+  ],
+  [
+    'sender',
+    'Gmail, unauthenticated, with our address at its end',
+    'dot',
+    '550 5.7.26 Your email has been blocked because the sender is unauthenticated. 5.7.26 Gmail requires all senders to authenticate with either SPF or DKIM. 5.7.26  5.7.26  Authentication results: 5.7.26  DKIM = did not pass 5.7.26  SPF [t.test] with ip: [192.0.2.1] = did not pass',
+  ],
+  ['sender', 'SPF, by our address', 'rcpt', '550 5.7.23 SPF validation failed, 192.0.2.1 blocked for domain t.test'],
+  ['sender', 'a listed domain', 'dot', '554 5.7.1 The domain t.test in your mail is listed at spamhaus.org'],
+  [
+    'message',
+    'a word',
+    'dot',
+    '554 5.7.1 This message has been blocked because it contains a banned word. [192.0.2.1]',
+  ],
+  ['message', 'a file', 'dot', '552 5.7.0 Message from [192.0.2.1] blocked: file type .exe banned'],
+  ['sender', 'Gmail as a relay, our day', 'mail', '550 5.4.5 Daily user sending limit exceeded. For more information'],
+  ['sender', 'Gmail as a relay, our day at RCPT', 'rcpt', '550 5.4.5 Daily user sending quota exceeded.'],
+  ['sender', 'a relay, our quota', 'mail', '550 5.7.1 Your account has exceeded its daily sending quota'],
+  ['sender', 'a mailbox that is named before any recipient is', 'mail', '554 5.2.2 user over quota'],
   // Lists.
+  [
+    'block_list',
+    'Gmail, the reputation of our address',
+    'dot',
+    '550 5.7.1 [192.0.2.1 18] Our system has detected that this message is 5.7.1 likely suspicious due to the very low reputation of the sending IP 5.7.1 address. To best protect our users from spam, the message has been blocked.',
+  ],
+  [
+    'block_list',
+    'Yahoo, by Spamhaus',
+    'mail',
+    "553 5.7.1 [BL21] Connections will not be accepted from 192.0.2.1, because the ip is in Spamhaus's list; see http://postmaster.yahoo.com/550-bl23.html",
+  ],
+  ['block_list', 'an address as such', 'rcpt', '550 5.7.1 Rejecting mail, 192.0.2.1 is blacklisted'],
+  [
+    'block_list',
+    'Orange, blocked for spam',
+    'mail',
+    '550 5.7.1 Client host blocked for spamming issues. Ref http://csi.cloudmark.com/reset-request/?ip=192.0.2.1',
+  ],
+  ['block_list', 'Proofpoint, for all', 'rcpt', '554 5.7.0 Blocked - see https://ipcheck.proofpoint.com/?ip=192.0.2.1'],
+  [
+    'block_list',
+    'a reputation service',
+    'mail',
+    '521 5.7.1 Service unavailable; client [192.0.2.1] blocked by our reputation service',
+  ],
   [
     'block_list',
     'Outlook, our address',
@@ -219,6 +281,21 @@ describe('mta/attempt/subject', () => {
       const refusal = said(phase, line);
       assert.equal(about(refusal), expected, JSON.stringify(judge(refusal)));
     });
+
+  it('a labelled reply is about a list of addresses only where those who labelled it say that an address is blocked', function () {
+    const replies = labelledReplies();
+    if (replies === null) this.skip(NO_CORPORA);
+    const listed = replies.filter(({ refusal }) => {
+      const { code } = refusal;
+      return code !== null && code >= 500 && about({ ...refusal, phase: 'rcpt' }) === 'block_list';
+    });
+    const ours = ['blocked', 'badreputation', 'toomanyconn'];
+    assert.ok(listed.length >= 10, String(listed.length));
+    assert.deepEqual(
+      listed.filter(({ label }) => !ours.includes(label)).map(({ line }) => line),
+      [],
+    );
+  });
 
   it('no labelled greylisting or mailbox reply is about the whole receiver or about us', function () {
     const replies = labelledReplies();
