@@ -121,7 +121,7 @@ export class LaneLearning {
     // Whatever the answer is about, this mail finds out nothing more: the next one may try.
     state.rests.ended(part);
     if (kind === undefined) return outcome;
-    const found = state.rests.refused(kind, part, reply, now);
+    const found = state.rests.refused(kind, isForAll(outcome) ? { ...part, account: null } : part, reply, now);
     if (found === null) return outcome;
     const { rest, isNew } = found;
     if (isNew || rest.loggedStep !== rest.step) changes.noteRest(lane, state, rest);
@@ -129,6 +129,9 @@ export class LaneLearning {
     return { ...outcome, kind: 'deferred', retryAt: Math.max(rest.until, now + PROBE_LOOK_MS) };
   }
 }
+
+/** A demand for TLS is the same whichever account sends. */
+const isForAll = (outcome: Outcome): boolean => outcome.kind === 'refused' && outcome.verdict.reason === 'tls_required';
 
 /** An outcome without an answer of the other side is about the host, whose connection broke or was never there. */
 function subjectOfOutcome(outcome: Outcome): Subject {

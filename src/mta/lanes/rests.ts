@@ -9,8 +9,8 @@
  *     all mail for a smarthost, whose route asks for it.
  *
  * A rest is about as little as the answers allow: of a lane that serves many organisations, one recipient domain, until three of
- * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
- * the same way the next rest is longer. Pure: time is handed in, in ms.
+ * them answer so; of the senders, the account that they were given to, until several get them in a row. When a rest is over one
+ * mail tries: if it is refused in the same way the next rest is longer. Pure: time is handed in, in ms.
  */
 import { MINUTE_MS } from '../../base/time.ts';
 
@@ -41,9 +41,14 @@ export interface Part {
   domain: string;
 }
 
+/** The part of a lane that a refusal is about; with `account` null, a refusal is the same for all accounts. */
+type Refused = Scope & Pick<Part, 'domain'>;
+
 interface Streak {
   count: number;
   domains: Set<string>;
+  /** How many each account got, in a streak about all accounts. */
+  accounts: Map<string, number>;
 }
 
 /** Answers in a row that begin a rest, */
@@ -51,6 +56,10 @@ const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3
 /** and where a mail was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
 const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
 const LATELY_MS = 10 * 60_000;
+/** Refused senders of several accounts in a row, with no mail of any account accepted between, that begin a rest for all accounts, */
+const ENOUGH_OF_ACCOUNTS = 10;
+/** and how many of them may be of one account, so that no account stops the others. */
+const MOST_OF_ACCOUNT = 5;
 /** Domains of an operator's lane that must get such answers for them to be about all of it. */
 export const DOMAINS = 3;
 const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
@@ -82,8 +91,7 @@ export class Rests {
   }
 
   /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
-  refused(kind: RestKind, part: Part, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
-    const enough = (now - this.acceptedAt < LATELY_MS ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
+  refused(kind: RestKind, part: Refused, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
@@ -93,8 +101,10 @@ export class Rests {
         const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
         return { rest: next, isNew: false };
       }
-      const streak = this.count(key, part.domain);
+      const isOfAccounts = kind === 'sender' && scope.account !== part.account;
+      const streak = this.count(key, part, isOfAccounts);
       const isWide = scope.domain === null && this.lane.isShared();
+      const enough = isOfAccounts ? ENOUGH_OF_ACCOUNTS : this.enough(kind, part, now);
       if (begun === null && streak.count >= enough && (!isWide || streak.domains.size >= DOMAINS))
         begun = this.rest(kind, scope, reply, now);
     }
@@ -152,21 +162,31 @@ export class Rests {
   }
 
   /** Returns the parts of the lane that the mail belongs to, the narrowest first. */
-  private scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
-    const sender = kind === 'sender' ? account : null;
-    const all = { account: sender, domain: null };
+  private scopesOf(kind: RestKind, { account, domain }: Refused): Scope[] {
     if (kind === 'rate') return [{ account: null, domain }];
     if (kind === 'tls') return [{ account: null, domain: this.lane.isRelay() ? null : domain }];
-    return this.lane.isShared() ? [{ account: sender, domain }, all] : [all];
+    const accounts = kind === 'sender' && account !== null ? [account, null] : [null];
+    const domains = this.lane.isShared() ? [domain, null] : [null];
+    return accounts.flatMap((one) => domains.map((other) => ({ account: one, domain: other })));
   }
 
-  private count(key: string, domain: string): Streak {
+  private enough(kind: RestKind, { account }: Refused, now: number): number {
+    // An answer that is the same for all accounts was not given by a judgement of one mail.
+    const isByChance = account !== null && now - this.acceptedAt < LATELY_MS;
+    return (isByChance ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
+  }
+
+  private count(key: string, { account, domain }: Refused, isOfAccounts: boolean): Streak {
     const streaks = (this.streaks ??= new Map<string, Streak>());
-    const streak = streaks.get(key) ?? { count: 0, domains: new Set() };
-    streak.count++;
-    if (streak.domains.size < DOMAINS) streak.domains.add(domain);
+    const streak: Streak = streaks.get(key) ?? { count: 0, domains: new Set(), accounts: new Map() };
     remember(streaks, key, streak);
-    return streak;
+    if (streak.domains.size < DOMAINS) streak.domains.add(domain);
+    if (!isOfAccounts || account === null) return { ...streak, count: ++streak.count };
+    const count = [...streak.accounts.values()].reduce((sum, one) => sum + one, 0);
+    const own = streak.accounts.get(account) ?? 0;
+    if (own >= MOST_OF_ACCOUNT || count >= ENOUGH_OF_ACCOUNTS) return { ...streak, count };
+    streak.accounts.set(account, own + 1);
+    return { ...streak, count: count + 1 };
   }
 
   private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {

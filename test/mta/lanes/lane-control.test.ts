@@ -269,6 +269,13 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(control.restUntil(LANE, { ...part, account: 'acc_2' }), null, 'mail of other accounts goes on');
   });
 
+  it('a demand for TLS stops the mail of all accounts', () => {
+    const told = said('sender', 530, '5.7.0 Must issue a STARTTLS command first');
+    const needsTls: Outcome = { ...told, kind: 'refused', verdict: { class: 'block', reason: 'tls_required' } };
+    many(5, () => needsTls);
+    assert.equal(control.restUntil(LANE, { ...part, account: 'acc_2' }), NOW + 2 * MINUTE);
+  });
+
   it('a receiver that refuses only some mails still bounces those', () => {
     for (let round = 0; round < 50; round++) {
       learn(accepted());

@@ -55,6 +55,62 @@ describe('mta/lanes/rests', () => {
     assert.equal(rests.of(other, 0)?.kind, 'load');
   });
 
+  it('of the senders are about all accounts where several are refused in a row, lately accepted mail or not', () => {
+    for (const isWarm of [false, true]) {
+      const rests = own();
+      if (isWarm) rests.accepted(part, 0);
+      const kinds = Array.from(
+        { length: 10 },
+        (_, count) => rests.refused('sender', { ...part, account: `acc_${count % 4}` }, 'no', 0)?.rest.account,
+      );
+      assert.deepEqual(kinds, [...Array<undefined>(9).fill(undefined), null]);
+      assert.equal(rests.of({ ...part, account: 'acc_9' }, 0)?.kind, 'sender');
+      const [over] = rests.accepted(part, 2 * MINUTE);
+      assert.equal(over?.account, null);
+      assert.equal(rests.of({ ...part, account: 'acc_9' }, 2 * MINUTE), null);
+    }
+  });
+
+  it('of the senders are never about all accounts because of one of them, or where mail is accepted between', () => {
+    const rests = own();
+    rests.accepted(part, 0);
+    times(rests, 100, 'sender', part, 0);
+    times(rests, 4, 'sender', { ...part, account: 'acc_2' }, 0);
+    assert.equal(rests.of({ ...part, account: 'acc_3' }, 0), null);
+    const mixed = own();
+    for (let round = 0; round < 5; round++) {
+      for (const account of ['acc_1', 'acc_2', 'acc_3']) times(mixed, 3, 'sender', { ...part, account }, 0);
+      mixed.accepted({ ...part, account: 'acc_4' }, 0);
+    }
+    assert.deepEqual(mixed.list(), []);
+  });
+
+  it('for what is the same for all senders are about all accounts at once', () => {
+    const rests = own();
+    rests.accepted(part, 0);
+    const refused = Array.from({ length: 5 }, () =>
+      rests.refused('sender', { account: null, domain: 'dest.test' }, 'TLS', 0),
+    );
+    assert.deepEqual(
+      refused.map((one) => one?.isNew),
+      [undefined, undefined, undefined, undefined, true],
+    );
+    assert.deepEqual([rests.of(part, 0)?.account, rests.of({ ...part, account: 'acc_2' }, 0)?.account], [null, null]);
+  });
+
+  it('of the senders, of a lane of many organisations, are about one domain until three answer so', () => {
+    const rests = shared();
+    const refuse = (domain: string): void => {
+      for (let count = 0; count < 10; count++) rests.refused('sender', { account: `acc_${count}`, domain }, 'no', 0);
+    };
+    refuse('a.test');
+    const at = (domain: string) => rests.of({ account: 'acc_99', domain }, 0)?.domain;
+    assert.deepEqual([at('a.test'), at('never-met.test')], ['a.test', undefined]);
+    refuse('b.test');
+    refuse('c.test');
+    assert.equal(at('never-met.test'), null);
+  });
+
   it('of a lane of many organisations are about one domain, until three answer so', () => {
     const rests = shared();
     const at = (domain: string): Part => ({ account: 'acc_1', domain });
