@@ -2,7 +2,7 @@
  * Whose an answer is that asks for less (a rate, overload, too many connections) in the lane of an operator, which serves many
  * organisations: one recipient domain's, or the operator's. It is the operator's where three domains in a row get one, with nothing
  * accepted between. It slows the whole lane, too, where only that domain's mail was accepted lately, since the lane serves no other
- * now; an accepted mail of another domain then takes that back. Pure: time is handed in, in ms.
+ * now, and a rate does where no other domain is known to be served; an accepted mail of another domain then takes that back. Pure: time is handed in, in ms.
  */
 import { DOMAINS } from './rests.ts';
 
@@ -26,11 +26,12 @@ export class Askers {
   private alone: string | null = null;
 
   /** Counts such an answer. Tells whether it is one domain's, and leaves the lane as it is. */
-  isOneDomains(domain: string, now: number): boolean {
+  isOneDomains(domain: string, isRate: boolean, now: number): boolean {
     if (this.asked.length < DOMAINS && !this.asked.includes(domain)) this.asked = [...this.asked, domain];
     const isOperators = this.asked.length >= DOMAINS;
     const lately = this.accepted.filter(({ at }) => now - at < LATELY_MS);
-    const isAlone = lately.length > 0 && lately.every((one) => one.domain === domain);
+    const isCold = lately.length === 0;
+    const isAlone = isCold ? isRate && this.asked.length === 1 : lately.every((one) => one.domain === domain);
     this.alone = isOperators ? null : isAlone ? domain : this.alone;
     return !isOperators && !isAlone;
   }

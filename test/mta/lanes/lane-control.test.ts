@@ -346,8 +346,10 @@ describe('mta/lanes/lane-control', () => {
 
     for (const [about, answer] of Object.entries({ rate, load, connections }))
       it(`leaves the lane as it is, whatever it has accepted before: ${about}`, () => {
-        many(9, answer, at('full.test'), 'farm');
-        assert.deepEqual(limits(), [null, 2, 2], 'bug: a cold lane');
+        if (answer !== rate) {
+          many(9, answer, at('full.test'), 'farm');
+          assert.deepEqual(limits(), [null, 2, 2], 'bug: a cold lane');
+        }
         many(60, accepted, at('well.test'), 'farm');
         many(9, answer, at('full.test'), 'farm');
         assert.deepEqual(limits(), [null, 10, 10]);
@@ -358,7 +360,15 @@ describe('mta/lanes/lane-control', () => {
         );
       });
 
+    it('goes at the pace of the only domain that is known, where it is a rate, until another one takes mail', () => {
+      learn(rate(), at('full.test'), 'farm');
+      assert.equal(control.report('farm')?.perMinute, 6);
+      learn(accepted(), at('well.test'), 'farm');
+      assert.equal(control.report('farm')?.perMinute, null);
+    });
+
     it('lets the mail of that domain rest, where it is a rate', () => {
+      learn(accepted(), at('well.test'), 'farm');
       learn(rate(), at('full.test'), 'farm');
       assert.equal(control.restUntil('farm', at('full.test')), clock.now() + MINUTE / 2);
     });
