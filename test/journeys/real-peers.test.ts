@@ -10,7 +10,7 @@ import path from 'node:path';
 import { startApp } from '../../src/app.ts';
 import type { App } from '../../src/app.ts';
 import { createLog } from '../../src/base/log.ts';
-import { attachedMail, isMailType } from '../../src/mail/attached-mail.ts';
+import { attachedMail, isMessageType } from '../../src/mail/attached-mail.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
 import { configFor, makeStore, newFolder } from '../support/harness/app.ts';
 import { server as certificate, testCa } from '../support/harness/certificate.ts';
@@ -350,10 +350,10 @@ function checkAttachments(read: ReadMail, wanted: readonly SampleAttachment[]): 
     assert.ok(one === theirs[at], `the content of attachment ${one.slice(0, 80)}`);
 }
 
-/** An attached mail may be encoded by nothing but its own parts (RFC 2046 section 5.2.1): test/mail/attached-mail.test.ts. */
+/** An attached mail may be encoded by nothing but its own parts (RFC 2046 section 5.2.1), and a report by nothing: test/mail/attached-mail.test.ts. */
 function onTheWire(attachment: SampleAttachment): SampleAttachment {
   const { contentType, content } = attachment;
-  return contentType !== null && isMailType(contentType)
+  return contentType !== null && isMessageType(contentType)
     ? { ...attachment, content: attachedMail(contentType, content, 'in no mail').content }
     : attachment;
 }
