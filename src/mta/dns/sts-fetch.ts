@@ -27,6 +27,8 @@ const HEAD_START_MS = 1_000;
 /** The limit of the answer from the connection on, in ms; half of what is left for an address with others behind it. */
 const ANSWER_MS = 20_000;
 const MOST_ADDRESSES = 4;
+/** The size of a policy (RFC 8461 section 3.3). A larger one that ends is not cut off by the limit of what comes, which looks between turns. */
+const LARGEST_BYTES = 65_536;
 
 export interface StsFetchOptions {
   allowPrivate: boolean;
@@ -115,7 +117,14 @@ function get(
       const parts: Buffer[] = [];
       response.on('data', (part: Buffer) => parts.push(part));
       response.on('error', (error) => end(failed(error.message)));
-      response.on('end', () => end({ kind: 'text', text: Buffer.concat(parts).toString('utf8') }));
+      response.on('end', () => {
+        const body = Buffer.concat(parts);
+        end(
+          body.length > LARGEST_BYTES
+            ? { ...failed(`it has more than ${String(LARGEST_BYTES)} bytes`), isAnswer: true }
+            : { kind: 'text', text: body.toString('utf8') },
+        );
+      });
     });
     request.end();
   });
