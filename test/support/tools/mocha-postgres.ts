@@ -11,6 +11,8 @@ import { importsOf } from './imports.ts';
 const PARTS = ['storage', 'messages', 'events', 'webhooks', 'mta', 'housekeeping', 'journeys'];
 /** Files of other parts with tests for PostgreSQL alone. */
 const ALSO = ['test/operator/exports.test.ts'];
+/** Tests that start both engines by themselves, and would only run twice. */
+const OF_BOTH = /^test\/storage\/(?:postgres|move)\//;
 /** What makes a database for a test. */
 const MAKERS: ReadonlySet<string> = new Set(
   ['temp-database.ts', 'postgres.ts'].map((name) => `test/support/harness/${name}`),
@@ -41,7 +43,7 @@ function makesDatabase(file: string): boolean {
 if (!existsSync('/usr/lib/postgresql')) {
   console.log('skipped 1: PostgreSQL is not installed (apt-get install postgresql)');
 } else {
-  const files = [...PARTS.flatMap(testsIn).filter(makesDatabase), ...ALSO];
+  const files = [...PARTS.flatMap(testsIn).filter((file) => !OF_BOTH.test(file) && makesDatabase(file)), ...ALSO];
   const { status } = spawnSync('mocha', ['--parallel', '--jobs', '2', ...files], {
     stdio: 'inherit',
     env: { ...process.env, POSTHORN_TEST_STORAGE: 'postgres' },
