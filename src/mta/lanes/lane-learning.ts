@@ -46,7 +46,8 @@ export class LaneLearning {
     const isWell = about === 'recipient' || about === 'message' || about === 'domain';
     // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
     if (isWell) this.grow(lane, state, now);
-    const isOneDomains = asksForLess.has(about) && isShared(state) && state.askers.isOneDomains(part.domain, about === 'rate', now);
+    const isOneDomains =
+      asksForLess.has(about) && isShared(state) && state.askers.isOneDomains(part.domain, about === 'rate', now);
     const result = this.noteRefusal(lane, state, part, outcome, about, isOneDomains);
     if (!isWell && !isOneDomains) {
       const operator = state.site?.operator?.name ?? null;
