@@ -152,7 +152,7 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         path: PATH,
         operationId: 'listAuditEntries',
         description:
-          'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms. A test key sees uses of test keys alone.',
+          'One entry for every use of a key, refused ones included, newest first. A call that changes something is written before it is answered, a read within 100 ms after it. A test key sees only the uses of test keys.',
         scope: ['audit:read'],
         query: listQuery,
         responses: pageResponse('A page of entries.', AuditEntry, 'One entry', sample),

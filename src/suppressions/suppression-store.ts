@@ -193,9 +193,9 @@ export async function removeSuppressions(
 }
 
 /**
- * Removes the entry of an unsubscription from a stream; an entry with another reason stays. The delivery must have been tried, and not by way
- * of a test: an API key that may send has the links of mail that never left, and a test changes no list. Where the mail is no longer known, only an
- * entry that names no mail either is removed.
+ * Removes the entry of an unsubscription from a stream; an entry with another reason stays. The delivery of the link must have been tried, and must
+ * not be simulated: a key that may send can read the link of mail that never leaves. Where retention has deleted the delivery, only an entry
+ * without a source message is removed.
  */
 export async function removeUnsubscription(
   { db }: { db: Pick<Database, 'commit'> },

@@ -115,7 +115,7 @@ export type Outcome =
   | { kind: 'failed'; facts: AttemptFacts; reason: string; message: string };
 
 /**
- * The form in which a provider told of a complaint. `arf`: a feedback report (RFC 5965). `jmrp`: the mail itself under the
+ * The form of a provider's report about a complaint. `arf`: a feedback report (RFC 5965). `jmrp`: the mail itself under the
  * header `X-HmXmrOriginalRecipient`, as Microsoft's Junk Mail Reporting Program sends it back. `other`: the mail itself, under
  * another provider's header or subject.
  */

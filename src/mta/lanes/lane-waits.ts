@@ -213,7 +213,7 @@ const noSlotMessages = {
   'all taken':
     'All connections of this server are in use (delivery.maxConnections). Receivers that have none take turns for those that become free.',
   'share at its bound':
-    'The connections that are left of delivery.maxConnections are kept for other accounts, or for mail that is no broadcast. This mail goes when one of the others becomes free.',
+    'The connections that are left of delivery.maxConnections are kept for other accounts or for transactional mail. This mail is sent when one of the others becomes free.',
 } as const;
 
 /** Returns that other nodes have the lane's other connections, where mail waits for one. */

@@ -14,6 +14,8 @@ import type { RelayAnswer, SignIn, SmarthostAccess, SmarthostPlace } from './pro
 const STEP_MS = 8_000;
 /** How long an address is tried before the next one. */
 const ADDRESS_MS = 2_000;
+/** Replies that may come before they are asked for; a server without end would fill the memory. */
+const MOST_UNREAD = 16;
 
 /** Thrown inside this file when the dialogue cannot go on. */
 class Broken extends Error {}
@@ -131,6 +133,11 @@ class Replies {
     socket.on('data', (more: Buffer) => {
       this.unread.push(...this.reader.push(more));
       if (this.reader.fault !== null) over(this.reader.fault.why);
+      if (this.unread.length > MOST_UNREAD) {
+        this.unread.length = 0;
+        over('it sends replies that nothing asked for');
+        socket.destroy();
+      }
       this.wake();
     });
     socket.on('error', (error) => {

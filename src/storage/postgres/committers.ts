@@ -23,7 +23,7 @@ export function joinCommitters({ intake, engine, desk }: Committers): Committer 
     get waiting() {
       return sum(({ waiting }) => waiting);
     },
-    /** Of any of them: the engine may still write into pages that are there, where there is no room for new mail. */
+    /** The trouble of any committer: on a full disk one may still find room in pages that exist, and another may not. */
     get trouble() {
       return intake.trouble ?? desk.trouble ?? engine.trouble;
     },

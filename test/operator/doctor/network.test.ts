@@ -131,6 +131,11 @@ describe('doctor: the network', () => {
     ['knows no EHLO', { ehlo: '502 5.5.1 what?' }, { kind: 'taken' }],
     ['refuses STARTTLS', { starttls: '454 4.7.0 not now' }, { kind: 'taken' }],
     ['closes the connection', { mail: { raw: '', then: 'drop' } }, { kind: 'failed', why: 'it closes the connection' }],
+    [
+      'answers what nothing asked',
+      { connect: { raw: `220 hi\r\n${'250 ok\r\n'.repeat(100)}`, then: 'drop' } },
+      { kind: 'failed', why: 'it sends replies that nothing asked for' },
+    ],
     ['greets with a refusal', { connect: '554 no' }, { kind: 'failed', why: '554 no' }],
   ] as [string, Script, RelayAnswer][])
     it(`offers a mail to a smarthost without a login, which ${what}, and never sends it`, async () => {
