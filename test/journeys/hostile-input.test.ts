@@ -143,7 +143,7 @@ describe('journey: hostile input', function () {
       .tuple(fc.string({ maxLength: 10 }), evil, fc.string({ maxLength: 10 }))
       .map((parts) => parts.join(''));
     const requests = fc.sample(fc.tuple(fc.constantFrom(...Object.keys(places)), text), {
-      numRuns: 1500,
+      numRuns: 600,
       seed: 20260131,
     });
     const taken: { id: string; place: string; text: string; payload: object }[] = [];
@@ -153,7 +153,7 @@ describe('journey: hostile input', function () {
       if (answer.status === 202) taken.push({ id: answer.body.id, place, text: value, payload });
       else assert.ok(answer.status === 400 || answer.status === 403, answer.text);
     }
-    assert.ok(taken.length > 200 && taken.length < 1500, String(taken.length));
+    assert.ok(taken.length > 100 && taken.length < 600, String(taken.length));
     await app.settled();
 
     const mails = new Map<string, ReceivedMail[]>();
@@ -168,7 +168,7 @@ describe('journey: hostile input', function () {
         await assertHeaders(mail, payload, about);
       }
     }
-    assert.ok(mails.size > 200, String(mails.size));
+    assert.ok(mails.size > 100, String(mails.size));
   });
 });
 

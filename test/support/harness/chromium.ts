@@ -1,5 +1,5 @@
 /**
- * A real browser for tests of the dashboard: Debian's Chromium without a screen, ended with its last window.
+ * A real browser for tests of the dashboard: Debian's Chromium without a screen.
  * Where it is not installed, the tests are skipped by name.
  */
 import { existsSync, readFileSync } from 'node:fs';
@@ -24,16 +24,12 @@ const PATIENCE_MS = 120_000;
 
 let launched: Promise<Browser> | null = null;
 
-/** Windows that are open: with the last one the browser ends, so that a file of tests leaves none to the next in its process. */
-let open = 0;
-
-async function endBrowser(): Promise<void> {
+/** All files of a process share one browser, since its start takes seconds. A process that Mocha ends takes its browser with it. */
+after(async () => {
   const browser = launched;
   launched = null;
   await (await browser)?.close();
-}
-
-after(endBrowser);
+});
 
 /** Skips the test or suite where there is no Chromium. */
 export function needsChromium(context: Mocha.Context): void {
@@ -63,13 +59,6 @@ export async function openWindow(
   const browser = await launched;
   const { width = 1280, height = 900, javaScriptEnabled = true } = options;
   const context = await browser.newContext({ baseURL: url, viewport: { width, height }, javaScriptEnabled });
-  open += 1;
-  const close = context.close.bind(context);
-  context.close = async (...args) => {
-    await close(...args);
-    open -= 1;
-    if (open === 0) await endBrowser();
-  };
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const complaints: string[] = [];

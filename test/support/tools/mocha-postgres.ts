@@ -13,6 +13,9 @@ const PARTS = ['storage', 'messages', 'events', 'webhooks', 'mta', 'housekeeping
 const ALSO = ['test/operator/exports.test.ts'];
 /** Tests that start both engines by themselves, and would only run twice. */
 const OF_BOTH = /^test\/storage\/(?:postgres|move)\//;
+/** Journeys about the bytes of others: SMTP, TLS, HTTP heads, clients and hostile texts. What they write are the rows of the others. */
+const OF_BYTES =
+  /^test\/journeys\/(?:beside-postfix|certificate|dane|dialogues|hostile-\w+|http-strangers|mta-sts|real-peers|requiretls|reverse-proxy|smtp-security|submission-clients)\.test\.ts$/;
 /** What makes a database for a test. */
 const MAKERS: ReadonlySet<string> = new Set(
   ['temp-database.ts', 'postgres.ts'].map((name) => `test/support/harness/${name}`),
@@ -43,8 +46,9 @@ function makesDatabase(file: string): boolean {
 if (!existsSync('/usr/lib/postgresql')) {
   console.log('skipped 1: PostgreSQL is not installed (apt-get install postgresql)');
 } else {
-  const files = [...PARTS.flatMap(testsIn).filter((file) => !OF_BOTH.test(file) && makesDatabase(file)), ...ALSO];
-  const { status } = spawnSync('mocha', ['--parallel', '--jobs', '2', ...files], {
+  const runsTwice = (file: string): boolean => !OF_BOTH.test(file) && !OF_BYTES.test(file) && makesDatabase(file);
+  const files = [...PARTS.flatMap(testsIn).filter(runsTwice), ...ALSO];
+  const { status } = spawnSync('mocha', ['--parallel', '--jobs', '3', ...files], {
     stdio: 'inherit',
     env: { ...process.env, POSTHORN_TEST_STORAGE: 'postgres' },
   });
