@@ -55,8 +55,14 @@ const Settings = z
         recipients: z.int().describe('Addresses in one message.'),
         bulk_recipients: z.int().describe('Entries of one bulk send.'),
         attachments: z.int().describe('Attachments of one message.'),
+        blocked_extensions: z
+          .array(z.string())
+          .describe('Extensions of attachments that are refused, without the dot.'),
+        html_bytes: z.int().describe('Bytes of the html body in UTF-8.'),
+        text_bytes: z.int().describe('Bytes of the text body in UTF-8.'),
         message_bytes: z.int().describe('Bytes of one message, encoded.'),
         body_bytes: z.int().describe('Bytes of the body of one request.'),
+        single_body_bytes: z.int().describe('Bytes of the body of a request that is not a bulk send.'),
       })
       .describe('What the plan and the server allow.'),
     usage: z
@@ -82,8 +88,12 @@ const sample: SettingsRecord = {
     recipients: 50,
     bulk_recipients: 1000,
     attachments: 50,
+    blocked_extensions: ['exe', 'js', 'vbs'],
+    html_bytes: 5_242_880,
+    text_bytes: 5_242_880,
     message_bytes: 26_214_400,
     body_bytes: 52_428_800,
+    single_body_bytes: 41_943_040,
   },
   usage: { mails_today: 17, mails_this_month: 230 },
 };
@@ -210,8 +220,12 @@ function toRecord(
       recipients: limits.recipients,
       bulk_recipients: limits.bulkRecipients,
       attachments: limits.attachments,
+      blocked_extensions: [...limits.blockedExtensions],
+      html_bytes: limits.htmlBytes,
+      text_bytes: limits.textBytes,
       message_bytes: limits.messageBytes,
       body_bytes: limits.bodyBytes,
+      single_body_bytes: limits.singleBodyBytes,
     },
     usage,
   };

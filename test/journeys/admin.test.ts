@@ -327,13 +327,16 @@ describe('journey: administration', () => {
     interface Settings {
       track_opens: boolean;
       retention: { content_days: number; events_days: number };
-      limits: { recipients: number };
+      limits: { recipients: number; html_bytes: number; single_body_bytes: number; blocked_extensions: string[] };
     }
     const first = await call<Settings>('GET', '/v1/settings');
     assert.deepEqual(
       [first.body.track_opens, first.body.retention.content_days, first.body.limits.recipients],
       [false, 30, 50],
     );
+    const { html_bytes, single_body_bytes, blocked_extensions } = first.body.limits;
+    assert.deepEqual([html_bytes, single_body_bytes], [5_242_880, 41_943_040]);
+    assert.ok(blocked_extensions.includes('exe'));
     const changed = await call<Settings>('PATCH', '/v1/settings', {
       track_opens: true,
       retention: { content_days: 7 },
