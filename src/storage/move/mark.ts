@@ -5,7 +5,7 @@
 import type { Knex } from 'knex';
 import type { Connection } from '../connection.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import { statement } from '../sql.ts';
+import { hasTable } from './schema.ts';
 
 export const MARK_TABLE = 'storage_move';
 
@@ -35,15 +35,6 @@ export function refusalOf({ role, url, at }: Mark): DatabaseRefusal {
         `a copy of ${url} into this database was begun on ${day} and is not complete: repeat the command that makes it`,
       );
 }
-
-const HAS_TABLE = statement(({ engine }) =>
-  engine === 'sqlite'
-    ? "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?"
-    : 'SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?',
-);
-
-export const hasTable = async (db: Connection, name: string): Promise<boolean> =>
-  (await db.all(HAS_TABLE, [name])).length > 0;
 
 /** Returns the mark of a database, or null. */
 export async function readMark(db: Connection): Promise<Mark | null> {

@@ -8,7 +8,8 @@ import { standAlone } from '../postgres/node.ts';
 import { createPool, HOT, lockStart, prepareSchema, reach, refuseUnsuitable } from '../postgres/open.ts';
 import { NODE_TABLES } from '../postgres/own-tables.ts';
 import { tables as declared } from '../tables.ts';
-import { hasTable, readMark, refusalOf, removeMark, writeMark, type Mark } from './mark.ts';
+import { readMark, refusalOf, removeMark, writeMark, type Mark } from './mark.ts';
+import { hasTable, migrationsIn } from './schema.ts';
 import { CopyRefusal, type CopySide, type CopyTarget, type ExclusiveSource, type Numbers } from './sides.ts';
 import { numberOf, type CopiedTable } from './tables.ts';
 
@@ -80,7 +81,7 @@ async function sideOf(address: PostgresAddress, db: PostgresConnection): Promise
   return {
     db,
     reader,
-    steps: await stepsIn(db),
+    steps: await migrationsIn(db),
     bytes: size?.bytes ?? 0,
     lastNumber: (table) => lastNumber(db, table),
     async close() {
@@ -96,11 +97,6 @@ const readerOf = (address: PostgresAddress) =>
     "SET default_transaction_isolation = 'repeatable read'",
     'SET statement_timeout = 0',
   ]);
-
-async function stepsIn(db: Connection): Promise<string[]> {
-  if (!(await hasTable(db, 'migrations'))) return [];
-  return (await db.all<{ name: string }>('SELECT name FROM migrations ORDER BY id')).map(({ name }) => name);
-}
 
 /** A sequence is not part of a snapshot: it may be further, never behind. */
 async function lastNumber(db: Connection, table: CopiedTable): Promise<number> {

@@ -7,7 +7,8 @@ import { takeConnection, type Connection } from '../connection.ts';
 import { openStill } from '../copy.ts';
 import { connect, durable, readOnly } from '../database.ts';
 import { makeSchema } from '../migrate.ts';
-import { hasTable, readMark, removeMark, writeMark } from './mark.ts';
+import { readMark, removeMark, writeMark } from './mark.ts';
+import { migrationsIn } from './schema.ts';
 import { CopyRefusal, type CopySide, type CopyTarget, type ExclusiveSource, type Numbers } from './sides.ts';
 import { numberOf, type CopiedTable } from './tables.ts';
 
@@ -50,7 +51,7 @@ async function sideOf(file: string, knex: Knex, reader: Knex): Promise<CopySide>
     return {
       db,
       reader,
-      steps: await stepsIn(db),
+      steps: await migrationsIn(db),
       bytes: (await stat(file)).size,
       lastNumber: (table) => lastNumber(db, table),
       close,
@@ -59,11 +60,6 @@ async function sideOf(file: string, knex: Knex, reader: Knex): Promise<CopySide>
     await close();
     throw error;
   }
-}
-
-async function stepsIn(db: Connection): Promise<string[]> {
-  if (!(await hasTable(db, 'migrations'))) return [];
-  return (await db.all<{ name: string }>('SELECT name FROM migrations ORDER BY id')).map(({ name }) => name);
 }
 
 /** A table may have given numbers whose rows are gone. */
