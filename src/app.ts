@@ -2,7 +2,6 @@
  * The only place that builds things; each part has its file in `app/`. Everything gets what it may touch handed in; everything
  * that is opened is closed in the opposite order.
  */
-import type { AddressInfo } from 'node:net';
 import { RateWindows } from './scheduling/rate-windows.ts';
 import { certificateFiles, presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
@@ -22,6 +21,7 @@ import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
+import { authorityOf, listenOn } from './net/listening.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
 import { createLaneFacts } from './operator/lane-facts.ts';
@@ -275,13 +275,6 @@ async function startLeading({ nodes, log }: AppContext, running: Running): Promi
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    api.server.once('error', reject);
-    api.server.listen(port, host, () => {
-      api.server.off('error', reject);
-      resolve();
-    });
-  });
-  const { address, port: bound, family } = api.server.address() as AddressInfo;
-  return `${tls ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}`;
+  await listenOn(api.server, { host, port });
+  return `${tls ? 'https' : 'http'}://${authorityOf(api.server)}`;
 }

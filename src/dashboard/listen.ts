@@ -4,6 +4,7 @@ import https from 'node:https';
 import { headLimits, takeRequests } from '../api/heads.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
+import { closeAtOnce, listenOn } from '../net/listening.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
@@ -33,23 +34,11 @@ export async function listenApart(
   takeRequests(server, listener);
   logAcceptErrors(deps, server, 'dashboard');
   deps.newcomers.watch(server);
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
+  await listenOn(server, { host, port });
   return {
     setCertificate(renewed) {
       if (server instanceof https.Server) server.setSecureContext({ ...renewed, minVersion: 'TLSv1.2' });
     },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => {
-          resolve();
-        });
-        server.closeAllConnections();
-      }),
+    close: () => closeAtOnce(server),
   };
 }

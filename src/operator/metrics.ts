@@ -4,8 +4,8 @@
  */
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { logAcceptErrors } from '../net/accept-errors.ts';
+import { authorityOf, closeAtOnce, listenOn } from '../net/listening.ts';
 import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../base/log.ts';
@@ -180,22 +180,6 @@ export async function serveMetrics(
   );
   server.maxConnections = 64;
   logAcceptErrors(deps, server, 'metrics');
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
-  const { address, family, port: bound } = server.address() as AddressInfo;
-  return {
-    url: `http://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}/metrics`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => {
-          resolve();
-        });
-        server.closeAllConnections();
-      }),
-  };
+  await listenOn(server, { host, port });
+  return { url: `http://${authorityOf(server)}/metrics`, close: () => closeAtOnce(server) };
 }
