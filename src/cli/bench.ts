@@ -5,7 +5,7 @@
 import { closeSync, existsSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { CreatedKey } from '../client/types.ts';
@@ -13,6 +13,7 @@ import type { Config } from '../config/schema.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { post, type PostTarget } from './bench-client.ts';
 import type { Context } from './cli.ts';
+import { wholeOption } from './options.ts';
 import { showProgress, type Progress } from './progress.ts';
 import type { StartApp } from './serve.ts';
 
@@ -51,8 +52,8 @@ export function addBench(program: CommandUnknownOpts, context: Context, startApp
   program
     .command('bench')
     .description('measure what this machine can do: how fast mail is taken and worked off, without sending any')
-    .option('--seconds <n>', 'how long mail is sent', number(1, 600), 10)
-    .option('--connections <n>', 'clients at once', number(1, 200), 16)
+    .option('--seconds <n>', 'how long mail is sent', wholeOption(1, 600), 10)
+    .option('--connections <n>', 'clients at once', wholeOption(1, 200), 16)
     .option('--dir <folder>', 'where to measure (default: the data folder)')
     .option('--json', 'as one JSON object')
     .action(async ({ json, ...options }) => {
@@ -206,13 +207,6 @@ function lines(record: BenchRecord): string[] {
     ...(record.refused === 0 ? [] : [`refused:   ${String(record.refused)}`]),
     'Client and server shared this process, and no network was in between: mail hosts decide how fast mail really goes.',
   ];
-}
-
-function number(least: number, most: number) {
-  return (text: string): number => {
-    if (/^\d{1,4}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text);
-    throw new InvalidArgumentError(`Expected a whole number from ${String(least)} to ${String(most)}.`);
-  };
 }
 
 const noop = (): void => undefined;

@@ -40,17 +40,23 @@ export function durationOption(text: string): number {
   throw new InvalidArgumentError(`Expected ${span.expected}.`);
 }
 
+/** Returns a parser for a whole number between two others. */
+export const wholeOption =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const number = Number(text);
+    if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
+    throw new InvalidArgumentError(`Expected a whole number from ${String(least)} to ${String(most)}.`);
+  };
+
 /** The most rows that `--limit` takes. */
 export const LARGEST_LIMIT = 1000;
 
-/** Reads a whole number from 1 to `LARGEST_LIMIT`. */
-export function limitOption(text: string): number {
-  if (/^[1-9]\d{0,3}$/.test(text) && Number(text) <= LARGEST_LIMIT) return Number(text);
-  throw new InvalidArgumentError(`Expected a whole number from 1 to ${String(LARGEST_LIMIT)}.`);
-}
+/** Reads how many rows are asked for. */
+export const limitOption = wholeOption(1, LARGEST_LIMIT);
 
-/** Reads a whole number from 1 to 1000000. */
-export function countOption(text: string): number {
-  if (/^[1-9]\d{0,6}$/.test(text) && Number(text) <= 1_000_000) return Number(text);
-  throw new InvalidArgumentError('Expected a whole number from 1 to 1000000.');
-}
+/** Reads how many things are asked for. */
+export const countOption = wholeOption(1, 1_000_000);
+
+/** Reads a number of days or hours. */
+export const spanOption = wholeOption(1, 9999);

@@ -1,15 +1,16 @@
 /** `posthorn reputation`: outcomes by day and provider, and the reports of receivers. */
-import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { spanOption } from './options.ts';
 import { table, type Cell } from './table.ts';
 
 export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reputation')
     .description(helpOf('reputation'))
-    .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
+    .option('--days <n>', 'the last so many days, at most 400 (default: 30)', spanOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ days, account, json }) => {
@@ -81,8 +82,3 @@ function happened(moments: Moments['data'], checks: Moments['checks']): string[]
 
 const section = (title: string, head: readonly string[], rows: readonly Cell[][]): string[] =>
   rows.length === 0 ? [] : [title, ...table([...head], rows), ''];
-
-function wholeNumber(text: string): number {
-  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('Expected a whole number from 1 to 9999.');
-}

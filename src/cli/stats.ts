@@ -1,10 +1,12 @@
 /** `posthorn stats`: how much was sent, and with which outcomes. */
-import { InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Stats } from '../client/types.ts';
 import type { Operator } from '../operator/operator.ts';
 import { Problem } from '../base/problem.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+import { spanOption } from './options.ts';
 import { table } from './table.ts';
 
 interface StatsOptions {
@@ -20,9 +22,9 @@ export function addStats(program: CommandUnknownOpts, context: Context): void {
   program
     .command('stats')
     .description(helpOf('getStats'))
-    .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
+    .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', spanOption)
     .addOption(
-      new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'),
+      new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(spanOption).conflicts('days'),
     )
     .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
@@ -34,8 +36,6 @@ export function addStats(program: CommandUnknownOpts, context: Context): void {
     });
 }
 
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 const MOST_DAYS = 400;
 const MOST_HOURS = 744;
 
@@ -117,8 +117,3 @@ const nothing = (said: string, simulated: number): string[] =>
       ];
 
 const percent = (some: number, of: number): string | null => (of === 0 ? null : ((some / of) * 100).toFixed(1));
-
-function wholeNumber(text: string): number {
-  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('Expected a whole number from 1 to 9999.');
-}

@@ -4,7 +4,7 @@
  */
 import { idTime, tailOf, TAIL_FROM } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { HOUR_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -83,8 +83,6 @@ export const oldestAmong = (all: readonly Oldest[]): Oldest =>
     }),
     noMail,
   );
-
-const DAY_MS = 24 * HOUR_MS;
 
 /** The members of the histogram, with the age below which mail is in each. */
 const steps = [
