@@ -6,12 +6,12 @@ import { STATUS_CODES } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { Socket } from 'node:net';
-import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
+import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { headerList, problemAnswer } from './answer.ts';
-import { TOO_MANY_FIELDS } from './heads.ts';
+import { HEAD_OVERFLOW, MOST_FIELDS } from './heads.ts';
 import type { Rate } from '../scheduling/rate-windows.ts';
 
 /** How long a peer may take to read its answer and close, before the socket is destroyed. */
@@ -38,8 +38,7 @@ export function answerClientErrors(deps: Deps, server: Server): void {
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (answered.has(socket)) return;
     answered.add(socket);
-    const budget = budgetOf[error.code ?? ''];
-    if (budget !== undefined) deps.usedUp?.(budget);
+    if (error.code === HEAD_OVERFLOW) deps.usedUp?.('http_head_bytes');
     const problem = problemOf(error);
     if (problem === null || !socket.writable) socket.destroy();
     else answerInTurn(deps, newest, socket, problem);
@@ -50,11 +49,6 @@ export function answerClientErrors(deps: Deps, server: Server): void {
   });
 }
 
-const budgetOf: Partial<Record<string, BudgetName>> = {
-  HPE_HEADER_OVERFLOW: 'http_head_bytes',
-  [TOO_MANY_FIELDS]: 'http_head_fields',
-};
-
 /** Returns null where the peer has disconnected. */
 function problemOf(error: NodeJS.ErrnoException): Problem | null {
   switch (error.code) {
@@ -63,10 +57,11 @@ function problemOf(error: NodeJS.ErrnoException): Problem | null {
       return null;
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new Problem('request_timeout', 'The request did not arrive in time.');
-    case 'HPE_HEADER_OVERFLOW':
-      return new Problem('invalid_request', 'The headers have more than 16 KiB.');
-    case TOO_MANY_FIELDS:
-      return new Problem('invalid_request', `The head has more than ${String(budgets.http_head_fields.most)} fields.`);
+    case HEAD_OVERFLOW:
+      return new Problem(
+        'invalid_request',
+        `The head has more than 16 KiB or more than ${String(MOST_FIELDS)} fields.`,
+      );
     default:
       // After a failed TLS handshake the peer cannot read an answer.
       if (/^ERR_(?:SSL|TLS)_/.test(error.code ?? '')) return null;

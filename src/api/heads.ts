@@ -3,13 +3,13 @@ import type { RequestListener, Server } from 'node:http';
 import { budgets } from '../base/budgets.ts';
 
 export const headLimits = { maxHeaderSize: budgets.http_head_bytes.most } as const;
-export const TOO_MANY_FIELDS = 'TOO_MANY_FIELDS';
-
-const MOST_FIELDS = budgets.http_head_fields.most;
+/** Node's code of a head with too many bytes, and since version 24 of one with too many fields. */
+export const HEAD_OVERFLOW = 'HPE_HEADER_OVERFLOW';
+export const MOST_FIELDS = 100;
 
 /**
- * Hands the requests of a server to its listener, except those with too many fields. Node drops what comes after the limit without a word, which
- * may be the key, or what a proxy says of the client: so such a request is refused whole.
+ * Hands the requests of a server to its listener, except those with too many fields. Node before version 24 drops what comes after the limit
+ * without a word, which may be the key, or what a proxy says of the client: so such a request is refused whole.
  */
 export function takeRequests(server: Server, listener: RequestListener): RequestListener {
   server.maxHeadersCount = MOST_FIELDS;
@@ -19,7 +19,7 @@ export function takeRequests(server: Server, listener: RequestListener): Request
       listener(req, res);
       return;
     }
-    const error = Object.assign(new Error('too many fields'), { code: TOO_MANY_FIELDS });
+    const error = Object.assign(new Error('too many fields'), { code: HEAD_OVERFLOW });
     if (!server.emit('clientError', error, req.socket)) res.writeHead(400, { Connection: 'close' }).end();
   };
   server.on('request', take);
