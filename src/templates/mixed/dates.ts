@@ -1,4 +1,5 @@
 /** Writes dates and money in the template's locale and time zone. */
+import { momentIn } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { dateFormat, numberFormat } from './formats.ts';
@@ -20,13 +21,13 @@ export function date(around: Surroundings, given: unknown, format: unknown): unk
   const value = plain(given);
   const pattern = textOf(format);
   if (value === null || value === undefined || value === '' || pattern === '') return given;
-  const when = value === 'now' || value === 'today' ? new Date(around.now) : dateOf(value);
+  const when = value === 'now' || value === 'today' ? new Date(around.now) : dateOf(around, value);
   return when === null ? given : strftime(when.getTime(), pattern, around.timezone, around.locale);
 }
 
 /** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone given or that of the template. */
 export function formatDate(around: Surroundings, value: unknown, format: string, zone: unknown): string {
-  const when = value === 'now' ? new Date(around.now) : dateOf(value);
+  const when = value === 'now' ? new Date(around.now) : dateOf(around, value);
   if (when === null) return '';
   const timeZone = typeof zone === 'string' && zone !== '' ? zone : around.timezone;
   const part = (options: Intl.DateTimeFormatOptions, type: string, locale = around.locale): string => {
@@ -71,12 +72,30 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
 /** Characters of the longest date that is read. */
 const LONGEST_DATE = 100;
 
-function dateOf(given: unknown): Date | null {
+/** A time of day with the zone or offset that it is in, as `Date` reads them. */
+const WITH_ZONE = /\d:\d\d.*(?:(?<=\d)Z|[+-]\d\d|\b(?:UTC?|GMT|[ECMP][SD]T|Z)\b)/i;
+
+function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
   const value = plain(given);
   if (typeof value !== 'string' && typeof value !== 'number') return null;
   if (typeof value === 'string' && value.length > LONGEST_DATE) return null;
   // Numbers are seconds; very large ones are milliseconds.
   const number = typeof value === 'string' && /^\d{5,}$/.test(value) ? Number(value) : value;
-  const found = new Date(typeof number === 'number' && Math.abs(number) < 1e11 ? number * 1000 : number);
+  const moment =
+    typeof number === 'string' ? momentOf(number, timezone) : Math.abs(number) < 1e11 ? number * 1000 : number;
+  const found = new Date(moment);
   return Number.isNaN(found.getTime()) ? null : found;
+}
+
+/**
+ * Returns the moment of a text, NaN where it is not a date. One without a zone is in that of the template, so that it is printed as it is
+ * written. `Date` would take that of this machine, or UTC where the text is a day alone.
+ */
+function momentOf(text: string, timezone: string): number {
+  if (WITH_ZONE.test(text)) return Date.parse(text);
+  const shown = Date.parse(/^\d{4}-\d\d-\d\dT/.test(text) ? `${text}Z` : `${text} UTC`);
+  if (timezone === 'UTC' || Number.isNaN(shown)) return shown;
+  const seconds = Math.floor(shown / 1000) * 1000;
+  const moment = momentIn(new Date(seconds).toISOString().slice(0, 19), timezone);
+  return moment === null ? shown : moment + (shown - seconds);
 }

@@ -455,6 +455,52 @@ describe('templates/mixed', () => {
     assert.equal(out('{{{c}}}}', { c: 'red' }), 'red}');
   });
 
+  describe('prints a date without a zone as it is written, whatever the zone of the template and of the machine', () => {
+    const machine = process.env['TZ'];
+    beforeEach(() => {
+      process.env['TZ'] = 'America/New_York';
+    });
+    afterEach(() => {
+      if (machine === undefined) delete process.env['TZ'];
+      else process.env['TZ'] = machine;
+    });
+
+    const rows: [when: string, zone: string, printed: string][] = [
+      ['2026-12-24', 'UTC', '2026-12-24 00:00'],
+      ['2026-12-24', 'America/New_York', '2026-12-24 00:00'],
+      ['2026-12-24', 'Pacific/Auckland', '2026-12-24 00:00'],
+      ['2026-12-24T18:05', 'UTC', '2026-12-24 18:05'],
+      ['2026-12-24T18:05:00.123', 'Europe/Vienna', '2026-12-24 18:05'],
+      ['2026-12-24 18:05:00', 'Asia/Kolkata', '2026-12-24 18:05'],
+      ['Dec 24, 2026', 'UTC', '2026-12-24 00:00'],
+      ['24 Dec 2026 6:05 PM', 'Europe/Vienna', '2026-12-24 18:05'],
+      // One with a zone is shown in that of the template.
+      ['2026-12-24T18:05Z', 'Europe/Vienna', '2026-12-24 19:05'],
+      ['2026-12-24T18:05:00z', 'UTC', '2026-12-24 18:05'],
+      ['2026-12-24T18:05:00+02:00', 'UTC', '2026-12-24 16:05'],
+      ['2026-12-24 18:05:00-0500', 'UTC', '2026-12-24 23:05'],
+      ['2026-12-24 18:05:00+02', 'UTC', '2026-12-24 16:05'],
+      ['Thu, 24 Dec 2026 18:05:00 GMT', 'Europe/Vienna', '2026-12-24 19:05'],
+      ['Dec 24, 2026 18:05 EST', 'UTC', '2026-12-24 23:05'],
+      ['1798135500', 'Europe/Vienna', '2026-12-24 19:05'],
+      // Clocks go from 2 to 3 here.
+      ['2026-03-29T02:30:00', 'Europe/Vienna', '2026-03-29 03:30'],
+    ];
+    for (const [when, timezone, printed] of rows) {
+      it(`${when} in ${timezone}`, () => {
+        const source = '{{ when | date: "%Y-%m-%d %H:%M" }}|{{formatDate when "YYYY-MM-DD HH:mm"}}';
+        assert.equal(out(source, { when }, 'text', { timezone }), `${printed}|${printed}`);
+      });
+    }
+
+    it('no date is none', () => {
+      assert.equal(
+        out('{{ when | date: "%Y" }}|{{formatDate when "YYYY"}}', { when: '24.12.2026', timezone: 'UTC' }),
+        '24.12.2026|',
+      );
+    });
+  });
+
   describe('takes the name `now` for the time of the request', () => {
     const strict = { strict: true };
     const sources = [
