@@ -23,7 +23,8 @@ export function parseQuery(search: string): Record<string, Parameter> {
     const name = decode(equals < 0 ? pair : pair.slice(0, equals), null);
     const value = equals < 0 ? '' : decode(pair.slice(equals + 1), name);
     const [, group, member] = /^([a-z_]+)\[([^[\]]+)\]$/.exec(name) ?? [];
-    if (group === undefined || member === undefined) add(found, name, value);
+    // Zod leaves a member of this name out of an object, and the list would not be narrowed by it: so it is an unknown parameter.
+    if (group === undefined || member === undefined || member === '__proto__') add(found, name, value);
     else add(groups.get(group) ?? added(groups, group), member, value);
   }
   // fromEntries defines members one by one: a parameter called __proto__ stays an ordinary, unknown one.

@@ -31,7 +31,10 @@ describe('parseQuery', () => {
   }
 
   it('keeps members of objects out of it', () => {
-    assert.deepEqual(Object.keys(parseQuery('__proto__=1&metadata[__proto__]=2')), ['__proto__', 'metadata']);
+    assert.deepEqual(Object.keys(parseQuery('__proto__=1&metadata[__proto__]=2')), [
+      '__proto__',
+      'metadata[__proto__]',
+    ]);
   });
 
   it('refuses what cannot be decoded, and too many parameters', () => {
