@@ -28,10 +28,13 @@ export function schemaAt<Note extends object>(
   let met = unwrap(notes, schema, value);
   let here = value;
   for (const step of path) {
+    const isEntry = met.schema._zod.def.type === 'record';
     const next = childOf(met.schema, step, here);
     here = valueAt(here, [step]);
     if (next === null) break;
     met = unwrap(notes, next, here);
+    // No entry of a record has to be there.
+    met.optional ||= isEntry;
   }
   return met;
 }

@@ -111,6 +111,10 @@ describe('check', () => {
       number: 'abc',
       lines: [{ what: 'x' }],
     });
+    assert.deepEqual(check(Order, { number: 'abc', labels: { a: null, b: 'x' } }), {
+      number: 'abc',
+      labels: { b: 'x' },
+    });
     const untouched = { number: 'abc', lines: [{ what: 'x', note: null }] };
     check(Order, untouched);
     assert.equal(untouched.lines[0]?.note, null);
