@@ -15,6 +15,7 @@ import {
   type StatsQuery,
 } from '../events/stats-store.ts';
 import type { Caller } from '../keys/caller.ts';
+import { soughtDomain } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import { booleanParameter, timeParameter } from './query.ts';
@@ -219,9 +220,13 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
     });
   const { since, until } = wantedRange(asked, { bucket, by, zone, now });
   const only = Object.fromEntries(
-    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
-      ([, value]) => value !== undefined,
-    ),
+    Object.entries({
+      stream,
+      tag,
+      domain: domain === undefined ? domain : soughtDomain(domain),
+      provider,
+      template,
+    }).filter(([, value]) => value !== undefined),
   );
   return { accountId: caller.accountId, since, until, bucket, by, only, test, zone };
 }

@@ -32,6 +32,23 @@ describe('an address that is looked for', () => {
     });
   }
 
+  it('in numbers, too', async () => {
+    const { id: sent } = await app.send({
+      from: 'hi@simulator.posthorn.test',
+      to: 'delivered@simulator.posthorn.test',
+    });
+    await app.follow().of(sent, 'delivered');
+    for (const [domain, count] of [
+      ['SIMULATOR.posthorn.test', 1],
+      ['\uff53imulator.posthorn.test', 1],
+      ['äcme.test', 0],
+    ] as const) {
+      const query = new URLSearchParams({ domain, test: 'true' }).toString();
+      const { body } = await app.get<{ total: { sent: number } }>(`/v1/stats?${query}`);
+      assert.equal(body.total.sent, count, domain);
+    }
+  });
+
   it('as does a Message-ID, with its brackets or without', async () => {
     for (const rfcId of [`<${id}@acme.test>`, `${id}@acme.test`]) {
       const query = new URLSearchParams({ rfc_message_id: rfcId }).toString();
