@@ -282,9 +282,14 @@ async function lines(reading: Reading): Promise<Reply> {
 async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
   call.whenOver(reading.slots.take(call.caller));
-  const from = call.header('last-event-id') ?? call.query.after;
+  const last = call.header('last-event-id') ?? '';
+  // An empty one is that of a client that has got no event so far.
+  const from = last === '' ? call.query.after : last;
   // As for NDJSON: a wrong cursor must be refused before the stream begins.
-  const start = from === undefined ? await lastSequence(deps.db.reader) : await positionOf(reading, from, 'after');
+  const start =
+    from === undefined
+      ? await lastSequence(deps.db.reader)
+      : await positionOf(reading, from, last === '' ? 'after' : 'Last-Event-ID');
   return {
     status: 200,
     stream: Readable.from(follow(reading, start, from === undefined)),

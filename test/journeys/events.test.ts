@@ -284,7 +284,16 @@ describe('journey: events', () => {
     );
     await resumed.close();
 
-    const whole = await open('?after=start');
+    const refused = await app.get<{ error: { code: string; field: string } }>('/v1/events', {
+      headers: { accept: 'text/event-stream', 'last-event-id': 'damaged' },
+    });
+    assert.deepEqual(
+      [refused.status, refused.body.error.code, refused.body.error.field],
+      [400, 'invalid_cursor', 'Last-Event-ID'],
+    );
+
+    // A client without an event so far may send an empty one.
+    const whole = await open('?after=start', { 'last-event-id': '' });
     await whole.until(() => whole.events.length === 5);
     assert.deepEqual(whole.data(), (await page('limit=1000')).data);
     await whole.close();
