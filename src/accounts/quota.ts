@@ -167,13 +167,17 @@ function startDay(count: Count, day: string): void {
 function refuseExcess(limits: QuotaLimits, count: Count, mails: number, now: number): void {
   // The month comes first: its end is the longer wait.
   if (limits.mailsPerMonth !== null && count.thisMonth + mails > limits.mailsPerMonth)
-    throw exceeded('month', limits.mailsPerMonth, count.thisMonth, endOfMonth(now) - now);
+    throw exceeded('month', limits.mailsPerMonth, count.thisMonth, mails, endOfMonth(now) - now);
   if (limits.mailsPerDay !== null && count.today + mails > limits.mailsPerDay)
-    throw exceeded('day', limits.mailsPerDay, count.today, endOfDay(now) - now);
+    throw exceeded('day', limits.mailsPerDay, count.today, mails, endOfDay(now) - now);
 }
 
-function exceeded(span: 'day' | 'month', limit: number, used: number, waitMs: number): Problem {
-  const words = `The plan allows ${String(limit)} mails a ${span} (UTC), and ${String(used)} were accepted. Wait, or ask the operator for another plan.`;
+function exceeded(span: 'day' | 'month', limit: number, used: number, mails: number, waitMs: number): Problem {
+  const plan = `The plan allows ${String(limit)} mails a ${span} (UTC)`;
+  const words =
+    mails > limit
+      ? `${plan}, and this request has ${String(mails)}, so waiting does not help. Send fewer at once, or ask the operator for another plan.`
+      : `${plan}, and ${String(used)} were accepted. Wait, or ask the operator for another plan.`;
   return new Problem('quota_exceeded', words, { retryAfter: Math.ceil(waitMs / 1000) });
 }
 

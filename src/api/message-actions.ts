@@ -1,5 +1,6 @@
 /** Further operations on one message: attempts, why, content, cancel, move, resend. */
 import { z } from 'zod';
+import { faults } from '../base/check.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import { cancelMessage, rescheduleMessage, type ChangeDeps } from '../messages/delivery/change-message.ts';
@@ -171,6 +172,7 @@ const Move = z
       .meta({ format: 'date-time' })
       .describe('The new time, with offset, at most 30 days ahead.'),
   })
+  .register(faults, { hints: { scheduledat: 'did you mean `send_at`?' } })
   .meta({ id: 'MessageChange', description: 'Another time of sending.' });
 
 function moveRoute(deps: MessageActionsDeps): Route {

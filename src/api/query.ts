@@ -108,4 +108,6 @@ export const timeParameter = () =>
 
 /** RFC 3339 with an offset, in a body. */
 export const timeMember = () =>
-  z.iso.datetime({ offset: true }).refine(isWritable, 'must lie before the end of the year 9999');
+  z.iso.datetime({ offset: true }).refine(isWritable).register(faults, {
+    says: 'must be an RFC 3339 time with an offset, such as 2026-01-31T09:30:00Z, before the end of the year 9999',
+  });

@@ -195,7 +195,8 @@ function addMany(
       const why = faulty.get(index);
       if (why !== undefined) {
         const field = `emails[${String(index)}]`;
-        const error = { code: 'invalid_address', message: `\`${field}\`: ${why}`, field, request_id: call.requestId };
+        const message = `\`${field}\` is not a mail address: ${why}.`;
+        const error = { code: 'invalid_address', message, field, request_id: call.requestId };
         return { index, email, id: null, result: 'rejected', error };
       }
       const one = rest.shift();

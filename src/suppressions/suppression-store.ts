@@ -294,7 +294,8 @@ function scopeOf(stream: string | null): string {
 
 function suppressionRow(entry: NewSuppression, now: number): SuppressionRow {
   const parsed = parseMailbox(entry.email, { smtputf8: true });
-  if (parsed.kind === 'bad') throw new Problem('invalid_address', parsed.why, { field: 'email' });
+  if (parsed.kind === 'bad')
+    throw new Problem('invalid_address', `This is not a mail address: ${parsed.why}.`, { field: 'email' });
   const note = entry.note ?? null;
   if (note !== null && note.length > LONGEST_NOTE) {
     throw new Problem('field_too_long', `The note may have at most ${String(LONGEST_NOTE)} characters.`, {

@@ -6,7 +6,7 @@ import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail
 import { startTestApp, zonesFor, type Answer, type TestApp } from '../support/harness/app.ts';
 
 interface Refused {
-  error: { code: string; field: string | null };
+  error: { code: string; message: string; field: string | null };
 }
 interface Key {
   id: string;
@@ -360,6 +360,13 @@ describe('journey: administration', () => {
     const mail = { from: 'hi@acme.test', to: 'a@dest.test', subject: 's', text: 't' };
     const full = await refused('quota_exceeded', null, 'POST', '/v1/messages', mail);
     assert.equal(full.status, 429);
+    assert.match(full.body.error.message, /Wait/);
+    const many = Array.from({ length: 1000 }, (_, n) => ({ to: `r${String(n)}@dest.test` }));
+    const over = await refused('quota_exceeded', null, 'POST', '/v1/messages', {
+      ...{ from: mail.from, subject: mail.subject, text: mail.text },
+      recipients: many,
+    });
+    assert.match(over.body.error.message, /waiting does not help\. Send fewer at once/);
     const left = DAY - (app.clock.now() % DAY);
     assert.equal(full.headers.get('retry-after'), String(Math.ceil(left / 1000)));
     app.clock.advance(left);

@@ -27,11 +27,11 @@ interface Results {
     email: string;
     id: string | null;
     result: string;
-    error: { code: string; field: string } | null;
+    error: { code: string; message: string; field: string } | null;
   }[];
 }
 interface Refused {
-  error: { code: string; field: string | null };
+  error: { code: string; message: string; field: string | null };
 }
 
 describe('journey: suppressions', () => {
@@ -103,6 +103,7 @@ describe('journey: suppressions', () => {
       [data[5]?.id, data[5]?.error?.code, data[5]?.error?.field],
       [null, 'invalid_address', 'emails[5]'],
     );
+    assert.equal(data[5]?.error?.message, '`emails[5]` is not a mail address: there is no @.');
     assert.equal(data[7]?.id, data[6]?.id);
     assert.equal((await add({ emails: [...emails, 'one@more.test'] })).body.error.code, 'too_many_items');
   });
@@ -121,8 +122,13 @@ describe('journey: suppressions', () => {
       [{ email: 'a@b.test', expires_at: 'soon' }, 'invalid_field', 'expires_at'],
       [{ email: 'a@b.test', emial: 1 }, 'unknown_field', 'emial'],
     ] as const;
+    const says: Record<string, RegExp> = {
+      'email nobody': /^This is not a mail address: there is no @\.$/,
+      'expires_at soon': /^`expires_at` must be an RFC 3339 time with an offset, such as /,
+    };
     for (const [body, code, field] of rows) {
       const { status, body: answer, text } = await add(body);
+      assert.match(answer.error.message, says[`${field} ${String((body as Record<string, unknown>)[field])}`] ?? /./);
       assert.deepEqual([status, answer.error.code, answer.error.field], [400, code, field], text);
     }
     assert.deepEqual((await list()).data, []);

@@ -109,8 +109,13 @@ describe('journey: templates', () => {
       [{ html: 'x', from: 'nobody' }, 'invalid_sender', 'from', /rule/],
       [{ html: 'x', reply_to: ['a@b.test', 'nobody'] }, 'invalid_address', 'reply_to[1]', /rule/],
       [{ html: 'x', alias: 'No Alias' }, 'invalid_field', 'alias', /characters/],
-      [{ html: 'x', locale: 'no locale' }, 'invalid_field', 'locale', /locale/],
-      [{ html: 'x', timezone: 'Mars/Olympus' }, 'invalid_field', 'timezone', /timezone/],
+      [{ html: 'x', locale: 'no locale' }, 'invalid_field', 'locale', /must be a BCP 47 tag such as `de-AT`\.$/],
+      [
+        { html: 'x', timezone: 'Mars/Olympus' },
+        'invalid_field',
+        'timezone',
+        /must be an IANA name such as `Europe\/Vienna`\.$/,
+      ],
       [{ html: 'x', variables: [{ name: 'a' }, { name: 'a' }] }, 'invalid_field', 'variables', /twice/],
       [{ htlm: 'x' }, 'unknown_field', 'htlm', /html/],
     ] as const;

@@ -1,6 +1,6 @@
 /** The members of a send request that are about templates: their schema, and the checks that a schema cannot make. */
 import { z } from 'zod';
-import { check } from '../../base/check.ts';
+import { check, faults } from '../../base/check.ts';
 import { Problem } from '../../base/problem.ts';
 
 /** A JSON object of a request. */
@@ -35,11 +35,13 @@ function isTimezone(text: string): boolean {
 export const localeSchema = z
   .string()
   .refine(isLocale)
+  .register(faults, { says: 'must be a BCP 47 tag such as `de-AT`' })
   .meta({ maxLength: LONGEST_LOCALE })
   .describe("BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`.");
 export const timezoneSchema = z
   .string()
   .refine(isTimezone)
+  .register(faults, { says: 'must be an IANA name such as `Europe/Vienna`' })
   .meta({ maxLength: LONGEST_TIMEZONE })
   .describe("IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`.");
 
