@@ -1,6 +1,6 @@
 /**
  * Writes the body of a request for the request log: what a developer needs in order to see why a call was refused, without contents,
- * files, secrets and the values of template variables, and of a bounded size. Pure.
+ * files, secrets, the values of variables and those of members that we do not know, and of a bounded size. Pure.
  */
 
 /** The most characters of what is kept of one body. */
@@ -10,11 +10,24 @@ const MOST_ITEMS = 10;
 const MOST_MEMBERS = 100;
 const DEEPEST = 6;
 
-/** Members whose value is the content of a mail, a file or a template. */
-const contents: ReadonlySet<string> = new Set(['html', 'text', 'content', 'raw', 'amp']);
+/**
+ * Members whose values are kept: what they say is what was asked for. The value of any other is hidden, such as html, text, the content of a file
+ * and variables, in which may be the link that resets a password. So is that of a member that we do not know, which is what many requests are
+ * refused for: one that is written for another service has its contents under the names of that service.
+ */
+const shown: ReadonlySet<string> = new Set(
+  [
+    'from to cc bcc reply_to subject auto_text template_id template_version strict_variables locale timezone',
+    'attachments filename content_type content_id disposition tags send_at expires_at track_opens track_clicks',
+    'stream unsubscribe url mailto one_click on_suppressed test outcome on_error allow_duplicates recipients',
+    'alias name type required publish mark_missing events description streams domains include_machine_events',
+    'include_engagement concurrency enabled since until only types email emails reason note return_path scopes',
+    'mode allowed_ips ttl replaces revoke_after slug pool priority paused retention content_days messages_days',
+    'events_days',
+  ].flatMap((names) => names.split(' ')),
+);
+/** Members of whose value not even the length is kept. */
 const secrets = /secret|password|passphrase|token|authori[sz]ation|cookie|private|(?:^|_)key$/i;
-/** Members whose values are the sender's own and may be secrets, such as the link that resets a password. */
-const values: ReadonlySet<string> = new Set(['variables', 'headers', 'metadata']);
 
 /** Returns the JSON text of the body as it may be kept. Takes time in proportion to the part that is kept. */
 export function redactedBody(body: object): string {
@@ -38,8 +51,7 @@ export function redactedBody(body: object): string {
 
   function memberOf(name: string, value: unknown, depth: number, isHidden: boolean): unknown {
     if (value !== null && secrets.test(name)) return '(hidden)';
-    if (typeof value === 'string' && contents.has(name)) return countOf(value);
-    return kept(value, depth + 1, isHidden || values.has(name));
+    return kept(value, depth + 1, isHidden || !shown.has(name));
   }
 
   function itemsOf(items: readonly unknown[], depth: number, isHidden: boolean): unknown[] {
