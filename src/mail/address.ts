@@ -7,7 +7,7 @@
  * 254 octets; no control characters; non-ASCII local parts refused unless SMTPUTF8 is switched on. The domain is
  * lower-cased, the local part kept. The rule governs the address: a display name is any UTF-8 without control characters.
  */
-import { domainToASCII } from 'node:url';
+import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** One person's address as it goes into a header. */
 export interface Mailbox {
@@ -76,6 +76,12 @@ export function soughtAddress(text: string): string {
 /** Returns the same for a domain by itself: A-labels, lower case. */
 export function soughtDomain(text: string): string {
   return toALabels(text) || text.toLowerCase();
+}
+
+/** Returns a stored address with its domain in its own script, as people write it. */
+export function shownAddress(address: string): string {
+  const at = address.lastIndexOf('@') + 1;
+  return address.slice(0, at) + domainToUnicode(address.slice(at));
 }
 
 /** Returns the mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */

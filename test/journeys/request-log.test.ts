@@ -84,6 +84,21 @@ describe('journey: request log', () => {
     }
   });
 
+  it('nor in another script than the one in which the person was erased', async () => {
+    const [asWritten, asStored] = ['Gone@bücher.test', 'Gone@xn--bcher-kva.test'];
+    await app.send({ to: asWritten, test: true });
+    await app.settled();
+    await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: asWritten, subject: 5 });
+    await app.get(`/v1/messages?to=${encodeURIComponent(asWritten)}`);
+    const { status } = await app.request('DELETE', `/v1/recipients/${encodeURIComponent(asStored)}`);
+    assert.equal(status, 204);
+    const { data } = (await app.get<{ data: { id: string }[] }>('/v1/audit?limit=20')).body;
+    for (const { id } of data) {
+      const { text } = await app.get(`/v1/audit/${id}`);
+      assert.doesNotMatch(text, /gone(?:@|%40)b(?:ü|%C3%BC)cher/i);
+    }
+  });
+
   it('shows uses of unknown keys to administrators, so many of one network, and counts the rest', async () => {
     // More than an address may ask in a minute: also those beyond that are counted.
     for (let n = 0; n < 90; n++) {

@@ -6,7 +6,7 @@
  * mail is canceled first.
  */
 import { Problem } from '../../base/problem.ts';
-import { addressKey, soughtAddress } from '../../mail/address.ts';
+import { addressKey, shownAddress, soughtAddress } from '../../mail/address.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
@@ -82,7 +82,7 @@ export async function erasePerson(
   await cancelWaiting(deps, reach, key);
   // Those who erase a person have often looked them up just before, in a request that names them.
   await deps.requestsWritten();
-  await eraseRequestDetails(deps, reach.accountId, [email, key]);
+  await eraseRequestDetails(deps, reach.accountId, [email, key, shownAddress(key)]);
   let recipients = 0;
   for (;;) {
     const before = recipients;
