@@ -1,4 +1,5 @@
 /** Writes dates and money in the template's locale and time zone. */
+import { HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 import { momentIn } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
@@ -25,11 +26,15 @@ export function date(around: Surroundings, given: unknown, format: unknown): unk
   return when === null ? given : strftime(when.getTime(), pattern, around.timezone, around.locale);
 }
 
-/** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone given or that of the template. */
+/** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone or at the offset given (`-0800`), or in the zone of the template. */
 export function formatDate(around: Surroundings, value: unknown, format: string, zone: unknown): string {
-  const when = value === 'now' ? new Date(around.now) : dateOf(around, value);
-  if (when === null) return '';
-  const timeZone = typeof zone === 'string' && zone !== '' ? zone : around.timezone;
+  const moment = value === 'now' ? new Date(around.now) : dateOf(around, value);
+  if (moment === null) return '';
+  const given = typeof zone === 'string' && zone !== '' ? zone : around.timezone;
+  const offset = offsetOf(given);
+  // At an offset clocks show what those of UTC show so much earlier or later.
+  const when = offset === null ? moment : new Date(moment.getTime() + offset);
+  const timeZone = offset === null ? given : 'UTC';
   const part = (options: Intl.DateTimeFormatOptions, type: string, locale = around.locale): string => {
     let written: Intl.DateTimeFormat;
     try {
@@ -67,6 +72,13 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
     /\[([^\]]*)\]|YYYY|YY|MMMM|MMM|MM|M|DD|D|dddd|ddd|HH|H|hh|h|mm|m|ss|s|A|a/g,
     (mark, literal: string | undefined) => literal ?? marks[mark]?.() ?? mark,
   );
+}
+
+/** Returns the milliseconds of an offset such as `-0800` or `+05:30`, as SendGrid's templates have it; null for a zone. */
+function offsetOf(zone: string): number | null {
+  const [, sign, hours, minutes] = /^([+-])(\d\d):?([0-5]\d)$/.exec(zone) ?? [];
+  if (hours === undefined || minutes === undefined) return null;
+  return (sign === '-' ? -1 : 1) * (Number(hours) * HOUR_MS + Number(minutes) * MINUTE_MS);
 }
 
 /** Characters of the longest date that is read. */

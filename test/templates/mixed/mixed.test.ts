@@ -119,6 +119,11 @@ const rules: readonly Row[] = [
     'Saturday, 31 January 2026 09:30|2026-01-31 09:30',
     'dates',
   ],
+  [
+    '{{formatDate when "D MMMM h:mm A" "-0800"}}|{{formatDate when "HH:mm" "+05:30"}}|{{formatDate when "HH:mm" "Asia/Tokyo"}}',
+    '31 January 1:30 AM|15:00|18:30',
+    'dates at an offset, and in a zone',
+  ],
   ['{{ "now" | date: "%Y-%m-%d" }}', '2026-01-31', 'now is fixed'],
   ['{{ price | money: "EUR" }} {{ price | money }}', '€1,234.50 1,234.50', 'money'],
   ['{{ 10.1 | minus: 2.2 }} {{ 7 | divided_by: 2 }} {{ 1 | plus: 2 | times: 3 }}', '7.9 3 9', 'arithmetic'],
