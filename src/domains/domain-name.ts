@@ -9,6 +9,9 @@ import { parseMailbox } from '../mail/address.ts';
  * `invalid_field`.
  */
 export function checkDomainName(text: string, field: string): string {
+  // The check below would take the text before the @ for a part of an address.
+  if (text.includes('@'))
+    throw new Problem('invalid_field', 'This is not a domain name: it has an @. Give what comes after it.', { field });
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
   if (parsed.kind === 'bad') throw new Problem('invalid_field', `This is not a domain name: ${parsed.why}.`, { field });
   return parsed.mailbox.domain;

@@ -191,6 +191,14 @@ describe('domains/domain-store', () => {
       assert.equal((await addDomain(deps(), { accountId, name, trusted: true })).row.status, 'verified');
     });
 
+  it('takes no mail address for a domain, and says why', async () => {
+    for (const name of ['hi@acme.test', 'Acme <hi@acme.test>', '<hi@acme.test>', '@acme.test'])
+      await assert.rejects(addDomain(deps(), { accountId, name, trusted: true }), {
+        code: 'invalid_field',
+        message: 'This is not a domain name: it has an @. Give what comes after it.',
+      });
+  });
+
   it('lists newest first, by status, in pages', async () => {
     // Ids are given in the order of the calls.
     await Promise.all(
