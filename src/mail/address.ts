@@ -81,7 +81,9 @@ export function soughtDomain(text: string): string {
 /** Returns a stored address with its domain in its own script, as people write it. */
 export function shownAddress(address: string): string {
   const at = address.lastIndexOf('@') + 1;
-  return address.slice(0, at) + domainToUnicode(address.slice(at));
+  const domain = address.slice(at);
+  // Empty where a label begins with `xn--` and is not punycode.
+  return address.slice(0, at) + (domainToUnicode(domain) || domain);
 }
 
 /** Returns the mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */
@@ -194,10 +196,8 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 }
 
 /**
- * Empty where UTS-46 refuses the name. Plain ASCII names do not go through it: the converter is the URL standard's and
- * would read `0x7f.1` as an IPv4 address. The result for other names is checked like any name.
+ * Empty where UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
+ * an IPv4 address, and whether it refuses an `xn--` label that is not punycode depends on the version of Node.js. The result for other names
+ * is checked like any name.
  */
-function toALabels(domain: string): string {
-  const lower = domain.toLowerCase();
-  return ASCII.test(domain) && !lower.includes('xn--') ? lower : domainToASCII(domain);
-}
+const toALabels = (domain: string): string => (ASCII.test(domain) ? domain.toLowerCase() : domainToASCII(domain));
