@@ -88,7 +88,8 @@ describe('mta/lane-reports: due mail that waits for a place in memory', () => {
   const factsOf = (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
     const deps = {
       sites: {
-        lastKnown: () => (kind === null ? null : { kind, since: 0, until: 1, route: { text: 'SERVFAIL' } }),
+        lastKnown: () =>
+          kind === null ? null : { kind, since: 0, until: 1, route: { kind: 'trouble', text: 'SERVFAIL' } },
         isAsking: () => isAsking,
       },
       placing: { isLookingUp: () => false },

@@ -35,12 +35,11 @@ export const refused = (verdict: Verdict = unknownMailbox): Outcome => ({
   verdict,
 });
 
-export const deferred = (retryAt: number, changes: { noDomain?: true } = {}): Outcome => ({
+export const deferred = (retryAt: number): Outcome => ({
   kind: 'deferred',
   facts: factsOf(laterFacts),
   verdict: { class: 'soft', reason: 'other' },
   retryAt,
-  ...changes,
 });
 
 export const uncertain = (retryAt: number): Outcome => ({
