@@ -21,7 +21,7 @@ import {
   type Reached,
   type SourceContext,
 } from './reach.ts';
-import { refusesConnections } from './subject.ts';
+import { isUsedUp, refusesConnections } from './subject.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
@@ -169,6 +169,7 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
       ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     });
     if (!lease.reused || !endedBeforeMail(transfer)) tooMany = tooManyIn(transfer);
+    else void lease.session.close();
     return transfer;
   } finally {
     lease.giveBack(tooMany);
@@ -185,6 +186,9 @@ function tooManyIn(transfer: Transfer): string | undefined {
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
 const CLOSING = 421;
 
+/** Tells whether the connection takes no more mail, whatever the mail is. */
 const endedBeforeMail = (transfer: Transfer): boolean =>
   (transfer.kind === 'broken' && transfer.phase === 'mail') ||
-  (transfer.kind === 'refused' && transfer.phase === 'mail' && transfer.reply.code === CLOSING);
+  (transfer.kind === 'refused' &&
+    transfer.phase === 'mail' &&
+    (transfer.reply.code === CLOSING || isUsedUp(transfer.reply.text)));

@@ -12,8 +12,13 @@ const LOOKED_AT = 500;
 /** Answers about the number of connections, or how often they are opened. */
 const CONNECTIONS =
   /too many (?:\w+ ){0,4}?(?:connections?|sessions?|connects)\b|(?:connections?|sessions?)(?: \w+){0,3} (?:limit|exceed|rate)|(?:concurrent|simultaneous|parallel) (?:\w+ ){0,2}?(?:connections?|sessions?|deliveries)|(?:number|maximum|limit) (?:of )?(?:\w+ ){0,3}?(?:connections|sessions)|max(?:imum)? connections/i;
+/** Answers about the number of mails over one connection, of which another one takes more. */
+const USED_UP =
+  /\b(?:messages?|mails?|e-?mails?|transactions?|deliveries) (?:\w+ ){0,3}?(?:this|one|single|each|same|current|per) (?:SMTP )?(?:connection|session)\b/i;
+/** Tells whether an answer says that this connection has carried as many mails as it may. */
+export const isUsedUp = (text: string): boolean => USED_UP.test(text.slice(0, LOOKED_AT));
 /** Tells whether an answer is about the number of connections. */
-export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(text);
+export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(text) && !isUsedUp(text);
 
 /** Answers about the number of mails in a time. */
 const RATE =
@@ -26,7 +31,7 @@ const OUR_QUOTA =
   /\bsending (?:\w+ )?(?:rate|limits?|quota)|\bdaily\b(?! receiv)|\b(?:your|for this) (?:\w+ )?account\b/i;
 /** The rule of one recipient, or of one recipient organisation behind a host that serves many. */
 const TENANT =
-  /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:has|have) (?:block|black|reject|refus|bann)|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|RESOLVER\.RST/i;
+  /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:has|have) (?:block|black|reject|refus|bann)|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|\bblocked senders\b|envelope blocked|RESOLVER\.RST/i;
 /** Names of public block lists. */
 const PUBLIC_LIST =
   /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbl\b|\brbl\b|zen\.|S3140|S3150/i;
@@ -35,6 +40,8 @@ const DOMAIN_LIST =
   /\bdbl\b|\bsurbl\b|\buribl\b|\brhsbl\b|\bur[il]s?\b|\b(?:domain|link)s?(?: [^ ]{1,80}){0,8}? (?:black|block)?-?listed\b/i;
 /** Temporary answers about the sending domain, which belongs to one account. */
 const SENDING_DOMAIN = /\bsender (?:address|domain|verif)|\b(?:SPF|DKIM|DMARC)\b/i;
+/** Such answers that may speak of a rate or a reputation, too; it is not that of the mail of all accounts. */
+const OUR_DOMAIN = /\b(?:your|sending) (?:DKIM |SPF |URL )?domains?\b/i;
 /** An IP address; in a refusal it is ours, nearly always. */
 const ADDRESS = /\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}/gi;
 const LISTED = '(?:(?:block|black|deny) ?list(?:ed)?|listed|banned|blocked|(?:bad|poor|low) reputation)';
@@ -50,7 +57,7 @@ const ADDRESS_LISTED = new RegExp(
   [
     ` (?:@|${CLIENT})(?: (?:@|${LINK})){0,6} ${LISTED} `,
     ` (?:black|block|deny) ?list(?:ed)? @ `,
-    ` (?:${LISTED}|reputation)(?: (?:of|the|your|our|sending)){0,3} (?:@|${CLIENT}) `,
+    ` (?:${LISTED}|reputation)(?: (?:of|the|your|our|sending|sender)){0,3} (?:@|${CLIENT}) `,
     ` ${LISTED} see (?:[^ ]+ ){0,16}ip=@ `,
   ].join('|'),
 );
@@ -87,7 +94,7 @@ const CLOSED_RECIPIENT = /^5\.7\.1(?:2\d|3\d)$/;
 /** Tells whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
 export const refusesConnections = (text: string): boolean => {
   const read = text.slice(0, LOOKED_AT);
-  return CONNECTIONS.test(read) && !MAILBOX.test(read);
+  return isAboutConnections(read) && !MAILBOX.test(read);
 };
 
 /** Returns the subject of a refusal that was classified as `judged`. */
@@ -131,7 +138,8 @@ function passing(
   if (isAboutConnections(text)) return 'connections';
   if (isOnPublicList(text)) return 'block_list';
   if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
-  if (DOMAIN_REASONS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced)) return 'sender';
+  if (DOMAIN_REASONS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced) || OUR_DOMAIN.test(text))
+    return 'sender';
   if (RATE.test(text)) return 'rate';
   if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
@@ -145,8 +153,15 @@ function passing(
 /** At MAIL the server does not know the recipient: a mailbox that it speaks of is the sender's. */
 function isAboutMailbox(phase: Refusal['phase'], reason: BounceReason, text: string, byWords: boolean): boolean {
   if (phase === 'mail') return false;
-  return RECIPIENT_REASONS.has(reason) || (byWords && MAILBOX.test(text) && !OUR_QUOTA.test(text));
+  return RECIPIENT_REASONS.has(reason) || (byWords && MAILBOX.test(withoutAddresses(text)) && !OUR_QUOTA.test(text));
 }
+
+/** The points in an address are no ends of a sentence. */
+const withoutAddresses = (text: string): string =>
+  text
+    .split(' ')
+    .map((word) => (word.includes('@') ? `@${/[.:;]$/.exec(word)?.[0] ?? ''}` : word))
+    .join(' ');
 
 const isOnPublicList = (text: string): boolean =>
   PUBLIC_LIST.test(text) && (!DOMAIN_LIST.test(text) || isAddressListed(text));

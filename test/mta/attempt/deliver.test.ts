@@ -232,13 +232,21 @@ describe('mta/attempt/deliver', () => {
       assert.equal(server.sessions.length, 2);
     });
 
-    it('that gets a 421 is replaced as well', async () => {
-      let mails = 0;
-      const server = await serve({ script: { mail: () => (++mails === 2 ? '421 4.3.2 too long' : '250 2.1.0 ok') } });
-      await send(siteOf(hostAt(server.port)));
-      assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
-      assert.equal(server.sessions.length, 2);
-    });
+    for (const reply of [
+      '421 4.3.2 too long',
+      '452 4.3.2 Too many messages in this session',
+      '450 4.7.1 Error: too many mails per connection',
+      '550 Maximum number of messages per session exceeded',
+    ])
+      it(`that gets ${reply} is replaced as well, and others may be open`, async () => {
+        let mails = 0;
+        const server = await serve({ script: { mail: () => (++mails === 2 ? reply : '250 2.1.0 ok') } });
+        await send(siteOf(hostAt(server.port)));
+        assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
+        assert.equal(server.sessions.length, 2);
+        while (pool.count() > 1) await new Promise((resolve) => setImmediate(resolve));
+        assert.equal(pool.capOf(hostKey(hostAt(server.port), null)), null);
+      });
 
     it('is replaced once only: a new one that says 421 is the host’s answer', async () => {
       let mails = 0;

@@ -61,6 +61,12 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
   ],
   [
     'recipient',
+    'Yandex, a busy mailbox by its address',
+    'rcpt',
+    '451 4.5.1 The recipient <ana@dest.test> has exceeded message rate limit. Try again later.',
+  ],
+  [
+    'recipient',
     'Yahoo, disabled',
     'rcpt',
     "554 delivery error: dd This user doesn't have a yahoo.com account (x@yahoo.com) [0] - mta1.mail.yahoo.com",
@@ -148,6 +154,25 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     'ehlo',
     '421 4.3.2 The maximum number of concurrent connections has exceeded a limit, closing transmission channel',
   ],
+  // Of which domain the mail is.
+  [
+    'sender',
+    'Gmail, a rate of one DKIM domain',
+    'dot',
+    '421 4.7.28 Gmail has detected an unusual rate of unsolicited mail originating from your DKIM domain [acme.test 36]. To protect our users from spam, mail sent from your domain has been temporarily rate limited.',
+  ],
+  [
+    'sender',
+    'Gmail, a rate of links',
+    'dot',
+    '421 4.7.28 Gmail has detected an unusual rate of unsolicited mail containing one of your URL domains. To protect our users from spam, mail with the URL has been temporarily rate limited.',
+  ],
+  [
+    'sender',
+    'Gmail, a domain of low reputation, for now',
+    'dot',
+    '421 4.7.0 [192.0.2.1 15] Our system has detected that this message is suspicious due to the very low reputation of the sending domain. To best protect our users from spam, the message has been blocked.',
+  ],
   // Rates.
   ['rate', 'Postfix anvil, mails', 'mail', '450 4.7.1 Error: too much mail from 192.0.2.1'],
   ['rate', 'Postfix anvil, recipients', 'rcpt', '450 4.7.1 Error: too many recipients from 192.0.2.1'],
@@ -229,6 +254,24 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     'Yahoo, by Spamhaus',
     'mail',
     "553 5.7.1 [BL21] Connections will not be accepted from 192.0.2.1, because the ip is in Spamhaus's list; see http://postmaster.yahoo.com/550-bl23.html",
+  ],
+  [
+    'block_list',
+    'Outlook, an address as the sender',
+    'rcpt',
+    '550 5.7.511 Access denied, banned sender[192.0.2.1]. To request removal from this list please forward this message to delist@messaging.microsoft.com.',
+  ],
+  [
+    'domain',
+    'Mimecast, a list of an organisation',
+    'dot',
+    '550 Rejected by header based manually Blocked Senders - https://community.mimecast.com/docs/DOC-1369#550',
+  ],
+  [
+    'domain',
+    'Mimecast, an envelope that an organisation blocks',
+    'rcpt',
+    '550 Administrative prohibition - envelope blocked - https://community.mimecast.com/docs/DOC-1369#550',
   ],
   ['block_list', 'an address as such', 'rcpt', '550 5.7.1 Rejecting mail, 192.0.2.1 is blacklisted'],
   [
