@@ -161,6 +161,8 @@ function buildSites(
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
     findHosts: async (domain, { fresh }) => {
       const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed(), fresh });
+      if (found.kind === 'refused' && found.reason === 'no_address' && !six.isSure())
+        return { kind: 'trouble', text: 'DNS has not told yet whether this server may send over IPv6 (delivery.ipv6)' };
       return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
     },
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
@@ -168,9 +170,15 @@ function buildSites(
   return sites;
 }
 
-function localAddresses({ log, resolver, ownAddresses, config: { delivery, node } }: AppContext): LocalAddresses {
+function localAddresses({
+  clock,
+  log,
+  resolver,
+  ownAddresses,
+  config: { delivery, node },
+}: AppContext): LocalAddresses {
   return createLocalAddresses(
-    { log, resolver },
+    { clock, log, resolver },
     {
       ipv6: delivery.ipv6,
       sources: delivery.sources.filter((source) => isUsable(source, node.name)),

@@ -179,8 +179,14 @@ function readAnswers<T extends RecordType>(
   const negative = negativeTtl(packet.authorities ?? []);
   if (nameError) return { kind: 'no_domain', ttl: negative ?? 0 };
   if (alias.name !== asked && negative === null) return { kind: 'alias', name: alias.name, ttl, secure };
+  if (negative === null && isReferral(packet))
+    return { kind: 'failure', why: 'refused', text: 'the server names other servers instead of an answer' };
   return { kind: 'no_data', ttl: negative ?? 0, ...(secure ? { secure } : {}) };
 }
+
+/** Tells whether an answer without records only says whom to ask (RFC 2308 section 2.2): what is not answered is not absent. */
+const isReferral = ({ authorities = [], flag_aa: isFinal }: DecodedPacket): boolean =>
+  !isFinal && authorities.some(({ type }) => type === 'NS');
 
 const readers: { [T in RecordType]: (answer: Answer) => RecordOf[T] | null } = {
   MX: (answer) =>

@@ -6,21 +6,37 @@ import type { Resolver } from './resolver.ts';
 /** Addresses or names that are looked up at most. */
 const MOST_ASKED = 8;
 
-/** Returns the first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
+export interface NamedIpv6 {
+  /** The first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
+  address: string | null;
+  /** False where there may be one, since DNS did not answer. */
+  isSure: boolean;
+}
+
 export async function namedIpv6Address(
   deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   own: readonly string[],
-): Promise<string | null> {
+): Promise<NamedIpv6> {
   const candidates = own.filter((ip) => isIPv6(ip) && isPublicAddress(ip)).slice(0, MOST_ASKED);
-  for (const ip of candidates) if (await leadsBack(deps, ip)) return ip;
-  return null;
+  let isSure = true;
+  for (const ip of candidates) {
+    const does = await leadsBack(deps, ip);
+    if (does === true) return { address: ip, isSure: true };
+    if (does === null) isSure = false;
+  }
+  return { address: null, isSure };
 }
 
-async function leadsBack({ resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> }, ip: string): Promise<boolean> {
+/** Returns null where DNS did not answer. */
+async function leadsBack(
+  { resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
+  ip: string,
+): Promise<boolean | null> {
   const names = await resolver.ptr(ip);
-  if (names.kind !== 'found') return false;
+  if (names.kind !== 'found') return names.kind === 'trouble' ? null : false;
   const answers = await Promise.all(names.records.slice(0, MOST_ASKED).map((name) => resolver.aaaa(name)));
-  return answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)));
+  if (answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)))) return true;
+  return answers.some(({ kind }) => kind === 'trouble') ? null : false;
 }
 
 const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

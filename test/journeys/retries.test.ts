@@ -292,6 +292,30 @@ describe('journey: retries', () => {
     await app.follow().of(id, 'delivered');
   });
 
+  it('keeps mail for a domain with IPv6 only while DNS has not told whether this server may use IPv6, then bounces it with the reason', async () => {
+    const own = '2a00:1450:4001::25';
+    const other = await startTestApp({
+      zones: { 'six.test MX': ['10 mx.six.test'], 'mx.six.test AAAA': ['2a00::1'], [`${own} PTR`]: 'SERVFAIL' },
+      settings: { delivery: { sources: [{ name: 'out6', ipv4: '127.0.0.1', ipv6: own }] } },
+    });
+    const { id } = await other.send({ to: 'ana@six.test' });
+    const why = async () => await other.why(id);
+    while ((await why()).reason !== 'dns_trouble') await new Promise((resolve) => setImmediate(resolve));
+    assert.match((await why()).message, /DNS has not told yet whether this server may send over IPv6/);
+    Reflect.deleteProperty(other.resolver.zones, `${own} PTR`);
+    other.clock.advance(MINUTE);
+    const bounced = (await other.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual(
+      [bounced['enhanced_code'], bounced['smtp_reply'], bounced['suppression_added']],
+      [
+        '5.4.4',
+        'the mail hosts of six.test have no IPv4 address, and this server does not send over IPv6 (delivery.ipv6)',
+        false,
+      ],
+    );
+    await other.stop();
+  });
+
   it('keeps scheduled mail until its time, then gives it 72 hours from there', async () => {
     const sendAt = new Date(start + 2 * HOUR).toISOString();
     const { id, status } = await app.send({ send_at: sendAt });

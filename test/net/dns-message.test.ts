@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { TRUNCATED_RESPONSE, encode } from 'dns-packet';
+import { AUTHORITATIVE_ANSWER, TRUNCATED_RESPONSE, encode } from 'dns-packet';
 import fc from 'fast-check';
 import { readReply, writeQuery } from '../../src/net/dns-message.ts';
 
@@ -66,6 +66,22 @@ describe('base/dns-message', () => {
       secure: false,
     });
   });
+
+  for (const [reason, type, flags, kind] of [
+    ['other servers are named instead', 'NS', 0, 'failure'],
+    ['the server that has the zone names its servers as well', 'NS', AUTHORITATIVE_ANSWER, 'no_data'],
+    ['nothing is said', null, 0, 'no_data'],
+  ] as const)
+    it(`reads a reply without records as ${kind} where ${reason}`, () => {
+      const bytes = encode({
+        type: 'response',
+        id: query.id,
+        flags,
+        questions: [{ name: query.name, type: query.type }],
+        authorities: type === null ? [] : [{ type, name: 'test', ttl: 60, data: 'ns.elsewhere.test' }],
+      });
+      assert.equal(readReply(bytes, query).kind, kind);
+    });
 
   it('does not take a query for its own answer', () => {
     assert.equal(readReply(writeQuery(query), query).kind, 'foreign');

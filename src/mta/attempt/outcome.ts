@@ -57,10 +57,11 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: E
         mx: place.mx,
         ...replyParts(transfer.reply),
       });
-    case 'broken':
-      if (transfer.uncertain)
-        return { kind: 'uncertain', facts: facts(transfer.reply, transfer.text), retryAt: frame.retryAt };
-      return later(frame, facts(transfer.reply, transfer.text), 'network');
+    case 'broken': {
+      const broken = { ...facts(transfer.reply, null), smtpReply: `${transfer.phase}: ${transfer.text}` };
+      if (transfer.uncertain) return { kind: 'uncertain', facts: broken, retryAt: frame.retryAt };
+      return later(frame, broken, 'network');
+    }
     case 'unsupported':
       return unsupported(facts(null, null), transfer);
   }

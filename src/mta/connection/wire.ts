@@ -205,7 +205,7 @@ export class Wire {
     const ms = Math.max(0, Math.min(timeoutMs, left));
     this.timer = this.clock.after(ms, () => {
       const why = left < timeoutMs ? 'the time for the whole attempt is over' : `${what} within ${String(ms / 1000)} s`;
-      this.fail(`${why} (${phase})`);
+      this.fail(why);
       this.socket.destroy();
     });
   }

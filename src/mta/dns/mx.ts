@@ -102,11 +102,8 @@ async function findImplicitHost(
   const found = await lookUpHost(deps, host, hasSurelyNoMx, options);
   if (found.kind === 'no_domain') return { kind: 'no_domain', fresh: found.fresh };
   const canonical = found.kind === 'usable' ? found.host.canonical : domain;
-  return concluded(domain, withoutOurselves([host], options), [found], {
-    site: siteOf([canonical]),
-    ttl: Infinity,
-    fromMx: false,
-  });
+  const of = { site: siteOf([canonical]), ttl: Infinity, fromMx: false };
+  return concluded(domain, withoutOurselves([host], options), [found], of, options);
 }
 
 async function findMxHosts(
@@ -127,7 +124,8 @@ async function findMxHosts(
     if (lookedUp.some((host) => host.kind === 'own')) break;
   }
   const mxNames = named.map((record) => record.exchange);
-  return concluded(domain, candidates, lookedUp, { site: siteOf(mxNames), ttl: mx.ttl, fromMx: true, mxNames });
+  const of = { site: siteOf(mxNames), ttl: mx.ttl, fromMx: true, mxNames };
+  return concluded(domain, candidates, lookedUp, of, options);
 }
 
 type HostLookup =
@@ -190,6 +188,7 @@ function concluded(
   candidates: readonly MxRecord[],
   lookedUp: readonly HostLookup[],
   of: { site: string; ttl: number; fromMx: boolean; mxNames?: readonly string[] },
+  { ipv6 }: Pick<MailHostOptions, 'ipv6'>,
 ): MailRoute {
   let own = Infinity;
   for (const each of lookedUp) if (each.kind === 'own') own = Math.min(own, each.preference);
@@ -204,7 +203,8 @@ function concluded(
   if (trouble !== undefined) return trouble;
   if (lookedUp.some((each) => each.kind === 'private'))
     return refused('5.4.4', 'private_address', `the mail hosts of ${domain} have no public address`);
-  return refused('5.4.4', 'no_address', `the mail hosts of ${domain} have no address`);
+  const families = ipv6 ? 'no address' : 'no IPv4 address, and this server does not send over IPv6 (delivery.ipv6)';
+  return refused('5.4.4', 'no_address', `the mail hosts of ${domain} have ${families}`);
 }
 
 function refused(enhanced: '5.1.10' | '5.4.4' | '5.4.6', reason: RefusalReason, text: string): MailRoute {

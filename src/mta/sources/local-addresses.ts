@@ -1,8 +1,9 @@
 /**
  * The addresses of this machine that a source's connections come from, and their families (`delivery.ipv6`). Large receivers refuse
  * IPv6 senders whose address has no name, or one that does not lead back. So with `auto` IPv6 is used only from an address whose
- * names agree in both directions; this is looked up once, and mail leaves over IPv4 meanwhile.
+ * names agree in both directions; this is looked up at the start, again while DNS does not answer, and mail leaves over IPv4 meanwhile.
  */
+import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { namedIpv6Address } from '../../net/named-ipv6.ts';
 import type { Resolver } from '../../net/resolver.ts';
@@ -22,13 +23,16 @@ export interface LocalAddressOptions {
   own: readonly string[];
 }
 
+const LOOK_AGAIN_MS = 60_000;
+
 export function createLocalAddresses(
-  { log, resolver }: { log: Log; resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
+  { clock, log, resolver }: { clock: Clock; log: Log; resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   { ipv6, sources, own }: LocalAddressOptions,
 ) {
   /** IPv6 addresses that may be used: those of sources, and the one of the system under no name. */
   const usable = new Map<string | null, string | null>();
   const known = new Map<string | null, Local>();
+  let isSure = ipv6 !== 'auto';
   if (ipv6 === 'always') {
     usable.set(null, null);
     for (const { name, ipv6: address } of sources) if (address !== null) usable.set(name, address);
@@ -36,7 +40,9 @@ export function createLocalAddresses(
   if (ipv6 === 'auto') void look();
 
   async function look(): Promise<void> {
-    const address = await namedIpv6Address({ resolver }, own);
+    const system = await namedIpv6Address({ resolver }, own);
+    const { address } = system;
+    let areSure = system.isSure;
     log.debug(
       { event: 'ipv6', source: address },
       address !== null
@@ -46,14 +52,18 @@ export function createLocalAddresses(
     if (address !== null) usable.set(null, address);
     for (const { name, ipv6: wanted } of sources) {
       if (wanted === null) continue;
-      if ((await namedIpv6Address({ resolver }, [wanted])) !== null) usable.set(name, wanted);
-      else
+      const found = await namedIpv6Address({ resolver }, [wanted]);
+      areSure &&= found.isSure;
+      if (found.address !== null) usable.set(name, wanted);
+      else if (found.isSure)
         log.warn(
           { event: 'ipv6_unnamed', source: name, address: wanted },
           'an IPv6 address of a source has no name that leads back to it: it is not used (delivery.ipv6)',
         );
     }
     known.clear();
+    isSure = areSure;
+    if (!isSure) clock.after(LOOK_AGAIN_MS, () => void look(), { background: true });
   }
 
   function localOf({ name, ipv4 }: Source): Local {
@@ -68,6 +78,8 @@ export function createLocalAddresses(
   return {
     /** Tells whether any source may use IPv6. */
     isUsed: () => usable.size > 0,
+    /** False while it is not known whether any may, since DNS has not answered yet. */
+    isSure: () => isSure || usable.size > 0,
     of(source: Source): Local {
       let local = known.get(source.name);
       if (local === undefined) {

@@ -75,7 +75,8 @@ async function addressesOf({ config, resolver, machine }: Needs, host: string): 
   if (isIP(host) > 0) return [host];
   const { ipv6, sources } = config.delivery;
   const own = [...machine.addresses(), ...sources.flatMap((source) => source.ipv6 ?? [])];
-  const usesIpv6 = ipv6 === 'always' || (ipv6 === 'auto' && (await namedIpv6Address({ resolver }, own)) !== null);
+  const usesIpv6 =
+    ipv6 === 'always' || (ipv6 === 'auto' && (await namedIpv6Address({ resolver }, own)).address !== null);
   const answers = await Promise.all([
     ...(usesIpv6 ? [resolver.aaaa(host, { fresh: true })] : []),
     resolver.a(host, { fresh: true }),

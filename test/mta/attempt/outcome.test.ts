@@ -151,7 +151,7 @@ describe('mta/attempt/outcome', () => {
       });
     }
 
-    it('keeps the server’s words, or ours where it said nothing', () => {
+    it('keeps the server’s words, or ours, with the phase, where the session broke', () => {
       const told = outcomeOfTransfer(frame, place, {
         ...common,
         ...nobody,
@@ -170,7 +170,16 @@ describe('mta/attempt/outcome', () => {
         reply: null,
         uncertain: true,
       });
-      assert.deepEqual([broken.facts.smtpCode, broken.facts.smtpReply], [null, 'it hung up']);
+      assert.deepEqual([broken.facts.smtpCode, broken.facts.smtpReply], [null, 'dot: it hung up']);
+      const confused = outcomeOfTransfer(frame, place, {
+        ...common,
+        kind: 'broken',
+        phase: 'mail',
+        text: 'out of step',
+        reply: reply(354, 'go ahead'),
+        uncertain: false,
+      });
+      assert.deepEqual([confused.facts.smtpCode, confused.facts.smtpReply], [354, 'mail: out of step']);
       const large = outcomeOfTransfer(frame, place, { ...common, kind: 'unsupported', what: 'size', limit: 1000 });
       assert.deepEqual(
         [large.facts.enhancedCode, large.facts.smtpReply],

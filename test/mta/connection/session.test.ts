@@ -158,10 +158,7 @@ describe('mta/connection/session', () => {
         deps.clock.advance(1);
         const transfer = await sending;
         assert.equal(transfer.kind === 'broken' && transfer.phase, phase);
-        assert.match(
-          transfer.kind === 'broken' ? transfer.text : '',
-          new RegExp(`no answer within .* s \\(${phase}\\)`),
-        );
+        assert.match(transfer.kind === 'broken' ? transfer.text : '', /^no answer within .* s$/);
         assert.equal(transfer.kind === 'broken' && transfer.uncertain, stage === 'message');
         assert.equal(session.usable(), false);
         await session.close();
