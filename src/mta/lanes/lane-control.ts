@@ -167,6 +167,7 @@ export class LaneControl {
   noteRefusedConnection(lane: string, reply: string): void {
     const state = this.stateOf(lane);
     state.lastReply = reply;
+    if (isShared(state)) return;
     const [first] = hostKeysOf(state).flatMap((host) => this.deps.pool.capOf(host) ?? []);
     if (first === undefined) return;
     const to = countConnections(first.cap);
@@ -358,6 +359,7 @@ export class LaneControl {
       share: deps.shares.of(lane),
       view: deps.viewOf(lane),
       noSlot: deps.whyNoSlot(lane),
+      hasAside: deps.hasAside(lane),
       pool: deps.pool,
       clock: deps.clock,
     };
@@ -374,9 +376,11 @@ export class LaneControl {
   private isLimited(lane: string, state: LaneState): boolean {
     const { pool, clock, limitsOf } = this.deps;
     if (state.site === null) return false;
-    const hasCap = hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
+    const byHosts = isShared(state)
+      ? this.deps.hasAside(lane)
+      : hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
     const rests = state.rests.list().length > 0 || (state.ruleRest !== null && state.ruleRest.until > clock.now());
-    return hasCap || rests || state.pace.perMinute !== null || limitsOf(lane) !== null;
+    return byHosts || rests || state.pace.perMinute !== null || limitsOf(lane) !== null;
   }
 }
 

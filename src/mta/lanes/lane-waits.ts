@@ -9,7 +9,7 @@ import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
 import { hostKey } from '../names.ts';
-import type { LaneState } from './lane-state.ts';
+import { isShared, type LaneState } from './lane-state.ts';
 import type { LaneShare } from './lane-shares.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
@@ -55,6 +55,8 @@ export interface Surroundings {
   share: LaneShare;
   view: Pick<LaneView, 'waiting' | 'slots'>;
   noSlot: NoSlot | null;
+  /** Mail of the lane is put aside, since the hosts of its own domain cannot be had. */
+  hasAside: boolean;
   pool: Pick<Pool, 'waitOf' | 'capOf'>;
   clock: Clock;
 }
@@ -71,7 +73,8 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
       .list()
       .filter(({ until }) => until > clock.now())
       .map((rest) => restWait(rest, nameOf(state))),
-    ...waitsOf(state, noPart, state.site, around),
+    ...waitsOf(state, noPart, null, around),
+    ...(around.hasAside ? [asideWait] : []),
   ];
   const parked = waits.filter(({ stops, until }) => stops && until !== null);
   return {
@@ -88,7 +91,10 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   };
 }
 
-/** Returns what mail of this part of the lane waits for. `site` is the site of its own domain, which in an operator's lane differs. */
+/**
+ * Returns what mail of this part of the lane waits for. `site` is the site of its own domain, which in an operator's lane differs; null for
+ * the lane as a whole, which for an operator's has no hosts.
+ */
 export function waitsOf(state: LaneState, part: Part, site: Site | null, around: Surroundings): LaneWait[] {
   const { pool, clock } = around;
   const now = clock.now();
@@ -102,7 +108,7 @@ export function waitsOf(state: LaneState, part: Part, site: Site | null, around:
     const message = `Mail to ${name} rests by a shaping rule of this server (${cause}).`;
     waits.push({ reason: 'receiver_resting', message, since, until, by: 'operator', stops: true });
   }
-  const own = site ?? state.site;
+  const own = site ?? (isShared(state) ? null : state.site);
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
   if (hosts !== null) waits.push(hosts);
   if (around.noSlot !== null) waits.push(slotWait(around.noSlot));
@@ -112,6 +118,16 @@ export function waitsOf(state: LaneState, part: Part, site: Site | null, around:
   if (shared !== null) waits.push(shared);
   return waits;
 }
+
+/** A host that is dead or busy stops the mail of its own organisation, not the lane. */
+const asideWait: LaneWait = {
+  reason: 'destination_parked',
+  message: 'Mail for domains whose own hosts cannot be had waits for these; the other mail goes.',
+  since: null,
+  until: null,
+  by: 'receiver',
+  stops: false,
+};
 
 /** The part for reports on a whole lane. */
 export const noPart: Part = { account: '', domain: '' };

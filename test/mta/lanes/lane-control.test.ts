@@ -529,6 +529,26 @@ describe('mta/lanes/lane-control', () => {
     assert.match(control.waits('farm', part, own)[0]?.message ?? '', /^other\.farm\.test /);
   });
 
+  it("is not parked by the host that an operator's lane met last", () => {
+    control.register('farm', farm, null);
+    wait = { why: 'closed', how: 'unreachable', until: 10_000, cause: 'x', since: 0 };
+    cap = { cap: 1, cause: 'x', ageMs: 0 };
+    const waits = (): unknown =>
+      control.report('farm')?.waits.map(({ reason, stops, message }) => [reason, stops, message]);
+    assert.deepEqual([control.report('farm')?.parkedUntil, waits()], [null, []]);
+    asideOf = 'farm';
+    assert.equal(control.report('farm')?.parkedUntil, null);
+    assert.deepEqual(waits(), [
+      [
+        'destination_parked',
+        false,
+        'Mail for domains whose own hosts cannot be had waits for these; the other mail goes.',
+      ],
+    ]);
+    control.noteRefusedConnection('farm', '421 too many connections');
+    assert.deepEqual([control.history('farm'), control.limited()], [[], [LANE, 'farm']]);
+  });
+
   it('does not forget what rests, however many lanes are met', () => {
     many(10, () => said('load', 451));
     view = { waiting: 0, slots: 0 };
