@@ -53,9 +53,9 @@ describe('mta/mta: a stop in the middle of deliveries', () => {
       const [first] = attempts;
       return [status, `${first?.outcome ?? 'none'}: ${first?.smtp_reply ?? ''}`];
     };
-    assert.deepEqual(await end('stuck.test'), ['deferred', 'deferred: given up: the program stops']);
+    assert.deepEqual(await end('stuck.test'), ['deferred', 'deferred: rcpt: given up: the program stops']);
     assert.deepEqual(await end('slow.test'), ['delivered', 'accepted: 2.0.0 taken at last']);
-    assert.deepEqual(await end('silent.test'), ['deferred', 'uncertain: given up: the program stops']);
+    assert.deepEqual(await end('silent.test'), ['deferred', 'uncertain: dot: given up: the program stops']);
     await after.stop();
     rmSync(folder, { recursive: true });
   });

@@ -156,7 +156,7 @@ function isAboutMailbox(phase: Refusal['phase'], reason: BounceReason, text: str
   return RECIPIENT_REASONS.has(reason) || (byWords && MAILBOX.test(withoutAddresses(text)) && !OUR_QUOTA.test(text));
 }
 
-/** The points in an address are no ends of a sentence. */
+/** The points in an address do not end a sentence. */
 const withoutAddresses = (text: string): string =>
   text
     .split(' ')
