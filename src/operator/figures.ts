@@ -180,7 +180,7 @@ export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
       { suffix: '_sum', value: units },
       { suffix: '_count', value: groups },
     ]),
-    counter('posthorn_commit_failures_total', 'Writes that failed.', failedUnits),
+    counter('posthorn_commit_failures_total', 'Writes that the database did not take.', failedUnits),
     gauge('posthorn_commit_waiting', 'Writes that wait for the next commit.', db.commit.waiting),
   ];
 }

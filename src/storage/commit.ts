@@ -9,6 +9,7 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
 import type { GroupTransaction } from './group-transaction.ts';
@@ -32,6 +33,7 @@ export interface CommitStats {
   groups: number;
   units: number;
   largestGroup: number;
+  /** Units that could not be written; one that a rule of its own has refused is none. */
   failedUnits: number;
 }
 
@@ -361,7 +363,7 @@ class GroupRunner {
 
   private fail(unit: Unit, error: unknown): void {
     if (error instanceof Error && isStorageTrouble(error)) this.trouble = error.message;
-    this.stats.failedUnits++;
+    if (!(error instanceof Problem)) this.stats.failedUnits++;
     unit.settled();
     unit.reject(error);
   }

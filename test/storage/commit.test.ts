@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { Problem } from '../../src/base/problem.ts';
 import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
 import { sqliteTransaction } from '../../src/storage/group-transaction.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
@@ -112,6 +113,13 @@ describe('storage/commit', () => {
         ['w: a bad b', 'ROLLBACK', 'w: a', 'COMMIT', 'w: bad', 'ROLLBACK', 'w: b', 'COMMIT'],
       );
       assert.deepEqual([commit.stats.units, commit.stats.failedUnits], [3, 1]);
+    });
+
+    it('that a rule of the unit has refused counts as no failed write: the database would have taken it', async () => {
+      const commit = createCommitter(sqliteTransaction(notingConnection()));
+      const refused = commit.transact(() => Promise.reject(new Problem('already_exists', 'There is such a thing.')));
+      await assert.rejects(refused, Problem);
+      assert.deepEqual([commit.stats.units, commit.stats.failedUnits, commit.trouble], [1, 0, null]);
     });
 
     it('to begin fails all of them at once: trying one by one would only wait for the same lock', async () => {
