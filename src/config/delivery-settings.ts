@@ -10,7 +10,7 @@ const TLS_NEEDS = 'none, opportunistic, required, verified or dane';
 export const deliverySettings = group('The delivery engine.', {
   remotePort: setting(remotePort(), 25, 'Port that mail hosts are dialled on.'),
   dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', {
-    fallbackText: "the system's",
+    fallbackText: "the system's, which are read again when they change",
   }),
   routes: setting(
     routes(),

@@ -3,7 +3,7 @@
  * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
  * (the look-ups that may ask now).
  */
-import { getServers } from 'node:dns';
+import { Resolver as SystemResolver } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { createLru } from '../base/lru.ts';
@@ -43,8 +43,10 @@ export interface LookupOptions {
 export type Resolver = ReturnType<typeof createResolver>;
 
 export interface ResolverOptions {
-  /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
+  /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's, which are read again while look-ups come. More than four are not used. */
   servers?: readonly string[];
+  /** Reads the servers of the system. */
+  systemServers?: () => readonly string[];
   /** The limit of a whole look-up with all servers and aliases, counted from the moment it has a slot. */
   timeoutMs?: number;
   /** Answers kept; about half a kilobyte each. */
@@ -61,6 +63,8 @@ export interface ResolverOptions {
 }
 
 const MAX_SERVERS = 4;
+/** The system's servers change while the program runs: with a lease, or when an operator corrects /etc/resolv.conf. */
+const SYSTEM_READ_MS = 10_000;
 const MAX_ALIAS_QUESTIONS = 8;
 const LONGEST_SECONDS = 86_400;
 /** Answers with a TTL of 0 would be asked again for each message of a burst. */
@@ -77,7 +81,7 @@ const MOST_SILENT = 10_000;
 export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}) {
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 5_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
-  const servers = serversFrom(options.servers ?? []);
+  const currentServers = serverSource(deps, options);
   const cache = createLru<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>(maxEntries);
   /** Names whose look-ups timed out, and until when they count as slow. */
   const silent = createLru<string, number>(MOST_SILENT);
@@ -134,7 +138,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
       let ttl = LONGEST_SECONDS;
       let secure = true;
       for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
-        current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
+        current = new Search({ clock, servers: currentServers(), validating }, { name: at, type }, deadline);
         const found = await current.result;
         if (isAbandoned) return { answer: put, seconds: 0 };
         if (found.kind !== 'alias') return cacheable(found, ttl, secure);
@@ -185,12 +189,35 @@ export function reverseName(ip: string): string {
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
 }
 
-function serversFrom(configured: readonly string[]): Server[] {
-  const texts = configured.length > 0 ? configured : getServers();
-  return texts
+/** A new resolver reads /etc/resolv.conf, which `getServers` of the module does only once. */
+const readSystemServers = (): readonly string[] => new SystemResolver().getServers();
+
+/** Returns a function that returns the servers to ask now. Facts about a server are kept for as long as the list stays the same. */
+function serverSource(
+  { clock }: { clock: Clock },
+  { servers: configured = [], systemServers = readSystemServers }: ResolverOptions,
+): () => readonly Server[] {
+  let texts = configured.length > 0 ? configured : systemServers();
+  let servers = serversFrom(texts);
+  if (configured.length > 0) return () => servers;
+  let readAt = clock.monotonic();
+  return () => {
+    if (clock.monotonic() - readAt < SYSTEM_READ_MS) return servers;
+    readAt = clock.monotonic();
+    try {
+      const now = systemServers();
+      if (now.join() !== texts.join()) [servers, texts] = [serversFrom(now), now];
+    } catch {
+      // A look-up never rejects: what cannot be read now leaves the servers as they were.
+    }
+    return servers;
+  };
+}
+
+const serversFrom = (texts: readonly string[]): Server[] =>
+  texts
     .slice(0, MAX_SERVERS)
     .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true, folded: 0 }));
-}
 
 interface Cacheable<T> {
   answer: DnsAnswer<T>;

@@ -338,6 +338,29 @@ describe('base/resolver', () => {
     assert.throws(() => reverseName('mail.test'));
   });
 
+  it("asks other servers once the system's have changed, and goes on where they cannot be read", async () => {
+    const [before, after] = await Promise.all([
+      dns({ 'dest.test A': ['192.0.2.1'] }),
+      dns({ 'dest.test A': ['192.0.2.2'], 'else.test A': ['192.0.2.3'] }),
+    ]);
+    let read = (): readonly string[] => [before.address];
+    const resolver = createResolver({ clock }, { systemServers: () => read() });
+    open.unshift(resolver);
+    const fresh = { fresh: true };
+    const first = await resolver.a('dest.test', fresh);
+    read = () => [after.address];
+    const soon = await resolver.a('dest.test', fresh);
+    clock.advance(10_000);
+    const later = await resolver.a('dest.test', fresh);
+    read = () => ['dns.test'];
+    clock.advance(10_000);
+    const last = await resolver.a('else.test', fresh);
+    assert.deepEqual(
+      [first, soon, later, last].map((answer) => answer.kind === 'found' && answer.records[0]),
+      ['192.0.2.1', '192.0.2.1', '192.0.2.2', '192.0.2.3'],
+    );
+  });
+
   it('refuses settings that are no server addresses', () => {
     for (const text of ['dns.test', '192.0.2.1:0', '192.0.2.1:99999', '[::1]', '300.1.1.1:53', ''])
       assert.throws(() => createResolver({ clock }, { servers: [text] }), /DNS server/, text);
