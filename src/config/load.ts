@@ -126,14 +126,20 @@ function readSettingsFile({ file, env, cwd }: LoadOptions): SettingsFile {
 
 function readYaml(name: string, text: string): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
-  const mistakes = document.errors.map(
-    ({ message }) => `${name}: ${(message.split('\n')[0] ?? message).replace(/:$/, '')}`,
-  );
+  const mistakes = document.errors.map(({ code, message, linePos }) => {
+    const said = (message.split('\n')[0] ?? message).replace(/:$/, '');
+    // The parser's own words are for programmers.
+    return `${name}: ${code === 'MULTIPLE_DOCS' ? `expected one document, found another from line ${String(linePos?.[0].line ?? 1)} on` : said}`;
+  });
   if (mistakes.length > 0) return { name, tree: {}, mistakes };
   try {
     return { name, tree: document.toJS({ maxAliasCount: 100 }), mistakes };
   } catch (error) {
-    return { name, tree: {}, mistakes: [`${name}: ${String(error)}`] };
+    // The error would name the alias, which may be a password that begins with an asterisk.
+    const why = String(error).includes('Excessive alias count')
+      ? 'its aliases (`*name`) make too much of it'
+      : 'a value begins with `*`, which YAML takes for an alias, and there is no such anchor: put it in quotes';
+    return { name, tree: {}, mistakes: [`${name}: ${why}`] };
   }
 }
 

@@ -144,6 +144,16 @@ describe('loadConfig', () => {
       assert.match(mistakes({ file: put('x.yaml', 'http:\n  port: 1\n  port: 2\n') }).join(), /unique.* at line 3/);
     });
 
+    it('show nothing of a password that YAML takes for an alias, and speak of documents in plain words', () => {
+      const alias = mistakes({ file: put('x.yaml', 'backup:\n  passphrase: *horse-battery\n') }).join();
+      assert.match(alias, /x\.yaml: a value begins with `\*`.*quotes$/);
+      assert.ok(!alias.includes('horse'), alias);
+      assert.match(
+        mistakes({ file: put('x.yaml', 'http: { port: 1 }\n---\nhttp: { port: 2 }\n') }).join(),
+        /x\.yaml: expected one document, found another from line 2 on$/,
+      );
+    });
+
     it('have a size limit, and so have the aliases in them', () => {
       assert.match(mistakes({ file: put('x.yaml', `# ${'x'.repeat(2 ** 20)}`) }).join(), /larger than 1 MiB/);
       const bomb = [
