@@ -6,6 +6,7 @@ import { writeDuration, writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
+import { socketPath } from '../operator/control-socket.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 
@@ -23,7 +24,7 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
         return;
       }
       const { file, config } = context.loadAloud();
-      checkNamedFiles(config);
+      checkPlaces(config);
       context.out(`the settings are good (${file ?? 'no settings file'})`);
     });
   config
@@ -39,6 +40,12 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
     });
 }
 
+/** Checks what the settings name. Throws ConfigError with the mistakes, as the start would. */
+function checkPlaces(config: Config): void {
+  checkNamedFiles(config);
+  socketPath(config.dataDir);
+}
+
 /** Returns mistakes as data, for programs. `file` is null if there is none, or it could not be read. */
 function check(context: Context): {
   exitCode: number;
@@ -49,7 +56,7 @@ function check(context: Context): {
 } {
   try {
     const { file, config, warnings } = context.load();
-    checkNamedFiles(config);
+    checkPlaces(config);
     return { exitCode: exitCodes.ok, valid: true, file, mistakes: [], warnings };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;

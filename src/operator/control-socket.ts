@@ -5,6 +5,7 @@
 import net from 'node:net';
 import path from 'node:path';
 import { Problem } from '../base/problem.ts';
+import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
 
 /** Arguments of one command at most. A mail with html and text of the largest size allowed, and every character escaped, is below this. */
@@ -12,13 +13,14 @@ export const LARGEST_COMMAND_BYTES = 32 * 2 ** 20;
 /** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
 const LONGEST_PATH_BYTES = 107;
 
-/** Returns the socket's path. Throws if it is longer than a socket's name can be. */
+/** Returns the socket's path. Throws `ConfigError` if it is longer than a socket's name can be. */
 export function socketPath(dataDir: string): string {
   const file = path.join(dataDir, 'posthorn.sock');
   if (Buffer.byteLength(file) <= LONGEST_PATH_BYTES) return file;
-  throw new Error(
-    `dataDir: the path of its control socket, ${file}, is longer than ${String(LONGEST_PATH_BYTES)} bytes`,
-  );
+  const most = LONGEST_PATH_BYTES - Buffer.byteLength('/posthorn.sock');
+  throw new ConfigError([
+    `dataDir: expected a path of at most ${String(most)} bytes, since a socket is made in it, found ${dataDir}`,
+  ]);
 }
 
 /** Returns what is at the socket's path: a server, the socket of a dead one, or nothing. Throws `Unavailable` if it may not be opened. */

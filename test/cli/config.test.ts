@@ -48,6 +48,18 @@ describe('posthorn config', () => {
     );
   });
 
+  it('check finds a data folder whose path is too long for its socket, as every command does', async () => {
+    const env = { POSTHORN_DATA_DIR: path.join(folder, 'x'.repeat(100)) };
+    for (const args of [
+      ['config', 'check'],
+      ['keys', 'list'],
+    ]) {
+      const { code, notes } = await posthorn(args, env);
+      assert.equal(code, 78, notes);
+      assert.match(notes, /^dataDir: expected a path of at most 93 bytes, [^\n]+$/);
+    }
+  });
+
   it('show names each setting, its value as one would write it, and where it came from', async () => {
     const file = path.join(folder, 'good.yaml');
     writeFileSync(file, 'delivery: { maxAge: 36h }\n');
