@@ -20,13 +20,15 @@ export interface Certificate {
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
+  /** True for the one file that `posthorn tls install` writes: no setting names it. */
+  readonly isInstalled?: true;
 }
 
 /** Returns the files of the settings, or that of the installed certificate, or null if there is neither. */
 export function certificateFiles({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>): CertificateFiles | null {
   if (tls !== null) return tls;
   const installed = installedFile(dataDir);
-  return existsSync(installed) ? { certFile: installed, keyFile: installed } : null;
+  return existsSync(installed) ? { certFile: installed, keyFile: installed, isInstalled: true } : null;
 }
 
 /** Returns the certificate to begin with, and its file. Makes one if there is none. Throws ConfigError if it cannot be used. */
@@ -48,21 +50,30 @@ export function certificateNames({ smtp, http }: Pick<Config, 'smtp' | 'http'>):
 
 /** Throws ConfigError if a file cannot be read, or if the two do not belong together. */
 export function readCertificate(files: CertificateFiles): Certificate {
-  const certificate = { cert: readPem('tls.certFile', files.certFile), key: readPem('tls.keyFile', files.keyFile) };
+  const certificate = { cert: readPem(files, 'certFile'), key: readPem(files, 'keyFile') };
   try {
     createSecureContext(certificate);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError([`tls.keyFile: expected the key of the certificate in tls.certFile: ${why}`]);
+    const expected =
+      files.isInstalled === true
+        ? `${files.certFile}: expected a certificate and its key, as \`posthorn tls install\` writes them (run it again, or remove the file)`
+        : 'tls.keyFile: expected the key of the certificate in tls.certFile';
+    throw new ConfigError([`${expected}: ${why}`]);
   }
   return certificate;
 }
 
-function readPem(setting: string, file: string): string {
+function readPem(files: CertificateFiles, member: 'certFile' | 'keyFile'): string {
+  const file = files[member];
   const reading = readText(file);
   if (reading.kind === 'ok') return reading.text;
   const why = reading.kind === 'absent' ? 'ENOENT' : reading.why;
-  throw new ConfigError([`${setting}: expected a readable file: ${why} ${file}${cureOf(why)}`]);
+  throw new ConfigError([
+    files.isInstalled === true
+      ? `${file}: expected a file that the user of the service can read: ${why}`
+      : `tls.${member}: expected a readable file: ${why} ${file}${cureOf(why)}`,
+  ]);
 }
 
 /** Certificates of certbot and others are readable for root only, and the service is not root. */

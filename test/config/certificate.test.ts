@@ -28,6 +28,19 @@ describe('config/certificate', () => {
     });
   }
 
+  for (const [name, line] of [
+    ['ca.pem', /ca\.pem: expected a certificate and its key, as `posthorn tls install` writes them/],
+    ['.', /tls: expected a file that the user of the service can read: EISDIR$/],
+  ] as const)
+    it(`names the installed file, which no setting names: ${name}`, () => {
+      const place = path.resolve(file(name));
+      assert.throws(
+        () => readCertificate({ certFile: place, keyFile: place, isInstalled: true }),
+        (error) =>
+          error instanceof ConfigError && line.test(error.mistakes.join()) && !/tls\.\w+File/.test(error.message),
+      );
+    });
+
   it('is asked for where the API shall speak HTTPS', () => {
     const without = readSettings({ http: { tls: true } }, around);
     assert.deepEqual(without.kind === 'bad' && without.mistakes, [

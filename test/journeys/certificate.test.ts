@@ -98,7 +98,10 @@ describe('journey: posthorn tls install', () => {
       assert.match(await subjectAt(port), /mail\.example\.com/);
       assert.equal(app.logged.filter(({ event }) => event === 'certificate_unusable').length, 1);
       const { certificate } = await app.operator.call('server.state', {});
-      assert.match(certificate.error ?? '', /^tls\.keyFile: expected the key/);
+      assert.match(
+        certificate.error ?? '',
+        /tls\.pem: expected a certificate and its key, as `posthorn tls install` writes them/,
+      );
     });
   });
 
