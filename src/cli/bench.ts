@@ -68,12 +68,30 @@ async function bench(context: Context, startApp: StartApp, options: Omit<BenchOp
   const parent = options.dir ?? (existsSync(config.dataDir) ? config.dataDir : tmpdir());
   const folder = mkdtempSync(path.join(parent, 'bench-'));
   const progress = showProgress(context, 'measuring');
+  const stopListening = removeOnSignal(folder);
   try {
     return await measure(startApp, benchConfig(config, folder), options, progress);
   } finally {
+    stopListening();
     progress.end();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Removes the folder where a signal such as Ctrl-C ends the command: nothing else ever would. Returns the function that ends this. */
+function removeOnSignal(folder: string): () => void {
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  const end = (): void => {
+    for (const signal of signals) process.off(signal, onSignal);
+  };
+  const onSignal = (signal: NodeJS.Signals): void => {
+    end();
+    // The server that still runs may make files meanwhile.
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    process.kill(process.pid, signal);
+  };
+  for (const signal of signals) process.on(signal, onSignal);
+  return end;
 }
 
 /** Returns the installation's settings, but on loopback, free ports, in a separate folder, and with all mail discarded. */

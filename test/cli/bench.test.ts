@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
-import { readdirSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync, rmSync, watch } from 'node:fs';
+import path from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { startApp } from '../../src/app.ts';
 import type { BenchRecord } from '../../src/cli/bench.ts';
 import { newFolder } from '../support/harness/app.ts';
@@ -21,6 +25,26 @@ describe('posthorn bench', () => {
     assert.ok(record.accepted > 10, out);
     assert.equal(record.finished, record.accepted, 'all of it was worked off');
     for (const { p50, p99 } of [record.sync_ms, record.accept_ms]) assert.ok(p50 > 0 && p50 <= p99, out);
+    assert.deepEqual(readdirSync(folder), []);
+    rmSync(folder, { recursive: true });
+  });
+
+  it('leaves nothing behind where Ctrl-C ends it', async () => {
+    const folder = newFolder();
+    const bench = spawn(process.execPath, ['--import=tsx', 'src/main.ts', 'bench', '--seconds', '60'], {
+      cwd: path.resolve(import.meta.dirname, '../..'),
+      env: { ...process.env, POSTHORN_DATA_DIR: folder },
+      stdio: 'ignore',
+    });
+    const ended = once(bench, 'exit');
+    const watching = watch(folder);
+    await once(watching, 'change');
+    watching.close();
+    // The socket of its server is there once mail is taken.
+    const inside = path.join(folder, readdirSync(folder)[0] ?? '');
+    while (!existsSync(path.join(inside, 'posthorn.sock'))) await setImmediate();
+    bench.kill('SIGINT');
+    assert.deepEqual(await ended, [null, 'SIGINT']);
     assert.deepEqual(readdirSync(folder), []);
     rmSync(folder, { recursive: true });
   });
