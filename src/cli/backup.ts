@@ -1,5 +1,4 @@
 /** `posthorn backup`: copies of the database and the keys, made while the server runs; verified; restored elsewhere. */
-import { readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
@@ -9,6 +8,7 @@ import { backupTimeIn, byAge, KEYS, type Manifest } from '../backup/manifest.ts'
 import { lastName } from '../backup/newest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
+import { readText } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
@@ -266,10 +266,11 @@ function passphraseFor(config: Config, { passphraseFile }: Options): string | nu
 
 /** Removes one line end, which editors add. */
 function readPassphrase(file: string): string {
-  const size = statSync(file, { throwIfNoEntry: false })?.size;
-  if (size === undefined) throw new Problem('not_found', `there is no file ${file}`);
-  const text = size > MOST_PASSPHRASE_BYTES ? '' : readFileSync(file, 'utf8').replace(/\r?\n$/, '');
-  if (text.length >= SHORTEST_PASSPHRASE) return text;
+  const reading = readText(file);
+  if (reading.kind === 'absent') throw new Problem('not_found', `there is no file ${file}`);
+  if (reading.kind === 'bad') throw new Problem('invalid_field', `${file} cannot be read: ${reading.why}`);
+  const text = reading.text.replace(/\r?\n$/, '');
+  if (text.length >= SHORTEST_PASSPHRASE && Buffer.byteLength(reading.text) <= MOST_PASSPHRASE_BYTES) return text;
   throw new Problem(
     'invalid_field',
     `${file} holds no passphrase of ${String(SHORTEST_PASSPHRASE)} to ${String(MOST_PASSPHRASE_BYTES)} characters`,

@@ -2,7 +2,7 @@
  * Explains errors of the machine that end a command: a full disk, a disk that fails, a file system that is read-only, rights that are
  * missing. The errors of SQLite and of Node.js name neither the cause nor what to do.
  */
-import { readdirSync, statSync } from 'node:fs';
+import { accessSync, constants, readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { exitCodes } from './exit-codes.ts';
 
@@ -21,7 +21,7 @@ const FORBIDDEN = /^(?:EACCES|EPERM|SQLITE_CANTOPEN)$/;
 export const isDiskFull = (error: unknown): boolean => FULL.test(codeOf(error));
 
 /** Returns null for an error that is not one of the machine. `dataDir` is named where the error names no file. */
-export function machineFault(error: unknown, dataDir: string | null): MachineFault | null {
+export function machineFault(error: unknown, dataDir: string | null, writes = checkWritable): MachineFault | null {
   const code = codeOf(error);
   const place = pathOf(error) ?? dataDir ?? 'the data folder';
   if (FULL.test(code))
@@ -36,7 +36,7 @@ export function machineFault(error: unknown, dataDir: string | null): MachineFau
       cure: 'Look at `df -h` and `dmesg`. If the disk has room and no errors, restore the last backup: docs/backup.md.',
       exitCode: exitCodes.output,
     };
-  if (READ_ONLY.test(code))
+  if (READ_ONLY.test(code) || (code === 'SQLITE_CANTOPEN' && isReadOnly(dataDir, writes)))
     return {
       line: `${place} cannot be written: the file system is read-only here (${code})`,
       cure: 'Under systemd the service may write only into the folders of its unit: run `sudo /opt/posthorn/systemd/paths.sh`, which reads the settings. Elsewhere look at `mount`.',
@@ -59,6 +59,20 @@ export function machineFault(error: unknown, dataDir: string | null): MachineFau
       exitCode: exitCodes.noPermission,
     };
   return null;
+}
+
+const checkWritable = (folder: string): void => {
+  accessSync(folder, constants.W_OK);
+};
+
+/** SQLite says only that it cannot open the database where the file system is read-only. */
+function isReadOnly(dataDir: string | null, writes: typeof checkWritable): boolean {
+  try {
+    if (dataDir !== null) writes(dataDir);
+    return false;
+  } catch (error) {
+    return codeOf(error) === 'EROFS';
+  }
 }
 
 const user = (): string => String(process.getuid?.() ?? 'unknown');

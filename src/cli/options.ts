@@ -31,14 +31,17 @@ export function refuseTwice(command: CommandUnknownOpts): void {
   for (const below of command.commands) refuseTwice(below);
 }
 
-const span = duration('1ms', '3650d');
-
-/** Reads a duration such as `30d` and returns milliseconds. */
-export function durationOption(text: string): number {
-  const read = span.schema.safeParse(text);
-  if (read.success) return read.data;
-  throw new InvalidArgumentError(`Expected ${span.expected}.`);
+/** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
+export function durationWithin(least: string, most: string): (text: string) => number {
+  const span = duration(least, most);
+  return (text) => {
+    const read = span.schema.safeParse(text);
+    if (read.success) return read.data;
+    throw new InvalidArgumentError(`Expected ${span.expected}.`);
+  };
 }
+
+export const durationOption = durationWithin('1ms', '3650d');
 
 /** Returns a parser for a whole number between two others. */
 export const wholeOption =

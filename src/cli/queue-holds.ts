@@ -1,11 +1,15 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
+import { counted } from '../operator/doctor/finding.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
-import { countOption, durationOption, limitOption } from './options.ts';
+import { countOption, durationWithin, limitOption } from './options.ts';
 import { table } from './table.ts';
 import { unknownDomains } from './unknown-domains.ts';
+
+/** The limits are those of the operations. */
+const holdTime = durationWithin('1s', '366d');
 
 interface Part {
   domain?: string;
@@ -84,7 +88,7 @@ function addLimit(queue: CommandUnknownOpts, context: Context): void {
     .requiredOption('--lane <lane>', 'its name, as `queue lanes` shows it')
     .option('--connections <n>', 'connections at most', limitOption)
     .option('--per-minute <n>', 'mails a minute at most', countOption)
-    .option('--for <time>', 'how long, such as 2h (default: until it is ended)', durationOption)
+    .option('--for <time>', 'how long, such as 2h (default: until it is ended)', holdTime)
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object')
     .action(({ lane, connections, perMinute, for: forMs, note, json }) =>
@@ -121,7 +125,7 @@ const addPart = (queue: CommandUnknownOpts, name: string) =>
 
 const addHoldOptions = (queue: CommandUnknownOpts, name: string) =>
   addPart(queue, name)
-    .option('--for <time>', 'how long, such as 2h (default: until it is released)', durationOption)
+    .option('--for <time>', 'how long, such as 2h (default: until it is released)', holdTime)
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object');
 
@@ -162,7 +166,7 @@ function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {
 
 function limitText({ connections, per_minute: perMinute }: ResultOf<'queue.holds'>['data'][number]): string {
   const parts = [
-    ...(connections === null ? [] : [`${String(connections)} connections`]),
+    ...(connections === null ? [] : [counted(connections, 'connection')]),
     ...(perMinute === null ? [] : [`${String(perMinute)} a minute`]),
   ];
   return `at most ${parts.join(', ')}`;

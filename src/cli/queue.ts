@@ -144,6 +144,9 @@ function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
   return [...rows, `counted in a sample: ${String(ages.counted)} of the ${String(ages.waiting)} that wait`];
 }
 
+/** In the database mail that is held without an end is due at the end of the year 9999. */
+const dueText = (at: string | null): string | null => (at?.startsWith('9999-') === true ? 'when released' : at);
+
 /** There may be older mail than what was found. */
 function oldestText({
   oldest_at: at,
@@ -212,7 +215,7 @@ function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>
       domain.waiting,
       domain.due,
       domain.held,
-      domain.oldest_due_at,
+      dueText(domain.oldest_due_at),
       oldestText(domain),
     ]),
   );

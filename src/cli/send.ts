@@ -2,6 +2,8 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
 import { helpOfPart } from '../operations/summaries.ts';
+import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
+import { notRunning } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
 
 export function addSend(program: CommandUnknownOpts, context: Context): void {
@@ -16,8 +18,11 @@ export function addSend(program: CommandUnknownOpts, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ from, to, subject, text, html, account, json }) => {
+      // Before anything is read or opened: without a server a database would be made, or migrated, for a mail that is refused.
+      const { config } = context.load();
+      if ((await lookAtSocket(socketPath(config.dataDir))) !== 'live') throw notRunning();
       const fromInput = text === undefined && html === undefined;
-      const body = fromInput ? { text: await context.read(context.load().config.limits.textBytes) } : { text, html };
+      const body = fromInput ? { text: await context.read(config.limits.textBytes) } : { text, html };
       const message = await context.operate((operator) =>
         operator.ask<Message>('sendMessage', { account, body: { from, to, subject, ...body } }),
       );

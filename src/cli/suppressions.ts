@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
+import { parseMailbox } from '../mail/address.ts';
 import { askList, type Operator } from '../operator/operator.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import {
@@ -82,7 +83,7 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
         return data[0];
       });
       if (entry === undefined) throw new Error('one entry was added and none came back');
-      if (entry.result === 'rejected') throw new Problem('invalid_address', entry.why, { field: 'email' });
+      if (entry.result === 'rejected') throw new Problem(codeOf(email), entry.why);
       context.print(json, entry.entry, () => {
         if (entry.result === 'existing' && entry.entry.expires_at !== expires_at)
           context.note(
@@ -92,6 +93,10 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
       });
     });
 }
+
+/** It is not always the address that is wrong: there may be no such stream, or the end is over. */
+const codeOf = (email: string): 'invalid_address' | 'invalid_field' =>
+  parseMailbox(email, { smtputf8: true }).kind === 'bad' ? 'invalid_address' : 'invalid_field';
 
 function addedLine({ result, entry }: Exclude<AddedRecord, { result: 'rejected' }>): string {
   const { email, reason, scope, expires_at: end } = entry;
@@ -197,11 +202,11 @@ async function* textOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
 }
 
 async function sizeOf(file: string): Promise<number> {
-  try {
-    return (await stat(file)).size;
-  } catch (error) {
+  const found = await stat(file).catch((error: unknown) => {
     throw new Problem('not_found', `${file} cannot be read`, { cause: error });
-  }
+  });
+  if (found.isDirectory()) throw new Problem('invalid_field', `${file} is a folder: name a file`);
+  return found.size;
 }
 
 function addExport(suppressions: CommandUnknownOpts, context: Context): void {

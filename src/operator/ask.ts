@@ -38,7 +38,11 @@ export async function askAsOperator(
 }
 
 /** Tables of objects that the operator names without their account, by the prefix of their ids. */
-const tables: Readonly<Record<string, string>> = { key: 'api_keys', msg: 'messages', whk: 'webhooks' };
+const tables: ReadonlyMap<string, string> = new Map([
+  ['key', 'api_keys'],
+  ['msg', 'messages'],
+  ['whk', 'webhooks'],
+]);
 
 /** Returns the account whose object `id` names, else the account `default`: the operation itself reports that there is no such object. */
 async function ownerOf(deps: StoreDeps, { id }: Readonly<Record<string, string>>): Promise<AccountRow> {
@@ -47,7 +51,7 @@ async function ownerOf(deps: StoreDeps, { id }: Readonly<Record<string, string>>
 }
 
 async function accountIdOf(deps: StoreDeps, id: string): Promise<string | null> {
-  const table = tables[id.split('_', 1)[0] ?? ''];
+  const table = tables.get(id.split('_', 1)[0] ?? '');
   if (table !== undefined) {
     const row = (await deps.db.reader(table).select('account_id').where({ id }).first()) as
       { account_id: string } | undefined;

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { serveControl, type Control } from '../../src/operator/control-server.ts';
+import { HELD_WITHOUT_END } from '../../src/messages/delivery/delivery.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from '../operator/office.ts';
 import { run } from '../../src/cli/cli.ts';
@@ -316,7 +317,7 @@ describe('the posthorn command beside a running server', () => {
     );
     assert.match(
       await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
-      /at most 1 connections, 30 a minute +lane mx1/,
+      /at most 1 connection, 30 a minute +lane mx1/,
     );
     const limited = await posthorn(['queue', 'limit', '--lane', 'mx1', '--connections', '2']);
     assert.match(limited.out, /at most 2 connections/);
@@ -339,6 +340,14 @@ describe('the posthorn command beside a running server', () => {
     assert.deepEqual([(JSON.parse(again.out) as Json)['lane_known'], again.notes], [false, '']);
     assert.match(await good('queue', 'resume', '--lane', 'mx1'), /lane mx1/);
     assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
+    const kept = await office.mail('k@kept.test');
+    await good('queue', 'hold', '--message', kept);
+    await office.deps.db.commit.transact((tx) =>
+      tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [HELD_WITHOUT_END, kept]),
+    );
+    assert.match(await good('queue', 'lanes'), /\nkept\.test .* when released +2026/);
+    await good('queue', 'release', '--message', kept);
+    await good('queue', 'cancel', '--message', kept);
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');
     const id = await office.mail('c@lone.test');
@@ -452,7 +461,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('books: balanced or not', async () => {
     assert.deepEqual(members(await good('books', '--json')), ['balanced', 'accepted', 'lines', 'faults']);
-    assert.match(await good('books'), /\nbalanced: 3 recipients accepted$/);
+    assert.match(await good('books'), /\nbalanced: 4 recipients accepted$/);
     await office.deps.db.commit.transact((tx) => tx.run(`UPDATE counters SET n = n + 1`));
     const wrong = await posthorn(['books']);
     assert.deepEqual([wrong.code, wrong.out.includes('NOT balanced')], [1, true]);
@@ -470,6 +479,8 @@ describe('the posthorn command beside a running server', () => {
       'no such scope',
     ],
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
+    [['keys', 'revoke', 'constructor'], 66, /no such key/, 'a name that every object of JavaScript has'],
+    [['queue', 'hold', '--domain', 'dest.test', '--for', '400d'], 64, /from 1s to 366d/, 'longer than holds last'],
     [['keys', 'list', '--account', 'nobody'], 66, /no account "nobody"/, 'no such account'],
     [['domains', 'records', 'nowhere.test'], 66, /no such domain/, 'no such domain'],
     [
@@ -644,6 +655,7 @@ describe('the posthorn command without a server', () => {
     it(`${args.slice(0, 2).join(' ')} says how to start one`, async () => {
       const { code, notes } = await posthorn(...args);
       assert.deepEqual([code, notes], [69, 'posthorn: the server is not running: start it with `posthorn serve`']);
+      assert.deepEqual(readdirSync(folder), [], 'nothing is made for it');
     });
   }
 });

@@ -39,6 +39,14 @@ describe('cli/machine-fault', () => {
     assert.match(fault.line, /^\/proc\/x cannot be made/);
     assert.equal(machineFault(Object.assign(error('ENOENT', '/proc/x'), { syscall: 'open' }), null), null);
   });
+  it('tells a file system that is read-only from a database that this user may not open', () => {
+    const cannotOpen = error('SQLITE_CANTOPEN');
+    const readOnly = machineFault(cannotOpen, '/data', () => {
+      throw error('EROFS');
+    });
+    assert.match(readOnly?.line ?? '', /^\/data cannot be written: the file system is read-only/);
+    assert.match(machineFault(cannotOpen, '/data', () => undefined)?.line ?? '', /^the database cannot be opened/);
+  });
   it('finds the cause of an error that wraps it', () => {
     assert.equal(machineFault(new Error('no commit', { cause: error('SQLITE_FULL') }), '/data')?.exitCode, 74);
     assert.ok(isDiskFull(new Error('no commit', { cause: error('ENOSPC') })));

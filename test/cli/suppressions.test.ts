@@ -110,10 +110,18 @@ describe('cli/suppressions', () => {
   });
 
   it('says what is wrong with an address, a reason and a stream', async () => {
-    for (const args of [['nobody'], ['a@b.test', '--reason', 'dislike'], ['a@b.test', '--stream', 'none']]) {
+    for (const [args, says] of [
+      [['nobody'], /\(invalid_address\)/],
+      [['a@b.test', '--reason', 'dislike'], /hard_bounce/],
+      [['a@b.test', '--stream', 'none'], /there is no stream "none" \(invalid_field\)/],
+      [['a@b.test', '--for', '1ms'], /\(invalid_field\)/],
+    ] as const) {
       const { code, notes } = await posthorn('suppressions', 'add', ...args);
       assert.equal(code, exitCodes.data, notes);
+      assert.match(notes, says);
     }
+    const imported = await posthorn('suppressions', 'import', folder);
+    assert.deepEqual([imported.code, imported.notes.includes('is a folder')], [exitCodes.data, true]);
   });
 
   it('imports what it exported, and keeps what is there', async () => {

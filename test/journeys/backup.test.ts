@@ -229,6 +229,8 @@ describe('journey: backup', () => {
     assert.equal(none.code, 66);
     const short = await ran(['backup', 'verify', record.backup, '--passphrase-file', path.join(folder, 'none')], env);
     assert.deepEqual([short.code, short.notes.includes('there is no file')], [66, true]);
+    const unreadable = await ran(['backup', 'verify', record.backup, '--passphrase-file', folder], env);
+    assert.deepEqual([unreadable.code, unreadable.notes.includes(`${folder} cannot be read: EISDIR`)], [65, true]);
     const keyless = await ran(['backup', 'create', path.join(folder, 'other')], { POSTHORN_DATA_DIR: first.folder });
     assert.deepEqual([keyless.code, keyless.notes.includes('without the keys')], [0, true]);
   });
