@@ -36,7 +36,7 @@ import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
 import { exitCodes } from './exit-codes.ts';
-import { refuseTwice } from './options.ts';
+import { refuseUnclear } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
@@ -223,7 +223,7 @@ export async function run(
     isTerminal: output.isTerminal ?? false,
   };
   addCommands(program, context, given);
-  refuseTwice(program);
+  refuseUnclear(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

@@ -15,20 +15,25 @@ export function listOption<Item extends string>(text: string, before: readonly I
   return [...(before ?? []), ...items];
 }
 
+/** Options whose value may be empty: parts of a mail, and a member of the team without an account. */
+const MAY_BE_EMPTY: ReadonlySet<string> = new Set(['subject', 'text', 'html', 'accounts']);
+
 /**
- * Refuses an option with one value that is given twice, in this command and those below. Otherwise the first value, such as that of
- * the first of two `--to`, would be silently lost.
+ * Refuses an option with one value that is given twice, or with nothing, in this command and those below. Otherwise the first value, such
+ * as that of the first of two `--to`, would be silently lost; and a variable of the shell that is not set would widen what a command is about.
  */
-export function refuseTwice(command: CommandUnknownOpts): void {
+export function refuseUnclear(command: CommandUnknownOpts): void {
   for (const option of command.options) {
     if (option.isBoolean() || option.parseArg === listOption) continue;
     let isGiven = false;
-    command.on(`option:${option.name()}`, () => {
+    command.on(`option:${option.name()}`, (value: string | null) => {
       if (isGiven) command.error(`error: option '${option.flags}' is given twice, and takes one value`);
+      if (value === '' && !MAY_BE_EMPTY.has(option.name()))
+        command.error(`error: option '${option.flags}' has an empty value: give one, or leave the option out`);
       isGiven = true;
     });
   }
-  for (const below of command.commands) refuseTwice(below);
+  for (const below of command.commands) refuseUnclear(below);
 }
 
 /** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */

@@ -480,6 +480,13 @@ describe('the posthorn command beside a running server', () => {
     ],
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
     [['keys', 'revoke', 'constructor'], 66, /no such key/, 'a name that every object of JavaScript has'],
+    [['messages', 'list', '--to', ''], 64, /'--to <address>' has an empty value/, 'a variable that is not set'],
+    [
+      ['suppressions', 'remove', 'old@dest.test', '--stream='],
+      64,
+      /'--stream <slug>' has an empty value/,
+      'it would take away the entries of all streams',
+    ],
     [['queue', 'hold', '--domain', 'dest.test', '--for', '400d'], 64, /from 1s to 366d/, 'longer than holds last'],
     [['keys', 'list', '--account', 'nobody'], 66, /no account "nobody"/, 'no such account'],
     [['domains', 'records', 'nowhere.test'], 66, /no such domain/, 'no such domain'],
