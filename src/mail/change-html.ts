@@ -5,7 +5,7 @@
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders } from './header.ts';
-import { delimiters, encodedPart, isSealed, joinedLines, valueOf, withCrlf } from './re-encode.ts';
+import { asMime, delimiters, encodedPart, isSealed, joinedLines, valueOf, withCrlf } from './re-encode.ts';
 
 /** The html of one part. */
 export interface HtmlOctets {
@@ -50,7 +50,8 @@ function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
   const changed = change({ octets, decode: (piece) => decodeCharset(piece, charset) });
   if (changed === octets) return part;
   const done = encodedPart(fields, Buffer.from(changed, 'latin1'), { isText: true, like: body });
-  return Buffer.concat([Buffer.from(`${done.fields.map(({ raw }) => raw).join('')}\r\n`, 'latin1'), done.body]);
+  const head = depth === 0 ? asMime(done.fields) : done.fields;
+  return Buffer.concat([Buffer.from(`${head.map(({ raw }) => raw).join('')}\r\n`, 'latin1'), done.body]);
 }
 
 function changeParts(body: Buffer, boundary: string, change: ChangeHtml, depth: number): Buffer {

@@ -47,7 +47,7 @@ interface Job {
 
 /** Returns the mail without lines that are too long, or null where a signature or encryption would break. */
 export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
-  reencode(fields, body, { isUnfit: hasLongLine, label: null, left: Infinity }, 0);
+  reencodeMail(fields, body, { isUnfit: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
  * A mail (header and body) in 7 bits, with CRLF line ends. Null where that would alter more than transfer encodings: header
@@ -56,7 +56,7 @@ export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): R
 export function sevenBitMail(mail: Buffer): Buffer | null {
   const octets = withCrlf(mail);
   if (!isUnfit(octets)) return octets;
-  return reencodePart(octets, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0);
+  return reencodePart(octets, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
 }
 
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
@@ -71,6 +71,18 @@ export function withCrlf(mail: Buffer): Buffer {
   return /\r(?!\n)|(?<!\r)\n/.test(text) ? Buffer.from(text.replace(/\r\n?|\n/g, '\r\n'), 'latin1') : mail;
 }
 
+/** Encodes a mail, which says that it is MIME where it has got an encoding (RFC 2045 section 4). */
+function reencodeMail(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
+  const done = reencode(fields, body, job, depth);
+  return done === null || done.fields === fields ? done : { ...done, fields: asMime(done.fields) };
+}
+
+/** Returns the fields of a mail with MIME-Version: without it a reader need not decode what the others say is encoded. */
+export const asMime = (fields: readonly HeaderField[]): readonly HeaderField[] =>
+  valueOf(fields, 'mime-version') === null
+    ? [...fields, { name: 'MIME-Version', value: '1.0', raw: 'MIME-Version: 1.0\r\n' }]
+    : fields;
+
 function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
   if (!job.isUnfit(body)) return { fields, body };
   const { type, params } = readContentType(valueOf(fields, 'content-type'));
@@ -82,7 +94,7 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
     return parts === null ? null : { fields: relabelled(fields, job), body: parts };
   }
   if (type === 'message/rfc822' && !isEncoding(encoding)) {
-    const inner = reencodePart(body, job, depth + 1);
+    const inner = reencodePart(body, job, depth + 1, reencodeMail);
     return inner === null ? null : { fields: relabelled(fields, job), body: inner };
   }
   if (job.left-- <= 0) return null;
@@ -118,12 +130,12 @@ const relabelled = (fields: readonly HeaderField[], { label }: Job): readonly He
   label === null || valueOf(fields, 'content-transfer-encoding') === null ? fields : withEncoding(fields, label);
 
 /** Encodes header, empty line and body of a part or of an enclosed mail. */
-function reencodePart(bytes: Buffer, job: Job, depth: number): Buffer | null {
+function reencodePart(bytes: Buffer, job: Job, depth: number, encode = reencode): Buffer | null {
   const at = bytes.subarray(0, 2).toString('latin1') === '\r\n' ? 0 : bytes.indexOf('\r\n\r\n') + 2;
   // A part without an empty line is a header alone, or nothing.
   if (at === 1) return job.isUnfit(bytes) ? null : bytes;
   const fields = parseHeaders(bytes.toString('latin1', 0, at));
-  const done = reencode(fields, bytes.subarray(at + 2), job, depth + 1);
+  const done = encode(fields, bytes.subarray(at + 2), job, depth + 1);
   if (done === null) return null;
   const head = Buffer.from(done.fields.map(({ raw }) => raw).join(''), 'latin1');
   return job.isUnfit(head) ? null : Buffer.concat([head, Buffer.from('\r\n'), done.body]);

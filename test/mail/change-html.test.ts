@@ -132,4 +132,12 @@ describe('mail/change-html', () => {
       }),
     );
   });
+
+  it('says of a mail whose html it encoded that it is MIME, once (RFC 2045 section 4)', () => {
+    const versions = (...fields: string[]): number =>
+      changeHtml(mail('Subject: s', ...fields, 'Content-Type: text/html', '', '<a>x</a>'), marker().change)
+        .toString('latin1')
+        .match(/^MIME-Version: 1\.0\r$/gm)?.length ?? 0;
+    assert.deepEqual([versions(), versions('MIME-Version: 1.0')], [1, 1]);
+  });
 });

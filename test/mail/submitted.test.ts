@@ -248,6 +248,18 @@ describe('mail/submitted', () => {
       assert.deepEqual(await saidBy(after), await saidBy(before));
     });
 
+  it('says of a mail that it had to encode that it is MIME, once (RFC 2045 section 4)', () => {
+    const versions = (mail: string): number => {
+      const { head, body } = good(`${FROM}${mail}`);
+      return `${head}\r\n${body.toString('latin1')}`.match(/^MIME-Version: 1\.0\r$/gim)?.length ?? 0;
+    };
+    assert.equal(versions(`\r\n${long}\r\n`), 1);
+    assert.equal(versions(`mime-version: 1.0\r\nContent-Type: text/html\r\n\r\n${long}\r\n`), 1);
+    const around = 'MIME-Version: 1.0\r\nContent-Type: message/rfc822\r\n\r\n';
+    assert.equal(versions(`${around}From: a@b.test\r\n\r\n${long}\r\n`), 2);
+    assert.equal(versions('\r\nshort\r\n'), 0);
+  });
+
   /** What a reader sees; of a mail inside, what is said there. */
   async function saidBy({ text, html, attachments }: ParsedMail): Promise<unknown[]> {
     const inner = attachments.map(async ({ contentType, content }) =>
