@@ -51,16 +51,31 @@ export function decodeTransfer(octets: string, encoding: string | null): string 
 const octet = (hex: string): string => String.fromCharCode(Number.parseInt(hex, 16));
 
 /** RFC 2047 section 2; the language of RFC 2231 section 5 is left out. Bounded, so that a row of `=?` costs nothing. */
-const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1000})\?=(\s{1,20}(?==\?))?/gi;
+const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1000})\?=/gi;
 
-/** Returns a header's value with its encoded words decoded; white space between two of them does not count (section 6.2). */
+/**
+ * Returns a header's value with its encoded words decoded; white space between two of them does not count (section 6.2). Words of one
+ * charset that follow one another are decoded together, since many programs cut them in the middle of a character.
+ */
 export function decodeWords(value: string): string {
   if (!value.includes('=?')) return value;
-  return value.replace(ENCODED_WORD, (_, charset: string, encoding: string, text: string) => {
-    const octets =
-      encoding.toLowerCase() === 'b'
-        ? decodeTransfer(text, 'base64')
-        : decodeTransfer(text.replaceAll('_', ' '), 'quoted-printable');
-    return decodeCharset(octets, charset);
-  });
+  let text = '';
+  let end = 0;
+  let run: { charset: string; octets: string } | null = null;
+  for (const { 0: word, 1: name = '', 2: encoding = '', 3: payload = '', index } of value.matchAll(ENCODED_WORD)) {
+    const between = value.slice(end, index);
+    const charset = name.toLowerCase();
+    const follows: boolean = run !== null && between.trim() === '';
+    const before: string = follows && run?.charset === charset ? run.octets : '';
+    if (run !== null && before === '') text += decodeCharset(run.octets, run.charset);
+    if (!follows) text += between;
+    run = { charset, octets: before + octetsOfWord(encoding, payload) };
+    end = index + word.length;
+  }
+  return text + (run === null ? '' : decodeCharset(run.octets, run.charset)) + value.slice(end);
 }
+
+const octetsOfWord = (encoding: string, payload: string): string =>
+  encoding.toLowerCase() === 'b'
+    ? decodeTransfer(payload, 'base64')
+    : decodeTransfer(payload.replaceAll('_', ' '), 'quoted-printable');

@@ -15,7 +15,7 @@ import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
 import { hasLongLine, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
 
-/** A member of `X-Posthorn-<name>`, in lower case, with its values in their order. */
+/** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
 
 export interface SubmittedMail {
@@ -62,12 +62,24 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   const end = endOfHead(whole);
   if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const headBytes = whole.subarray(0, end);
-  const head = inForm(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  const head = inForm(textOfHead(headBytes));
   if (head === null)
     return refused('5.6.0 a line of the header is not a field: is there an empty line before the body?');
   const fields = parseHeaders(head);
   const body = whole.subarray(Math.min(whole.length, end + 2));
   return readFields(fields, body);
+}
+
+/** Returns the header as text. One field that is not UTF-8 leaves the others as they are. */
+function textOfHead(head: Buffer): string {
+  if (isUtf8(head)) return head.toString('utf8');
+  const lines = head.toString('latin1').split('\r\n');
+  return lines
+    .map((line) => {
+      const octets = Buffer.from(line, 'latin1');
+      return isUtf8(octets) ? octets.toString('utf8') : line;
+    })
+    .join('\r\n');
 }
 
 /** RFC 5322 section 2.2; spaces before the colon are of section 4.5, which is to be read and not to be written. */
@@ -130,7 +142,7 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
     const [, option] = OPTION.exec(name.toLowerCase()) ?? [];
     if (option === undefined || option === MARK) continue;
     const member = option.slice(0, LONGEST_OPTION);
-    options.set(member, [...(options.get(member) ?? []), value]);
+    options.set(member, [...(options.get(member) ?? []), withoutControls(decodeWords(value))]);
   }
   return options;
 }
@@ -139,8 +151,9 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
 function senderOf(fields: readonly HeaderField[]): Mailbox | string {
   const [field, ...others] = fields;
   if (field === undefined) return '5.6.0 the mail has no From';
+  if (others.length > 0) return '5.6.0 From must hold one address, and the mail has several From';
   const parsed = mailboxOf(field.value);
-  if (others.length > 0 || parsed.kind === 'bad') return '5.6.0 From must hold one address';
+  if (parsed.kind === 'bad') return `5.6.0 From must hold one address: ${parsed.why}`;
   const { name } = parsed.mailbox;
   return { ...parsed.mailbox, name: name === null ? null : withoutControls(decodeWords(name)) };
 }

@@ -45,6 +45,10 @@ describe('encoded words', () => {
     ['=?utf-8?q?caf=C3=A9_1?=', 'café 1', 'Q, with the underscore for a space'],
     ['=?UTF-8?B?Y2Fmw6k=?=', 'café', 'B'],
     ['=?utf-8?q?a?= =?utf-8?q?b?= c', 'ab c', 'space between two of them does not count (RFC 2047 section 6.2)'],
+    ['=?utf-8?q?gr=C3?= =?UTF-8?b?vMOfZQ==?= x', 'grüße x', 'cut inside a character'],
+    ['=?utf-8?q?=C3?= =?iso-8859-1?q?=BC?=', '\ufffd¼', 'a piece of a character is nothing beside another charset'],
+    ['=?utf-8?q?a?= b =?utf-8?q?c?=', 'a b c', 'a word between two of them'],
+    ['=?utf-8?q?a?= =?b', 'a =?b', 'space before what is no encoded word'],
     ['=?utf-8*en?q?a?=', 'a', 'with a language (RFC 2231 section 5)'],
     ['=?utf-8?x?a?=', '=?utf-8?x?a?=', 'an encoding that is none'],
   ] as const) {

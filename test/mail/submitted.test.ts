@@ -72,9 +72,9 @@ describe('mail/submitted', () => {
 
   for (const [text, why, reason] of [
     ['Subject: x\r\n\r\nx', /^5\.6\.0 the mail has no From/, 'no From'],
-    [`${FROM}${FROM}\r\nx`, /^5\.6\.0 From must hold one/, 'two From'],
-    ['From: a@b.test, c@d.test\r\n\r\nx', /^5\.6\.0 From must hold one/, 'two authors'],
-    ['From: nobody\r\n\r\nx', /^5\.6\.0 From must hold one/, 'no address'],
+    [`${FROM}${FROM}\r\nx`, /^5\.6\.0 From must hold one address, and the mail has several/, 'two From'],
+    ['From: a@b.test, c@d.test\r\n\r\nx', /^5\.6\.0 From must hold one address: /, 'two authors'],
+    ['From: nobody\r\n\r\nx', /^5\.6\.0 From must hold one address: there is no @/, 'no address'],
     [`${FROM}\r\na\0b`, /^5\.6\.0 the mail has NUL/, 'NUL'],
     [`${'Received: x\r\n'.repeat(51)}${FROM}\r\n`, /^5\.4\.6 too many hops/, 'a loop'],
     [`${FROM}X-Long: ${'a'.repeat(1000)}\r\n\r\n`, /^5\.6\.0 a line of the header/, 'a header line that is too long'],
@@ -130,6 +130,24 @@ describe('mail/submitted', () => {
     );
     assert.deepEqual([...mail.options], [['tag', ['a', 'b']]]);
     assert.doesNotMatch(mail.head, /posthorn/i);
+  });
+
+  it('decodes options, which mail programs encode where they are long or not ASCII', () => {
+    const mail = good(
+      [
+        'X-Posthorn-Metadata: =?UTF-8?Q?kunde=3DM=C3=BCller?=',
+        'X-Posthorn-Metadata: kunde=Herr =?utf-8?q?M=C3=BCller_und_S=C3=B6hne?=',
+        `X-Posthorn-Idempotency-Key: =?utf-8?q?${'k'.repeat(40)}?=\r\n =?utf-8?q?${'k'.repeat(40)}?=`,
+        `${FROM}\r\n`,
+      ].join('\r\n'),
+    );
+    assert.deepEqual(
+      [...mail.options],
+      [
+        ['metadata', ['kunde=Müller', 'kunde=Herr Müller und Söhne']],
+        ['idempotency-key', ['k'.repeat(80)]],
+      ],
+    );
   });
 
   it('hands on every option however it is misspelt, and not the mark of a mail that is passed on', () => {
@@ -209,6 +227,13 @@ describe('mail/submitted', () => {
       Buffer.concat([Buffer.from(`${FROM}Subject: caf`), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')]),
     );
     assert.equal(mail.subject, 'café');
+  });
+
+  it('leaves a field in UTF-8 as it is beside one that is not', () => {
+    const mail = good(
+      Buffer.concat([Buffer.from(`${FROM}Subject: grüße\r\nX-Old: `), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')]),
+    );
+    assert.equal(mail.head, `${FROM}Subject: grüße\r\nX-Old: é\r\n`);
   });
 
   const long = 'word '.repeat(300);
