@@ -1,6 +1,6 @@
 /** The aggregate report that a mail brings (DMARC or TLS), and the rows that are kept of it. Pure; the reading is for a thread. */
 import { readDmarcReport, type DmarcReport } from '../mail/dmarc-report.ts';
-import { octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
+import { fieldOf, octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
 import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
 import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
@@ -20,9 +20,24 @@ const MOST_FILES = 3;
 const TYPES =
   /^(?:application\/(?:(?:x-)?zip(?:-compressed)?|(?:x-)?gzip|xml|json|octet-stream|tlsrpt\+(?:gzip|json))|text\/xml)$/;
 
+/** True for the type of a TLS report, and for a file that is named as RFC 7489 section 7.2.1.1 and RFC 8460 section 5.1 name a report. */
+export function isAggregatePart({ type, params, headers }: MailPart): boolean {
+  if (type.startsWith('application/tlsrpt')) return true;
+  const name =
+    params.get('name') ??
+    /filename\*?=(?:"([^"]{1,300})"|([^\s;]{1,300}))/i
+      .exec(fieldOf(headers, 'content-disposition') ?? '')
+      ?.slice(1)
+      .join('') ??
+    '';
+  return /^[^!\s]{1,253}![^!\s]{1,253}!\d{1,12}!\d{1,12}(?:![^.]{0,100})?\.(?:xml|json|zip)(?:\.gz)?$/i.test(name);
+}
+
 /** Returns the first part that is such a report, or null. Never throws. */
 export function aggregateIn(mail: MailPart): Aggregate | null {
-  const files = [...ownPartsOf(mail)].filter(({ type, parts }) => parts.length === 0 && TYPES.test(type));
+  const files = [...ownPartsOf(mail)].filter(
+    (part) => part.parts.length === 0 && (TYPES.test(part.type) || isAggregatePart(part)),
+  );
   for (const part of files.slice(0, MOST_FILES)) {
     const unpacked = unpack(Buffer.from(octetsOf(part), 'latin1'));
     const found = unpacked.kind === 'file' ? readAggregate(unpacked.bytes.toString('utf8')) : null;
@@ -62,7 +77,9 @@ export const domainsOf = (aggregate: Aggregate): string[] =>
     : [...new Set(aggregate.report.policies.map(({ domain }) => domain))];
 
 /** Returns the summary of a report in the `detail` of its row. */
-export const aggregateSummary = (aggregate: Aggregate): object => ({
+export const aggregateSummary = (
+  aggregate: Aggregate,
+): { type: Aggregate['kind']; org: string; report_id: string; domains: string[] } => ({
   type: aggregate.kind,
   org: aggregate.report.organization,
   report_id: aggregate.report.id,

@@ -8,7 +8,7 @@
 import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
-import { aggregateIn } from './aggregate.ts';
+import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
@@ -86,18 +86,6 @@ function aggregateReport({ mail, subject }: Notice): Answer | null {
   if (!isTls && !isDmarc && ![...ownPartsOf(mail)].some(isAggregatePart)) return null;
   const aggregate = aggregateIn(mail);
   return aggregate === null ? { kind: 'report' } : { kind: 'report', aggregate };
-}
-
-function isAggregatePart({ type, params, headers }: MailPart): boolean {
-  if (type.startsWith('application/tlsrpt')) return true;
-  const name =
-    params.get('name') ??
-    /filename\*?=(?:"([^"]{1,300})"|([^\s;]{1,300}))/i
-      .exec(fieldOf(headers, 'content-disposition') ?? '')
-      ?.slice(1)
-      .join('') ??
-    '';
-  return /^[^!\s]{1,253}![^!\s]{1,253}!\d{1,12}!\d{1,12}(?:![^.]{0,100})?\.(?:xml|json|zip)(?:\.gz)?$/i.test(name);
 }
 
 function prose(notice: Notice, by: ReadBy): Answer {

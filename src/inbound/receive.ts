@@ -298,7 +298,8 @@ export class Receiver {
       bytes = state === 'done' ? 0 : beginningOf(row);
     });
     const { alreadyCounted, refused, rows } = counted;
-    this.note(row, finding, { ...summary, already_counted: alreadyCounted, refused, rows });
+    const { report_id: theirs, ...said } = summary;
+    this.note(row, finding, { ...said, aggregate_id: theirs, already_counted: alreadyCounted, refused, rows });
     await this.deps.trim();
     return bytes;
   }

@@ -9,7 +9,7 @@ import type { Match, Owner } from './report-owner.ts';
 export interface Meaning {
   /** Null where it changes nothing. For an `unverified` report, the change if it were true. */
   change: DeliveryChange | null;
-  state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified'>;
+  state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
 }
 
 /** Returns true for kinds that need an owner; the others have none to find. */
@@ -23,6 +23,8 @@ export async function meaningOf(
   finding: Finding,
   match: Match | null,
 ): Promise<Meaning> {
+  // An aggregate report that could be read does not come here: it is counted.
+  if (finding.kind === 'report') return { change: null, state: 'unreadable' };
   if (match === null) return { change: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
   const change = await changeOf(db, sender, finding, match.owner);
   return { change, state: change !== null && match.proof === null ? 'unverified' : 'done' };

@@ -47,8 +47,14 @@ const CHUNK = 4096;
 const LONGEST_TEXT = 253;
 
 const POLICIES = ['none', 'quarantine', 'reject'] as const;
+/**
+ * The revision of DMARC (draft-ietf-dmarc-aggregate-reporting) has a value of its own for mail that passed, where RFC 7489 has the same as for
+ * mail that no policy was applied to. We keep the older one, so that the reports of both add up.
+ */
+const PASSED = 'pass';
 const ALIGNED = ['pass', 'fail'] as const;
 const DKIM_RESULTS = ['none', 'pass', 'fail', 'policy', 'neutral', 'temperror', 'permerror'] as const;
+/** Appendix C of RFC 7489 tells of `error` and `unknown`, which many reporters write for errors. */
 const SPF_RESULTS = [
   'none',
   'neutral',
@@ -59,6 +65,7 @@ const SPF_RESULTS = [
   'permerror',
   'hardfail',
   'error',
+  'unknown',
 ] as const;
 
 /** Path of a member in the document, without the root and namespace prefixes. */
@@ -148,11 +155,16 @@ function read(xml: string): { root: string; report: Texts; records: Texts[] } {
   return { root, report, records };
 }
 
+function dispositionOf(text: string | undefined): string | null {
+  const value = oneOf([...POLICIES, PASSED], text);
+  return value === PASSED ? 'none' : value;
+}
+
 function recordFrom(texts: Texts): { record: DmarcRecord; isSound: boolean }[] {
   const { sourceIp = '', count = '' } = texts;
   if (isIP(sourceIp) === 0 || !/^\d{1,12}$/.test(count)) return [];
   const values = {
-    disposition: oneOf(POLICIES, texts['disposition']),
+    disposition: dispositionOf(texts['disposition']),
     dkim: oneOf(ALIGNED, texts['dkim']),
     spf: oneOf(ALIGNED, texts['spf']),
     dkimResult: oneOf(DKIM_RESULTS, texts['dkimResult']),

@@ -93,6 +93,7 @@ describe('journey: aggregate reports', () => {
     ['zip', 'isp.test!acme.test!1769817600!1769903999.zip', zip(Buffer.from(xml)), 'application/zip'],
     ['gzip', 'isp.test!acme.test!1769817600!1769903999.xml.gz', gzipSync(xml), 'application/gzip'],
     ['plain XML', 'isp.test!acme.test!1769817600!1769903999.xml', Buffer.from(xml), 'text/xml'],
+    ['a type of its own', 'isp.test!acme.test!1769817600!1769903999.xml.gz', gzipSync(xml), 'application/x-compressed'],
   ] as const)
     it(`reads a DMARC report in ${how}`, async () => {
       await report('dmarc@rp.acme.test', name, content, type);
@@ -180,6 +181,16 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual((await app.operator.call('reputation', {})).dmarc, []);
   });
 
+  it('logs a report under our name of it, whatever it calls itself', async () => {
+    const named = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 1 }], { id: 'rep_00000000000000000000000000' });
+    await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(named)), 'application/zip');
+    await read(1);
+    await app.settled();
+    const [row] = await rows<{ id: string }>('SELECT id FROM reports');
+    const line = app.logged.find(({ event }) => event === 'report');
+    assert.deepEqual([line?.['report_id'], line?.['aggregate_id']], [row?.id, 'rep_00000000000000000000000000']);
+  });
+
   it('counts a report once however often it is sent', async () => {
     for (let time = 1; time <= 2; time++) {
       await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
@@ -220,8 +231,8 @@ describe('journey: aggregate reports', () => {
       (await read(3)).map(({ kind, state }) => [kind, state]),
       [
         ['report', 'unmatched'],
-        ['report', 'done'],
-        ['report', 'done'],
+        ['report', 'unreadable'],
+        ['report', 'unreadable'],
       ],
     );
   });

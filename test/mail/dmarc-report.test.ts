@@ -85,6 +85,24 @@ describe('mail/dmarc-report', () => {
     assert.equal(readDmarcReport('<feedback>'.repeat(100_000)), null);
   });
 
+  for (const [place, value, kept] of [
+    ['disposition', 'pass', 'none'],
+    ['disposition', 'None', 'none'],
+    ['spf', 'unknown', 'unknown'],
+    ['spf', 'error', 'error'],
+  ] as const)
+    it(`takes the ${place} ${value}, which reporters write, for ${kept}`, () => {
+      const said = one
+        .replace('<disposition>none', `<disposition>${place === 'disposition' ? value : 'none'}`)
+        .replace(
+          '</domain><result>pass</result></spf>',
+          `</domain><result>${place === 'spf' ? value : 'pass'}</result></spf>`,
+        );
+      const report = readDmarcReport(said);
+      const [record] = report?.records ?? [];
+      assert.deepEqual([place === 'spf' ? record?.spfResult : record?.disposition, report?.unsound], [kept, 0]);
+    });
+
   it('keeps enumerations as enumerations, and names as host names', () => {
     const odd = one
       .replace('<disposition>none', `<disposition>${'x'.repeat(250)}`)
