@@ -13,8 +13,15 @@ import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } f
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
-import { endConnection, findConnection, guardSockets, keepEnhancedCodes } from './smtp-connection.ts';
-import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
+import {
+  endConnection,
+  findConnection,
+  guardSockets,
+  JOKES,
+  keepEnhancedCodes,
+  refuseCommand,
+} from './smtp-connection.ts';
+import { noKeyInClear, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 /** A session as handlers see it. */
 export interface Session<User> {
@@ -124,6 +131,11 @@ export class Listener<User> {
     return this.handlers.authenticate !== undefined;
   }
 
+  /** Commands that no session of this listener has. */
+  private get commandsOff(): string[] {
+    return [...JOKES, ...(this.isSubmission ? [] : ['AUTH'])];
+  }
+
   private serverSettings(): SMTPServerOptions {
     const { options, limits } = this;
     return {
@@ -140,7 +152,7 @@ export class Listener<User> {
       closeTimeout: CLOSE_MS,
       authOptional: true,
       allowInsecureAuth: true,
-      disabledCommands: this.isSubmission ? [] : ['AUTH'],
+      disabledCommands: this.commandsOff,
       hideENHANCEDSTATUSCODES: false,
       hideREQUIRETLS: !this.isSubmission,
       disableReverseLookup: true,
@@ -155,7 +167,7 @@ export class Listener<User> {
         callback(refusal === null ? null : asError(refusal));
       },
       onSecure: (_socket, session, callback) => {
-        session.disabledCommands = this.isSubmission ? [] : ['AUTH'];
+        session.disabledCommands = this.commandsOff;
         this.sessions.signedOut(session.id);
         callback(null);
       },
@@ -210,8 +222,15 @@ export class Listener<User> {
       if (code >= 500) this.sessions.countError(id);
     });
     const refusal = this.sessions.admit(id, ip, connection);
-    if (refusal === null && !this.options.isSecure && this.handlers.maySignInClear?.(ip) !== true)
-      session.disabledCommands = ['AUTH'];
+    if (
+      refusal === null &&
+      this.isSubmission &&
+      !this.options.isSecure &&
+      this.handlers.maySignInClear?.(ip) !== true
+    ) {
+      session.disabledCommands = [...JOKES, 'AUTH'];
+      refuseCommand(connection, 'AUTH', noKeyInClear);
+    }
     return refusal;
   }
 

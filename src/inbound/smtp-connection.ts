@@ -1,15 +1,22 @@
 /**
  * Everything that we use of smtp-server beyond its documentation: `send`, `close`, `_socket` and `_getEnhancedStatusCode` of a
- * connection, and that it takes sockets by the event `connection` of its net.Server. Its types declare them;
+ * connection, what it sends for a command that is switched off, and that it takes sockets by the event `connection` of its net.Server. Its types declare them;
  * `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
  */
 import type { Socket } from 'node:net';
 import type { SMTPServer } from 'smtp-server';
+import type { SmtpRefusal } from './smtp-refusal.ts';
 
 export type SmtpConnection = SMTPServer['connections'] extends Set<infer One> ? One : never;
 
 /** A reply that begins with an enhanced status code (RFC 2034). */
 const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3} /;
+
+/** RFC 5321 section 4.2.4. */
+const UNKNOWN_COMMAND = 500;
+
+/** The jokes of smtp-server. Scanners take its reply to `WIZ` for the back door of an old Sendmail. */
+export const JOKES: readonly string[] = ['WIZ', 'SHELL', 'KILL'];
 
 /** Returns the connection of a session, or undefined where it is closed already. */
 export const findConnection = (server: SMTPServer, id: string): SmtpConnection | undefined =>
@@ -33,6 +40,15 @@ export function keepEnhancedCodes(
     const reply = { isCoded };
     isCoded = false;
     replied(code, reply);
+  };
+}
+
+/** Has a command that is switched off refused like this, and not as one that does not exist. Called after `keepEnhancedCodes`. */
+export function refuseCommand(connection: SmtpConnection, command: string, refusal: SmtpRefusal): void {
+  const send = connection.send.bind(connection);
+  connection.send = (code, data, context) => {
+    if (code === UNKNOWN_COMMAND && context === command) send(refusal.code, refusal.text);
+    else send(code, data, context);
   };
 }
 

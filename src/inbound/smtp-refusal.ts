@@ -8,6 +8,9 @@ export interface SmtpRefusal {
 
 export const refuse = (code: number, text: string): SmtpRefusal => ({ code, text });
 
+/** The refusal of a sign-in before TLS (RFC 4954 section 6). */
+export const noKeyInClear: SmtpRefusal = refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear');
+
 /** Refusals of the API's catalogue that are not simply a mail that cannot be taken. */
 const codes: Partial<Record<ProblemCode, readonly [number, string]>> = {
   domain_not_verified: [550, '5.7.1'],

@@ -70,7 +70,8 @@ export async function callerOfSession(
     const result = await callerByKey(deps, token, session.ip);
     return 'caller' in result ? result : refuse(535, result.text);
   }
-  if (!isTrusted(settings, session.ip)) return refuse(530, '5.7.0 sign in first');
+  if (!isTrusted(settings, session.ip))
+    return refuse(530, `5.7.0 sign in first${session.isSecure ? '' : ', after STARTTLS'}`);
   const caller = await deps.trustedCaller();
   if (caller === null) return refuse(530, '5.7.0 sign in first');
   return checkCaller(caller, deps.clock.now(), session.ip);

@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Handlers } from './listener.ts';
-import { refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
+import { noKeyInClear, refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 import { SubmissionAcceptor } from './submission-acceptor.ts';
 import {
   callerByKey,
@@ -32,8 +32,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     async authenticate(session, name, password) {
       const refused = (caller: Caller | null, refusal: SmtpRefusal): Promise<SmtpRefusal> =>
         refusals.write(session, 'AUTH', caller, refusal);
-      if (!session.isSecure && !isTrusted(settings, session.ip))
-        return refused(null, refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear'));
+      if (!session.isSecure && !isTrusted(settings, session.ip)) return refused(null, noKeyInClear);
       const result = await callerByKey(deps, password, session.ip);
       if (!('caller' in result))
         return result.of === undefined

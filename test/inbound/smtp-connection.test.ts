@@ -7,7 +7,9 @@ import {
   cutConnection,
   endConnection,
   findConnection,
+  JOKES,
   keepEnhancedCodes,
+  refuseCommand,
   type SmtpConnection,
 } from '../../src/inbound/smtp-connection.ts';
 
@@ -68,6 +70,20 @@ describe('inbound/smtp-connection', () => {
       { code: 450, isCoded: true },
       { code: 250, isCoded: false },
     ]);
+  });
+
+  it('refuses a command that is switched off as it was told, and knows no jokes', async () => {
+    const connection = await greeted();
+    connection.session.disabledCommands = [...JOKES, 'AUTH'];
+    refuseCommand(connection, 'AUTH', { code: 538, text: '5.7.11 not here' });
+    for (const [command, reply] of [
+      ['AUTH PLAIN x', /^538 5\.7\.11 not here\r\n/],
+      ['auth login', /^538 5\.7\.11 not here\r\n/],
+      ...['WIZ x', 'SHELL', 'KILL', 'NONSENSE'].map((joke) => [joke, /^500 5\.5\.2 Error: command not/] as const),
+    ] as const) {
+      client.write(`${command}\r\n`);
+      assert.match(await said(/\r\n/), reply);
+    }
   });
 
   it('ends a connection with a last reply', async () => {

@@ -433,8 +433,8 @@ describe('journey: submission', () => {
     const clear = await dialogue(port, ['EHLO client.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test>']);
     assert.match(clear[1] ?? '', /ENHANCEDSTATUSCODES[\s\S]*STARTTLS/);
     assert.doesNotMatch(clear[1] ?? '', /AUTH/);
-    assert.match(clear[2] ?? '', /^500 5\.5\.2 /);
-    assert.match(clear[3] ?? '', /^530 5\.7\.0 sign in first/);
+    assert.match(clear[2] ?? '', /^538 5\.7\.11 STARTTLS first/);
+    assert.match(clear[3] ?? '', /^530 5\.7\.0 sign in first, after STARTTLS/);
     const secure = app.app.ports.submissions ?? 0;
     const replies = await dialogue(
       secure,
