@@ -5,7 +5,7 @@
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders } from './header.ts';
-import { asMime, delimiters, encodedPart, isSealed, joinedLines, valueOf, withCrlf } from './re-encode.ts';
+import { asMime, delimiters, encodedPart, isSealed, MOST_PARTS, valueOf, withCrlf } from './re-encode.ts';
 
 /** The html of one part. */
 export interface HtmlOctets {
@@ -46,7 +46,7 @@ function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
   if (type !== 'text/html' || isAttached || NOT_ASCII_BASED.test(charset?.trim() ?? '')) return part;
   const encoding = valueOf(fields, 'content-transfer-encoding');
   if (!KNOWN_ENCODINGS.test(encoding?.trim() ?? '')) return part;
-  const octets = withCrlf(Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1')).toString('latin1');
+  const octets = withCrlf(Buffer.from(decodeTransfer(body.toString('latin1'), encoding), 'latin1')).toString('latin1');
   const changed = change({ octets, decode: (piece) => decodeCharset(piece, charset) });
   if (changed === octets) return part;
   const done = encodedPart(fields, Buffer.from(changed, 'latin1'), { isText: true, like: body });
@@ -64,6 +64,7 @@ function changeParts(body: Buffer, boundary: string, change: ChangeHtml, depth: 
     from = end;
     inside = !last;
     if (last) break;
+    if (pieces.length > 2 * MOST_PARTS) return body;
   }
   const rest = body.subarray(from);
   pieces.push(inside ? changePart(rest, change, depth + 1) : rest);

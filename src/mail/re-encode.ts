@@ -18,6 +18,8 @@ const LONGEST_LINE = 998;
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
 const MOST_ENCODED = 200;
+/** Parts of one multipart; no mail for people has so many, and each takes memory. */
+export const MOST_PARTS = 10_000;
 
 /** Returns true where some line is longer than transport allows. Line ends are CRLF. */
 export function hasLongLine(bytes: Buffer): boolean {
@@ -67,9 +69,24 @@ export const isPlain = (bytes: Buffer): boolean =>
 
 /** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
 export function withCrlf(mail: Buffer): Buffer {
-  const text = mail.toString('latin1');
-  return /\r(?!\n)|(?<!\r)\n/.test(text) ? Buffer.from(text.replace(/\r\n?|\n/g, '\r\n'), 'latin1') : mail;
+  if (!/\r(?!\n)|(?<!\r)\n/.test(mail.toString('latin1'))) return mail;
+  // Octet by octet: a regular expression takes memory for each line end, of which a large mail may have millions.
+  const lines = Buffer.allocUnsafe(2 * mail.length);
+  let to = 0;
+  for (let at = 0; at < mail.length; at++) {
+    const octet = mail[at] ?? 0;
+    if (octet !== CR && octet !== LF) {
+      lines[to++] = octet;
+      continue;
+    }
+    lines[to++] = CR;
+    lines[to++] = LF;
+    if (octet === CR && mail[at + 1] === LF) at++;
+  }
+  return Buffer.from(lines.subarray(0, to));
 }
+
+const [CR, LF] = [0x0d, 0x0a];
 
 /** Encodes a mail, which says that it is MIME where it has got an encoding (RFC 2045 section 4). */
 function reencodeMail(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
@@ -154,7 +171,10 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
     from = end;
     inside = !last;
     if (last) break;
+    if (pieces.length > 2 * MOST_PARTS) return null;
   }
+  // Without a delimiter line all of it would be text that is not shown.
+  if (pieces.length === 0) return null;
   const rest = body.subarray(from);
   if (inside) {
     const done = reencodePart(rest, job, depth);
@@ -188,7 +208,7 @@ export function* delimiters(body: Buffer, boundary: string): Generator<{ at: num
 
 function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
   const encoding = encodingOf(fields);
-  const octets = isEncoding(encoding) ? Buffer.from(decodeTransfer(joinedLines(body), encoding), 'latin1') : body;
+  const octets = isEncoding(encoding) ? Buffer.from(decodeTransfer(body.toString('latin1'), encoding), 'latin1') : body;
   if (isUnencodable(type)) {
     const lines = withCrlf(octets);
     if (!isUnfit(lines)) return { fields: withEncoding(fields, '7bit'), body: lines };
@@ -207,12 +227,9 @@ export function encodedPart(
   { isText, like }: { isText: boolean; like: Buffer },
 ): Reencoded {
   const isLegible = isText && isMostlyAscii(octets);
-  const text = isLegible ? wrap(bareEncoded(encode(octets)), LINE) : inLines(octets.toString('base64'));
+  const text = isLegible ? quotedPrintable(octets) : Buffer.from(inLines(octets.toString('base64')), 'latin1');
   return { fields: withEncoding(fields, isLegible ? 'quoted-printable' : 'base64'), body: endedLike(like, text) };
 }
-
-/** Returns a body without the soft line ends of quoted-printable. The others stay CRLF: as LF they would be line ends that transport must not have. */
-export const joinedLines = (body: Buffer): string => body.toString('latin1').replace(/=[ \t]*\r\n/g, '');
 
 /** Escapes what is CR or LF alone, which stood as `=0D` or `=0A` in the mail: the encoder leaves them as they are. */
 const bareEncoded = (text: string): string => text.replace(/\r(?!\n)/g, '=0D').replace(/(?<!\r)\n/g, '=0A');
@@ -227,12 +244,28 @@ function isMostlyAscii(octets: Buffer): boolean {
 const isSpace = (octet: number): boolean => octet === 0x09 || octet === 0x0a || octet === 0x0d;
 
 /** Returns the text with a final CRLF only if the body has one: the CRLF before a boundary belongs to the boundary. */
-function endedLike(body: Buffer, text: string): Buffer {
-  const bare = text.endsWith('\r\n') ? text.slice(0, -2) : text;
-  return Buffer.from(body.subarray(-2).toString('latin1') === '\r\n' ? `${bare}\r\n` : bare, 'latin1');
+function endedLike(body: Buffer, text: Buffer): Buffer {
+  if (endsLine(body)) return endsLine(text) ? text : Buffer.concat([text, Buffer.from('\r\n')]);
+  return endsLine(text) ? text.subarray(0, -2) : text;
 }
 
+const endsLine = (octets: Buffer): boolean => octets.subarray(-2).toString('latin1') === '\r\n';
+
 const LINE = 76;
+/** As much is encoded at once: the encoder takes memory for each line, of which a large mail may have millions. */
+const SLICE = 64 * 1024;
+
+function quotedPrintable(octets: Buffer): Buffer {
+  const pieces: Buffer[] = [];
+  for (let from = 0; from < octets.length;) {
+    const lineEnd = octets.indexOf(LF, from + SLICE);
+    const end = lineEnd < 0 ? octets.length : lineEnd + 1;
+    pieces.push(Buffer.from(wrap(bareEncoded(encode(octets.subarray(from, end))), LINE), 'latin1'));
+    from = end;
+  }
+  return Buffer.concat(pieces);
+}
+
 const inLines = (base64: string): string => base64.replace(/.{1,76}/g, '$&\r\n');
 
 function withEncoding(fields: readonly HeaderField[], encoding: string): HeaderField[] {

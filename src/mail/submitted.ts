@@ -114,7 +114,9 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
     return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
   if (whole === null)
-    return refused('5.6.0 a line is too long, and the mail is signed or encrypted: it cannot be repaired');
+    return refused(
+      '5.6.0 a line is too long and cannot be repaired: the mail is signed or encrypted, or its parts cannot be told apart',
+    );
   return {
     kind: 'mail',
     head: whole.fields.map(({ raw }) => raw).join(''),

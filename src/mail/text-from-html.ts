@@ -37,6 +37,8 @@ for (const [breaks, names] of [
 }
 
 const DEEPEST_LIST = 8;
+/** Characters of the text that are put aside at once. */
+const SLICE = 64 * 1024;
 const SPACE = 0x20;
 const EXCLAMATION = 0x21;
 const DOUBLE_QUOTE = 0x22;
@@ -173,6 +175,7 @@ const isWhite = (code: number): boolean =>
   code === SPACE || code === 0x0a || code === 0x0d || code === 0x09 || code === 0x0c;
 
 class TextWriter {
+  private readonly done: string[] = [];
   private out = '';
   /** Line ends and a space that are written when more text comes. */
   private breaks = 0;
@@ -241,18 +244,29 @@ class TextWriter {
 
   end(): string {
     this.closeLink();
-    return this.out;
+    return this.done.join('') + this.out;
   }
 
   private write(word: string): void {
-    if (this.breaks > 0) this.out += this.out === '' ? this.prefix : '\n'.repeat(this.breaks) + this.prefix;
-    else if (this.out === '') this.out = this.prefix;
+    if (this.breaks > 0) this.out += this.isEmpty ? this.prefix : '\n'.repeat(this.breaks) + this.prefix;
+    else if (this.isEmpty) this.out = this.prefix;
     else if (this.space) this.out += ' ';
     if (this.link !== null) this.link.text += (this.space ? ' ' : '') + word;
     this.out += word;
+    if (this.out.length > SLICE) this.flatten();
     this.breaks = 0;
     this.space = false;
     this.prefix = '';
+  }
+
+  private get isEmpty(): boolean {
+    return this.out === '' && this.done.length === 0;
+  }
+
+  /** Puts what was written aside as one string: made of its words it takes memory for each, of which a large mail may have millions. */
+  private flatten(): void {
+    this.done.push(Buffer.from(this.out, 'utf16le').toString('utf16le'));
+    this.out = '';
   }
 
   private verbatim(text: string): void {
@@ -275,7 +289,7 @@ class TextWriter {
   }
 
   private cell(): void {
-    if (this.breaks === 0 && this.out !== '') this.space = true;
+    if (this.breaks === 0 && !this.isEmpty) this.space = true;
   }
 
   private bullet(): void {

@@ -3,7 +3,8 @@
  * offers, so that the bytes and the signature over them are the same at every try.
  *
  * `measureText` looks at a text and chooses; `encodeText` writes. They run for every body that is sent and are made of
- * string searches and slices, which the engine does in native code: half the time of a loop over bytes.
+ * string searches and slices, which the engine does in native code: half the time of a loop over bytes. It takes memory for each
+ * line and each escape, though, of which a large text may have millions, so a text is encoded in slices.
  */
 
 export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';
@@ -29,15 +30,17 @@ const LONGEST_LINE = 76;
 /** Columns a soft break may leave unused: an escape, and a UTF-8 sequence kept together. */
 const UNUSED_COLUMNS = 12;
 
-const NOT_PLAIN = /[^\t\n\x20-\x7e]/;
+/** Octets of a slice at least: it ends where a line does. */
+const SLICE = 64 * 1024;
+
+const NOT_PLAIN = /[^\t\n\r\x20-\x7e]/;
 const TO_ESCAPE = /[^\t\n\x20-<>-~]/g;
 const ESCAPES = Array.from({ length: 256 }, (_, byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`);
 
 /** Chooses what keeps the text readable on the wire and short: as it is, else quoted-printable while most of it is ASCII. */
 export function measureText(text: string): MeasuredText {
-  const lines = text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;
-  const plain = !NOT_PLAIN.test(lines);
-  const octets = plain ? lines : Buffer.from(lines, 'utf8').toString('latin1');
+  const plain = !NOT_PLAIN.test(text);
+  const octets = withLf(plain ? text : Buffer.from(text, 'utf8').toString('latin1'));
   const { lineEnds, longest, hasTrailingSpace } = measureLines(octets);
   const length = octets.length + lineEnds;
   if (plain && longest <= LONGEST_LINE && !hasTrailingSpace && !octets.includes(`--${BOUNDARY_MARK}`)) {
@@ -55,11 +58,44 @@ export function measureText(text: string): MeasuredText {
  * text at the end of a message gains a line end where it had none.
  */
 export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
-  if (text.encoding === 'quoted-printable') return quotedPrintable(escape(text), end);
-  const octets = text.octets.replaceAll('\n', '\r\n');
+  const { encoding, octets, plain } = text;
+  if (encoding === 'quoted-printable')
+    return inSlices(octets, (slice, isLast) => quotedPrintable(escape(slice, plain), isLast ? end : 'part'));
+  const lines = inSlices(octets, (slice) => Buffer.from(slice.replaceAll('\n', '\r\n'), 'latin1'));
   // RFC 2045 section 6.8: text has CRLF line ends before it is encoded.
-  if (text.encoding === 'base64') return base64Lines(Buffer.from(octets, 'latin1'));
-  return Buffer.from(end === 'message' && !octets.endsWith('\n') ? `${octets}\r\n` : octets, 'latin1');
+  if (encoding === 'base64') return base64Lines(lines);
+  return end === 'message' && !octets.endsWith('\n') ? Buffer.concat([lines, LINE_END]) : lines;
+}
+
+const LINE_END = Buffer.from('\r\n');
+
+/** Returns the text with each CRLF and CR as LF. */
+function withLf(octets: string): string {
+  if (!octets.includes('\r')) return octets;
+  if (octets.length <= SLICE) return octets.replace(/\r\n?/g, '\n');
+  const lines = Buffer.from(octets, 'latin1');
+  let to = 0;
+  for (let at = 0; at < lines.length; at++) {
+    const isReturn = lines[at] === CR;
+    if (isReturn && lines[at + 1] === LF) at++;
+    lines[to++] = isReturn ? LF : (lines[at] ?? 0);
+  }
+  return lines.toString('latin1', 0, to);
+}
+
+const [CR, LF] = [0x0d, 0x0a];
+
+/** Encodes a text slice by slice. */
+function inSlices(octets: string, encode: (slice: string, isLast: boolean) => Buffer): Buffer {
+  if (octets.length <= SLICE) return encode(octets, true);
+  const pieces: Buffer[] = [];
+  for (let from = 0; from < octets.length;) {
+    const lineEnd = octets.indexOf('\n', from + SLICE);
+    const end = lineEnd < 0 ? octets.length : lineEnd + 1;
+    pieces.push(encode(octets.slice(from, end), end === octets.length));
+    from = end;
+  }
+  return Buffer.concat(pieces);
 }
 
 /** Returns the octets of base64 in lines of 76, each ended by CRLF. */
@@ -105,9 +141,18 @@ function quotedPrintableBound(octets: number, lineEnds: number): number {
   return withSpaces + 3 * (Math.ceil(withSpaces / (LONGEST_LINE - UNUSED_COLUMNS)) + 1);
 }
 
-function escape({ octets, plain }: MeasuredText): string {
+function escape(octets: string, plain: boolean): string {
+  if (octets.length > 2 * SLICE) return escapeLong(octets, plain);
   if (plain) return octets.replaceAll('=', '=3D');
   return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0)] ?? '');
+}
+
+/** Escapes a long line piece by piece. */
+function escapeLong(octets: string, plain: boolean): string {
+  const pieces: Buffer[] = [];
+  for (let from = 0; from < octets.length; from += SLICE)
+    pieces.push(Buffer.from(escape(octets.slice(from, from + SLICE), plain), 'latin1'));
+  return Buffer.concat(pieces).toString('latin1');
 }
 
 /** Cuts escaped text into lines. */

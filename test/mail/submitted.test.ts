@@ -308,6 +308,12 @@ describe('mail/submitted', () => {
       good(`${FROM}Content-Type: ${type}\r\n\r\n--b\r\n\r\nshort\r\n--b--\r\n`);
     });
 
+  it('refuses to mend a multipart whose parts cannot be told apart, and loses nothing of one that needs no mending', () => {
+    const head = `${FROM}Content-Type: multipart/mixed; boundary=b\r\n`;
+    assert.match(bad(`${head}\r\n--other\r\n\r\n${long}\r\n--other--\r\n`), /cannot be told apart/);
+    assert.equal(good(`${head}\r\n--other\r\n\r\nshort\r\n`).body.toString(), '--other\r\n\r\nshort\r\n');
+  });
+
   it('gives clean lines for any octets, or refuses', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 3000 }), (bytes) => {

@@ -40,6 +40,21 @@ function check(text: string, end: TextEnd): string {
 }
 
 describe('mail/transfer-encoding', () => {
+  for (const [text, encoding] of [
+    ['plain text\r\n', '7bit'],
+    ['x\r\rx\r\n\n', '7bit'],
+    ['a = b \n', 'quoted-printable'],
+    ['für alle\r\n', 'quoted-printable'],
+    ['für alle, ', 'quoted-printable'],
+    ['Привет\n', 'base64'],
+  ] as const)
+    it(`encodes ${JSON.stringify(text)} again and again as it encodes it once: ${encoding}`, () => {
+      for (const end of ['message', 'part'] as const) {
+        assert.equal(check(text.repeat(30_000), end), encoding);
+        assert.equal(check(`${text.repeat(30_000)}\r`, end), encoding);
+      }
+    });
+
   /** [text, encoding, reason] */
   const rows: readonly (readonly [string, string, string])[] = [
     ['hello', '7bit', 'plain'],

@@ -21,12 +21,28 @@ function relaxedValue(value: string): string {
 /** Returns the relaxed body (section 3.4.4): no white space at line ends, one space for every run, no empty lines at the end. */
 export function relaxedBody(body: Buffer): Buffer {
   if (isRelaxed(body)) return body;
-  let text = body.toString('latin1').replace(/[ \t]{2,}|\t/g, ' ');
-  if (text.includes(` ${CRLF}`)) text = text.replaceAll(` ${CRLF}`, CRLF);
-  if (text.endsWith(' ')) text = text.slice(0, -1);
-  const kept = withoutEmptyLinesAtEnd(text);
-  return Buffer.from(kept === '' ? '' : kept + CRLF, 'latin1');
+  // Octet by octet: a regular expression takes memory for each space, of which a large mail may have millions.
+  const relaxed = Buffer.allocUnsafe(body.length + 2);
+  let to = 0;
+  let isAfterSpace = false;
+  for (let at = 0; at < body.length; at++) {
+    const octet = body[at] ?? 0;
+    if (octet === SPACE || octet === TAB) {
+      isAfterSpace = true;
+      continue;
+    }
+    if (isAfterSpace && !(octet === CR && body[at + 1] === LF)) relaxed[to++] = SPACE;
+    isAfterSpace = false;
+    relaxed[to++] = octet;
+  }
+  while (to >= 2 && relaxed[to - 2] === CR && relaxed[to - 1] === LF) to -= 2;
+  if (to === 0) return Buffer.alloc(0);
+  relaxed[to++] = CR;
+  relaxed[to++] = LF;
+  return relaxed.subarray(0, to);
 }
+
+const [SPACE, TAB, CR, LF] = [0x20, 0x09, 0x0d, 0x0a];
 
 /** Space before more of it or before a line end, or a tab. A few of these do not change the body, such as a space before a lone CR. */
 const NOT_RELAXED = / [ \r]|\t/;
