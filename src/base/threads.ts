@@ -35,10 +35,13 @@ export interface ThreadsOptions {
 /** The refusal of a job, with its reason. It is never the fault of the input alone, except that a hostile one may take too long. */
 export class ThreadRefusal extends Error {
   readonly why: 'full' | 'closed' | 'slow' | 'died';
+  /** False where the thread had not begun with the job, since it could not be started or loaded. */
+  readonly begun: boolean;
 
-  constructor(why: ThreadRefusal['why'], options?: ErrorOptions) {
+  constructor(why: ThreadRefusal['why'], { begun = true, ...options }: ErrorOptions & { begun?: boolean } = {}) {
     super(`no thread did the work: ${why}`, options);
     this.why = why;
+    this.begun = begun;
   }
 }
 
@@ -89,7 +92,7 @@ export function createThreads<Input, Output>(
     } catch (cause) {
       // No thread is left that would take the others.
       const lost = threads.size === 0 ? waiting.splice(0) : [];
-      for (const one of [job, ...lost]) one.reject(new ThreadRefusal('died', { cause }));
+      for (const one of [job, ...lost]) one.reject(new ThreadRefusal('died', { cause, begun: false }));
       return;
     }
     idle.timer.cancel();
@@ -112,11 +115,14 @@ export function createThreads<Input, Output>(
       if (output === READY) loaded(thread);
       else finish(thread, output);
     });
-    worker.on('error', (error) => void end(thread, new ThreadRefusal('died', { cause: error })));
-    worker.on('exit', () => void end(thread, new ThreadRefusal('died')));
+    worker.on('error', (cause) => void end(thread, new ThreadRefusal('died', { cause, begun: hasBegun(thread) })));
+    worker.on('exit', () => void end(thread, new ThreadRefusal('died', { begun: hasBegun(thread) })));
     threads.add(thread);
     return thread;
   }
+
+  /** Of a kind that does not say when it is loaded, this is not known. */
+  const hasBegun = (thread: Thread<Input, Output>): boolean => thread.isLoaded || options.startMs === undefined;
 
   function loaded(thread: Thread<Input, Output>): void {
     thread.isLoaded = true;
@@ -138,7 +144,9 @@ export function createThreads<Input, Output>(
   }
 
   function after(ms: number, thread: Thread<Input, Output>, why: ThreadRefusal['why']): Timer {
-    return clock.after(ms, () => void end(thread, new ThreadRefusal(why)), { background: true });
+    return clock.after(ms, () => void end(thread, new ThreadRefusal(why, { begun: hasBegun(thread) })), {
+      background: true,
+    });
   }
 
   async function end(thread: Thread<Input, Output>, refusal: ThreadRefusal): Promise<void> {

@@ -181,6 +181,8 @@ export class Receiver {
   }
 
   private async conclude(next: Waiting, { row, result }: ReadReport): Promise<void> {
+    if (result.kind !== 'read' && result.why === 'unstarted')
+      throw new Error('no thread could be started that reads mail to us');
     this.deps.budgets.noteReading(next, result.ms);
     if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
     const bytesKept =

@@ -10,8 +10,13 @@ import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path
 import type { Finding } from './finding.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
 
-/** `unreadable`: the mail took too long or too much, so its meaning is unknown. The caller keeps it for the operator. */
-export type ReadResult = ({ kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] }) & {
+/**
+ * `unreadable`: the mail took too long or too much, so its meaning is unknown. The caller keeps it for the operator. With `unstarted` no
+ * thread could be had, so nothing is known of the mail.
+ */
+export type ReadResult = (
+  { kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] | 'unstarted' }
+) & {
   /** Time that the thread worked on it; of one that it did not survive, the longest that this may have been. */
   ms: number;
 };
@@ -64,9 +69,9 @@ export function createReportReader({ clock }: { clock: Clock }, { keys, rules, c
         const { finding, ms } = await threads.run({ bytes: own, envelope, rules: rulesInForce() }, [own.buffer]);
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
-        if (error instanceof ThreadRefusal)
-          return { kind: 'unreadable', why: error.why, ms: wasAtWork(error) ? LONGEST_JOB_MS : 0 };
-        throw error;
+        if (!(error instanceof ThreadRefusal)) throw error;
+        if (!error.begun) return { kind: 'unreadable', why: 'unstarted', ms: 0 };
+        return { kind: 'unreadable', why: error.why, ms: wasAtWork(error) ? LONGEST_JOB_MS : 0 };
       }
     },
     close: (): Promise<void> => threads.close(),

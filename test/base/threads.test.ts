@@ -107,6 +107,9 @@ describe('base/threads', () => {
     await assert.rejects(broken.run({}), refused('died'));
     assert.equal(failures.length, 2, 'a job is told itself');
     await broken.close();
+    const telling = createThreads({ clock }, { ...some, startMs: 5000 });
+    await assert.rejects(telling.run({}), (error) => error instanceof ThreadRefusal && !error.begun);
+    await telling.close();
   });
 
   it('refuses a job, and says so, where the system has no room for a thread', async () => {
@@ -118,10 +121,12 @@ describe('base/threads', () => {
       },
     });
     const some = { count: 1, mostWaiting: 1, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
+    const notBegun = (error: unknown): boolean => error instanceof ThreadRefusal && !error.begun;
     const none = createThreads<Input, Output>({ clock }, { ...some, entry, failed: (error) => failures.push(error) });
     none.start();
     assert.equal(failures.length, 1);
     await assert.rejects(none.run({ say: 1 }), refused('died'));
+    await assert.rejects(none.run({ say: 1 }), notBegun);
     await assert.rejects(none.run({ say: 2 }), refused('died'), 'the refused one does not wait any more');
     await none.close();
   });

@@ -20,7 +20,7 @@ export async function startFilledApp(): Promise<{ server: FakeMailServer; app: T
   });
   const app = await startTestApp({
     mailPort: server.port,
-    zones: zonesFor('dest.test'),
+    zones: zonesFor('dest.test', LONG.slice(LONG.indexOf('@') + 1)),
     settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
   });
   const pages = await filled(app);
