@@ -168,15 +168,17 @@ const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
 };
 
 function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): LaneWait[] {
-  if (known !== null) {
-    const { route, since, until } = known;
-    const isMissing = route.kind === 'no_domain';
-    const reason = isMissing ? 'domain_not_found' : 'dns_trouble';
-    const message = isMissing
-      ? `DNS says that ${domain} does not exist. It is asked again, and no attempt is spent; the mail bounces when DNS has said so for 20 minutes.`
-      : `DNS does not tell where mail for ${domain} goes: ${route.text}. It is asked again, and no attempt is spent.`;
-    return [{ reason, message, since, until, by: 'dns', stops: true }];
-  }
+  if (known !== null)
+    return [
+      {
+        reason: 'dns_trouble',
+        message: `DNS does not tell where mail for ${domain} goes: ${known.route.text}. It is asked again, and no attempt is spent.`,
+        since: known.since,
+        until: known.until,
+        by: 'dns',
+        stops: true,
+      },
+    ];
   const message = `The mail hosts of ${domain} are being looked up.`;
   return isAsking ? [{ reason: 'resolving', message, since: null, until: null, by: 'us', stops: true }] : [];
 }

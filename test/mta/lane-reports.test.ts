@@ -88,8 +88,7 @@ describe('mta/lane-reports: due mail that waits for a place in memory', () => {
   const factsOf = (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
     const deps = {
       sites: {
-        lastKnown: () =>
-          kind === null ? null : { kind, since: 0, until: 1, route: { kind: 'trouble', text: 'SERVFAIL' } },
+        lastKnown: () => (kind === null ? null : { kind, since: 0, until: 1, route: { text: 'SERVFAIL' } }),
         isAsking: () => isAsking,
       },
       placing: { isLookingUp: () => false },

@@ -9,7 +9,7 @@ import {
   type Outcome,
   type Verdict,
 } from './delivery.ts';
-import { staysFull } from './retry.ts';
+import { domainIsGone, staysFull } from './retry.ts';
 
 export function decideOutcome(state: DeliveryState, result: Outcome, now: number): Decision {
   const { facts } = result;
@@ -28,7 +28,7 @@ export function decideOutcome(state: DeliveryState, result: Outcome, now: number
       return decideDeferral(state, result, now);
     case 'uncertain':
       return deferUntil(
-        withReply(state, facts),
+        withExistingDomain(withReply(state, facts)),
         { class: 'soft', reason: 'network' },
         facts,
         'uncertain',
@@ -42,12 +42,35 @@ export function decideOutcome(state: DeliveryState, result: Outcome, now: number
   }
 }
 
+/** Resets the count of consecutive "no such domain" answers. */
+const withExistingDomain = (state: DeliveryState): DeliveryState => ({
+  ...state,
+  noDomainCount: 0,
+  noDomainSince: null,
+});
+
 function decideDeferral(state: DeliveryState, result: Extract<Outcome, { kind: 'deferred' }>, now: number): Decision {
   const { facts, verdict } = result;
   const next = withReply(state, facts);
-  if (verdict.reason === 'mailbox_full' && staysFull(state.queuedAt, now))
-    return bounce(next, verdict, { attempt: { facts, outcome: 'deferred', verdict, nextAttemptAt: null } });
-  return deferUntil(next, verdict, facts, 'deferred', result.retryAt);
+  if (result.noDomain !== true) {
+    if (verdict.reason === 'mailbox_full' && staysFull(state.queuedAt, now)) {
+      return bounce(next, verdict, { attempt: { facts, outcome: 'deferred', verdict, nextAttemptAt: null } });
+    }
+    return deferUntil(withExistingDomain(next), verdict, facts, 'deferred', result.retryAt);
+  }
+  const count = state.noDomainCount + 1;
+  const since = state.noDomainSince ?? now;
+  if (domainIsGone(count, since, now)) {
+    const gone: Verdict = { class: 'hard', reason: 'domain_not_found' };
+    return bounce(next, gone, { attempt: { facts, outcome: 'refused', verdict: gone, nextAttemptAt: null } });
+  }
+  return deferUntil(
+    { ...next, noDomainCount: count, noDomainSince: since },
+    verdict,
+    facts,
+    'deferred',
+    result.retryAt,
+  );
 }
 
 /** Defers the delivery until `retryAt`, but no later than when it must be given up. */

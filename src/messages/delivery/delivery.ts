@@ -107,7 +107,7 @@ export interface Grounds {
 /** The result of an attempt. */
 export type Outcome =
   | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
-  | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; grounds?: Grounds }
+  | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
   | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict; grounds?: Grounds }
   /** The connection broke after the final dot and before the reply. The mail may have arrived; it is tried again all the same. */
   | { kind: 'uncertain'; facts: AttemptFacts; retryAt: number }
@@ -168,6 +168,8 @@ export interface DeliveryState {
   giveUpAt: number;
   attemptCount: number;
   claimEpoch: number | null;
+  noDomainCount: number;
+  noDomainSince: number | null;
   /** True for simulated mail, which never changes the suppression list. */
   test: boolean;
   queuedAt: number;

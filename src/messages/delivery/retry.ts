@@ -69,6 +69,17 @@ export function giveUpAt(
   return expiresAt === null ? limit : Math.min(limit, expiresAt);
 }
 
+/**
+ * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.
+ */
+const NO_DOMAIN_ANSWERS = 3;
+const NO_DOMAIN_SPAN_MS = 20 * 60_000;
+
+/** Returns true if a domain does not exist for good: `count` such answers in a row since `since`. */
+export function domainIsGone(count: number, since: number, now: number): boolean {
+  return count >= NO_DOMAIN_ANSWERS && now - since >= NO_DOMAIN_SPAN_MS;
+}
+
 /** A mailbox that has been full for a day is probably not read any more. */
 const FULL_MS = 24 * 3_600_000;
 

@@ -17,7 +17,6 @@ export const waitReasons = [
   'being_sent',
   'waiting_for_retry',
   'dns_trouble',
-  'domain_not_found',
   'resolving',
   'receiver_refuses_us',
   'receiver_overloaded',

@@ -91,16 +91,35 @@ export function outcomeOfDial(
 }
 
 /** Returns the outcome where DNS gave no host to dial. */
-export function outcomeOfRoute(
-  frame: AttemptFrame,
-  { enhanced, text, reason }: Extract<MailRoute, { kind: 'refused' }>,
-): Outcome {
-  const facts = { ...frameFacts(frame), ...noPlace, enhancedCode: enhanced, smtpReply: text };
-  return { kind: 'refused', facts, verdict: routeVerdicts[reason] };
+export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
+  const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
+    ...frameFacts(frame),
+    mx: null,
+    ip: null,
+    source: null,
+    tls: null,
+    timings: {},
+    smtpCode: null,
+    enhancedCode,
+    smtpReply: text,
+  });
+  switch (route.kind) {
+    case 'refused':
+      return { kind: 'refused', facts: facts(route.enhanced, route.text), verdict: routeVerdicts[route.reason] };
+    case 'no_domain': {
+      const noDomain = facts('4.1.2', 'DNS says that the domain does not exist');
+      return {
+        kind: 'deferred',
+        facts: noDomain,
+        verdict: { class: 'soft', reason: 'domain_not_found' },
+        retryAt: frame.retryAt,
+        noDomain: true,
+      };
+    }
+  }
 }
 
 const routeVerdicts = {
-  no_domain: { class: 'hard', reason: 'domain_not_found' },
   null_mx: { class: 'hard', reason: 'null_mx' },
   routing_loop: { class: 'undetermined', reason: 'routing_loop' },
   private_address: { class: 'undetermined', reason: 'network' },

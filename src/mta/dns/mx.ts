@@ -44,12 +44,12 @@ export type MailRoute =
       mxNames?: readonly string[];
     }
   /** Mail for this domain cannot be delivered, and trying again would not help. */
-  | { kind: 'refused'; enhanced: '5.1.2' | '5.1.10' | '5.4.4' | '5.4.6'; reason: RefusalReason; text: string }
-  /** One look-up found no such domain; it is refused only after three fresh ones, spread over 20 minutes (sites/sites.ts). */
+  | { kind: 'refused'; enhanced: '5.1.10' | '5.4.4' | '5.4.6'; reason: RefusalReason; text: string }
+  /** One look-up found no such domain; the mail bounces only after three fresh ones, spread over 20 minutes. */
   | { kind: 'no_domain'; fresh: boolean }
   | { kind: 'trouble'; text: string };
 
-export type RefusalReason = 'null_mx' | 'no_domain' | 'routing_loop' | 'private_address' | 'no_address';
+export type RefusalReason = 'null_mx' | 'routing_loop' | 'private_address' | 'no_address';
 
 export interface MailHostOptions extends LookupOptions {
   /** `smtp.hostname`: an MX of this name is ourselves. */

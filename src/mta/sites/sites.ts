@@ -55,18 +55,17 @@ export type Destination =
   | { kind: 'discard' }
   | { kind: 'hold' }
   /** The domain has no mail host; the outcome of the mail says why. */
-  | { kind: 'nowhere'; route: Extract<MailRoute, { kind: 'refused' }> }
-  /** The look-up failed, or found no such domain; DNS is asked again at `until`. Mail for the domain waits without attempts. */
+  | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
+  /** The look-up failed; DNS is asked again at `until`. Mail for the domain waits without attempts. */
   | Unresolved;
 
 export interface Unresolved {
   kind: 'unresolved';
-  route: Extract<MailRoute, { kind: 'trouble' | 'no_domain' }>;
+  route: Extract<MailRoute, { kind: 'trouble' }>;
   since: number;
   until: number;
-  /** Look-ups in a row that ended so, and when the first of them did on the monotonic clock. */
+  /** Failed look-ups in a row. */
   failures: number;
-  began: number;
 }
 
 /** An entry of `delivery.routes`. */
@@ -104,11 +103,6 @@ const STS_FAULT_MS = 300_000;
 /** Pauses after the first, second ... failed look-up of a domain, in ms. */
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
-/** A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes. */
-const NO_DOMAIN_ANSWERS = 3;
-const NO_DOMAIN_SPAN_MS = 20 * 60_000;
-/** A row of look-ups is over where no mail has asked for so long. */
-const ROW_MS = 3_600_000;
 
 export class Sites {
   private readonly deps: SitesDeps;
@@ -159,10 +153,8 @@ export class Sites {
   /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
   retry(domain: string | null): void {
     const key = domain === null ? null : keyOf(domain, this.routeOf(domain));
-    const now = this.deps.clock.now();
     for (const [one, answer] of this.answers)
-      if (answer.destination.kind === 'unresolved' && (key === null || one === key))
-        answer.until = Math.min(answer.until, now);
+      if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
   }
 
   /** Moves all times by `ms`, by which the clock was set. */
@@ -202,7 +194,7 @@ export class Sites {
       });
     }
     const found = await this.deps.findHosts(domain, { fresh: false });
-    // "No such domain" counts only where the look-up did not use a cache.
+    // "No such domain" counts towards a bounce only where the look-up did not use a cache.
     const sure =
       found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
     const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;
@@ -240,17 +232,12 @@ export class Sites {
     now: number,
   ): Destination {
     if (route.kind === 'hosts') return { ...this.siteFrom(route, relayName, relay), ...secured };
-    if (route.kind === 'refused') return { kind: 'nowhere', route };
-    const answer = this.answers.get(key);
-    const before = answer !== undefined && now - answer.until < ROW_MS ? answer.destination : null;
-    const isGone = before?.kind === 'nowhere' && before.route.reason === 'no_domain';
-    const row = before?.kind === 'unresolved' && before.route.kind === route.kind ? before : null;
-    const { since, began } = row ?? { since: now, began: this.deps.clock.monotonic() };
-    const failures = (row?.failures ?? 0) + 1;
-    if (route.kind === 'no_domain' && (isGone || domainIsGone(failures, this.deps.clock.monotonic() - began)))
-      return { kind: 'nowhere', route: goneRoute };
+    if (route.kind !== 'trouble') return { kind: 'nowhere', route };
+    const before = this.answers.get(key)?.destination;
+    const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
+    const since = before?.kind === 'unresolved' ? before.since : now;
     const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
-    return { kind: 'unresolved', route, since, began, failures, until: now + pause };
+    return { kind: 'unresolved', route, since, failures, until: now + pause };
   }
 
   private siteFrom(route: Extract<MailRoute, { kind: 'hosts' }>, relayName: string | null, relay: Site['relay']): Site {
@@ -264,16 +251,6 @@ export class Sites {
     };
   }
 }
-
-/** Tells whether a domain does not exist for good, after `count` such answers in a row, the last `ms` after the first. */
-const domainIsGone = (count: number, ms: number): boolean => count >= NO_DOMAIN_ANSWERS && ms >= NO_DOMAIN_SPAN_MS;
-
-const goneRoute = {
-  kind: 'refused',
-  enhanced: '5.1.2',
-  reason: 'no_domain',
-  text: 'DNS says that the domain does not exist',
-} as const;
 
 /** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */
 const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);

@@ -44,7 +44,7 @@ export const deliveries = table({
   attempt_count: integer(),
   /** The process that holds the claim, or null. Outcomes apply only for the same epoch and attempt. */
   claim_epoch: orNull(integer()),
-  /** Not used any more: look-ups are counted for each domain, in memory. */
+  /** Consecutive look-ups that said the domain does not exist, and the time of the first of them. */
   no_domain_count: integer(),
   no_domain_since: orNull(integer()),
   smtp_code: orNull(integer()),

@@ -782,6 +782,36 @@ describe('messages/decide', () => {
     });
   });
 
+  describe('a domain that does not exist', () => {
+    const noDomain = (attempt: number): DeliveryChange => outcome(deferred(RETRY, { noDomain: true }), attempt);
+    const after = (minutes: readonly number[]): DeliveryState => {
+      let state = held('sent');
+      for (const [index, at] of minutes.entries()) {
+        state = decide(state, noDomain(index + 1), NOW + at * MINUTE).state;
+        if (state.status === 'deferred') state = { ...state, claimEpoch: EPOCH, attemptCount: index + 2 };
+      }
+      return state;
+    };
+
+    it('is deferred until three answers over 20 minutes agree, then bounces as hard and is suppressed', () => {
+      assert.equal(after([0]).status, 'deferred');
+      assert.equal(after([0, 30]).status, 'deferred');
+      assert.equal(after([0, 1, 6]).status, 'deferred');
+      assert.equal(after([0, 1, 21]).status, 'bounced');
+      const last = decide(after([0, 1]), noDomain(3), NOW + 21 * MINUTE);
+      assert.equal(last.suppress, 'hard_bounce');
+      assert.deepEqual([detailOf(last)['class'], detailOf(last)['reason']], ['hard', 'domain_not_found']);
+      assert.equal(last.attempt?.outcome, 'refused');
+    });
+
+    for (const other of [deferred(RETRY), uncertain(RETRY)]) {
+      it(`begins anew after an outcome that was ${other.kind}`, () => {
+        const { state } = decide(after([0, 1]), outcome(other, 3), NOW + 10 * MINUTE);
+        assert.deepEqual([state.noDomainCount, state.noDomainSince], [0, null]);
+      });
+    }
+  });
+
   describe('whatever happens in whatever order', () => {
     const anyVerdict = fc.constantFrom<Verdict>({ class: 'hard', reason: 'mailbox_not_found' }, softReport, {
       class: 'block',
@@ -791,6 +821,7 @@ describe('messages/decide', () => {
       fc.constant(accepted()),
       anyVerdict.map((verdict) => refused(verdict)),
       fc.constant(deferred(RETRY)),
+      fc.constant(deferred(RETRY, { noDomain: true })),
       fc.constant(uncertain(RETRY)),
       fc.constant(failed()),
     );

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { giveUpAt, nextTryAt, staysFull } from '../../../src/messages/delivery/retry.ts';
+import { domainIsGone, giveUpAt, nextTryAt, staysFull } from '../../../src/messages/delivery/retry.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -92,5 +92,26 @@ describe('messages/retry', () => {
         assert.equal(giveUpAt({ maxAge: 72 * HOUR }, accepted, sendAt, expiresAt), expected);
       });
     }
+  });
+
+  describe('domainIsGone', () => {
+    for (const [reason, count, minutes, gone] of [
+      ['one answer settles nothing', 1, 0, false],
+      ['three answers within 20 minutes are one slip', 3, 19.9, false],
+      ['two answers over an hour are too few', 2, 60, false],
+      ['three answers over 20 minutes settle it', 3, 20, true],
+      ['and so do more', 5, 60, true],
+    ] as const) {
+      it(reason, () => {
+        assert.equal(domainIsGone(count, 1000, 1000 + minutes * MINUTE), gone);
+      });
+    }
+
+    it('comes true within the ordinary schedule', () => {
+      const tries = [0];
+      for (let attempt = 1; attempt < 6; attempt++) tries.push(nextTryAt({ schedule }, attempt, tries.at(-1)!, MIDDLE));
+      const settled = tries.findIndex((at, index) => domainIsGone(index + 1, 0, at));
+      assert.equal(tries[settled], 21 * MINUTE);
+    });
   });
 });

@@ -263,19 +263,14 @@ describe('mta/attempt/outcome', () => {
         'refused',
         'undetermined network',
       ],
-      [
-        'no such domain',
-        { kind: 'refused', enhanced: '5.1.2', reason: 'no_domain', text: 'none' },
-        'refused',
-        'hard domain_not_found',
-      ],
+      ['no such domain, once', { kind: 'no_domain', fresh: true }, 'deferred', 'soft domain_not_found'],
     ] as const) {
       it(`${reason}: ${kind}, ${verdict}`, () => {
         const outcome = outcomeOfRoute(frame, route);
         assert.equal(outcome.kind, kind);
         assert.equal('verdict' in outcome && `${outcome.verdict.class} ${outcome.verdict.reason}`, verdict);
-        const { mx, smtpCode, enhancedCode } = outcome.facts;
-        assert.deepEqual([mx, smtpCode, enhancedCode], [null, null, route.enhanced]);
+        assert.deepEqual([outcome.facts.mx, outcome.facts.smtpCode], [null, null]);
+        assert.equal('noDomain' in outcome, route.kind === 'no_domain');
       });
     }
   });

@@ -134,6 +134,8 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     giveUpAt: NOW + 72 * HOUR,
     attemptCount: 0,
     claimEpoch: null,
+    noDomainCount: 0,
+    noDomainSince: null,
     test: false,
     queuedAt: NOW,
     lastReply: { smtpCode: null, enhancedCode: null, smtpReply: null, mx: null },

@@ -35,11 +35,12 @@ export const refused = (verdict: Verdict = unknownMailbox): Outcome => ({
   verdict,
 });
 
-export const deferred = (retryAt: number): Outcome => ({
+export const deferred = (retryAt: number, changes: { noDomain?: true } = {}): Outcome => ({
   kind: 'deferred',
   facts: factsOf(laterFacts),
   verdict: { class: 'soft', reason: 'other' },
   retryAt,
+  ...changes,
 });
 
 export const uncertain = (retryAt: number): Outcome => ({
