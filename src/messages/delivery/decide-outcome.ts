@@ -62,7 +62,10 @@ function decideDeferral(state: DeliveryState, result: Extract<Outcome, { kind: '
   const since = state.noDomainSince ?? now;
   if (domainIsGone(count, since, now)) {
     const gone: Verdict = { class: 'hard', reason: 'domain_not_found' };
-    return bounce(next, gone, { attempt: { facts, outcome: 'refused', verdict: gone, nextAttemptAt: null } });
+    const final = { ...facts, enhancedCode: '5.1.2' };
+    return bounce(withReply(state, final), gone, {
+      attempt: { facts: final, outcome: 'refused', verdict: gone, nextAttemptAt: null },
+    });
   }
   return deferUntil(
     { ...next, noDomainCount: count, noDomainSince: since },

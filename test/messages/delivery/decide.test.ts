@@ -800,8 +800,9 @@ describe('messages/decide', () => {
       assert.equal(after([0, 1, 21]).status, 'bounced');
       const last = decide(after([0, 1]), noDomain(3), NOW + 21 * MINUTE);
       assert.equal(last.suppress, 'hard_bounce');
-      assert.deepEqual([detailOf(last)['class'], detailOf(last)['reason']], ['hard', 'domain_not_found']);
-      assert.equal(last.attempt?.outcome, 'refused');
+      const { class: kind, reason, enhanced_code } = detailOf(last);
+      assert.deepEqual([kind, reason, enhanced_code], ['hard', 'domain_not_found', '5.1.2']);
+      assert.deepEqual([last.attempt?.outcome, last.attempt?.facts.enhancedCode], ['refused', '5.1.2']);
     });
 
     for (const other of [deferred(RETRY), uncertain(RETRY)]) {
