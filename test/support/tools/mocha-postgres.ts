@@ -13,9 +13,11 @@ const PARTS = ['storage', 'messages', 'events', 'webhooks', 'mta', 'housekeeping
 const ALSO = ['test/operator/exports.test.ts'];
 /** Tests that start both engines by themselves, and would only run twice. */
 const OF_BOTH = /^test\/storage\/(?:postgres|move)\//;
-/** Journeys about the bytes of others: SMTP, TLS, HTTP heads, clients and hostile texts. What they write are the rows of the others. */
-const OF_BYTES =
-  /^test\/journeys\/(?:beside-postfix|certificate|dane|dialogues|hostile-\w+|http-strangers|mta-sts|real-peers|requiretls|reverse-proxy|smtp-security|submission-clients)\.test\.ts$/;
+/**
+ * Journeys about bytes of SMTP, TLS and HTTP, and about pages and sessions: what they write are the rows of the others. `--all` runs them, too.
+ */
+const FEW_ROWS =
+  /^test\/journeys\/(?:beside-postfix|certificate|dane|dashboard-(?:ended-sessions|keys|rights-taken|roles|sent-twice|sign-in|templates)|dialogues|failure-notices|hostile-\w+|http-strangers|mta-sts|pressure|real-peers|requiretls|reverse-proxy|simulator|smtp-security|stolen-session|submission|submission-clients)\.test\.ts$/;
 /** What makes a database for a test. */
 const MAKERS: ReadonlySet<string> = new Set(
   ['temp-database.ts', 'postgres.ts'].map((name) => `test/support/harness/${name}`),
@@ -46,7 +48,9 @@ function makesDatabase(file: string): boolean {
 if (!existsSync('/usr/lib/postgresql')) {
   console.log('skipped 1: PostgreSQL is not installed (apt-get install postgresql)');
 } else {
-  const runsTwice = (file: string): boolean => !OF_BOTH.test(file) && !OF_BYTES.test(file) && makesDatabase(file);
+  const isWhole = process.argv.includes('--all');
+  const runsTwice = (file: string): boolean =>
+    !OF_BOTH.test(file) && (isWhole || !FEW_ROWS.test(file)) && makesDatabase(file);
   const files = [...PARTS.flatMap(testsIn).filter(runsTwice), ...ALSO];
   const { status } = spawnSync('mocha', ['--parallel', '--jobs', '3', ...files], {
     stdio: 'inherit',
