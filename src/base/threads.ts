@@ -121,7 +121,7 @@ export function createThreads<Input, Output>(
     return thread;
   }
 
-  /** Of a kind that does not say when it is loaded, this is not known. */
+  /** A thread of a kind that does not say when it is loaded counts as begun. */
   const hasBegun = (thread: Thread<Input, Output>): boolean => thread.isLoaded || options.startMs === undefined;
 
   function loaded(thread: Thread<Input, Output>): void {

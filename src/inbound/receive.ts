@@ -57,6 +57,8 @@ const WRITING = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
 /** Wait after a failure of storage. */
 const FAULT_DELAY_MS = 1000;
+/** Pause of all reading where no thread could be had: each try costs a tenth of a second of CPU. */
+const NO_THREAD_MS = 60_000;
 
 interface ReadReport {
   row: NewReport;
@@ -90,6 +92,7 @@ export class Receiver {
   /** Bytes of the unread mails that are in memory. */
   private bufferedBytes = 0;
   private stopping = false;
+  private resting = false;
 
   constructor(deps: ReceiveDeps) {
     this.deps = deps;
@@ -145,7 +148,7 @@ export class Receiver {
   }
 
   private work(): void {
-    while (!this.stopping && this.reading < READING && this.working.size < WRITING) {
+    while (!this.stopping && !this.resting && this.reading < READING && this.working.size < WRITING) {
       const next = this.unread.take({ withTokenOnly: this.reading > 0 });
       if (next === null) return;
       const done = this.receive(next).finally(() => {
@@ -160,6 +163,10 @@ export class Receiver {
     if (next.row !== null) this.bufferedBytes -= next.row.raw.length;
     try {
       const read = await this.read(next);
+      if (read?.result.kind === 'unreadable' && read.result.why === 'unstarted') {
+        this.rest(next);
+        return;
+      }
       this.work();
       if (read !== null) await this.conclude(next, read);
       this.known.delete(next.id);
@@ -181,8 +188,6 @@ export class Receiver {
   }
 
   private async conclude(next: Waiting, { row, result }: ReadReport): Promise<void> {
-    if (result.kind !== 'read' && result.why === 'unstarted')
-      throw new Error('no thread could be started that reads mail to us');
     this.deps.budgets.noteReading(next, result.ms);
     if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
     const bytesKept =
@@ -192,6 +197,20 @@ export class Receiver {
             : this.perDelivery.run(next.deliveryId, () => this.finish(row, result.finding)))
         : await this.closeUnreadable(row, result.why);
     this.deps.budgets.giveBack(next, row.raw.length - bytesKept, row.received_at);
+  }
+
+  /** Puts a mail back that no thread could read, and reads none for a minute. */
+  private rest(next: Waiting): void {
+    this.unread.add({ ...next, row: null });
+    if (this.resting) return;
+    this.resting = true;
+    const text = 'no thread could be started that reads mail to us: tried again in a minute';
+    this.deps.log.error({ event: 'reports_failed' }, text);
+    const end = (): void => {
+      this.resting = false;
+      this.work();
+    };
+    this.deps.clock.after(NO_THREAD_MS, end, { background: true });
   }
 
   private async tryAgain(next: Waiting, error: unknown): Promise<void> {
