@@ -185,9 +185,11 @@ describe('journey: aggregate reports', () => {
     const named = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 1 }], { id: 'rep_00000000000000000000000000' });
     await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(named)), 'application/zip');
     await read(1);
-    await app.settled();
+    // The line is written after the row.
+    const logged = () => app.logged.find(({ event }) => event === 'report');
+    while (logged() === undefined) await new Promise((resolve) => setImmediate(resolve));
+    const line = logged();
     const [row] = await rows<{ id: string }>('SELECT id FROM reports');
-    const line = app.logged.find(({ event }) => event === 'report');
     assert.deepEqual([line?.['report_id'], line?.['aggregate_id']], [row?.id, 'rep_00000000000000000000000000']);
   });
 
