@@ -156,7 +156,7 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
   lease.session.trace?.begin?.(laneName(site.name, context.source ?? null), mail.messageId);
   let tooMany: string | undefined;
   try {
-    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
+    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = await fitFor(lease, mail);
     const requireTls = mail.tlsRequest === 'require';
     const transfer = await lease.session.send({
       envelopeFrom,
@@ -174,6 +174,13 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
   } finally {
     lease.giveBack(tooMany);
   }
+}
+
+/** Returns the mail in 7 bits for a host without 8BITMIME, or as it is where it cannot be made so: the session then refuses it. */
+async function fitFor({ session }: Lease, mail: Ready): Promise<Ready> {
+  if (session.extensions.eightBitMime || mail.inSevenBits === undefined) return mail;
+  const made = await mail.inSevenBits();
+  return made.kind === 'ready' ? made : mail;
 }
 
 /** Returns the answer that refused the mail for now because there are too many connections, whatever it was an answer to. */

@@ -9,7 +9,7 @@ import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
-import { valueOf } from '../../mail/re-encode.ts';
+import { sevenBitMail, valueOf } from '../../mail/re-encode.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
 import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
@@ -19,6 +19,8 @@ export interface StoredContent extends MimeContent {
   autoText: boolean;
   /** A submitted mail, header and body: nothing is composed then. */
   raw?: Buffer;
+  /** A submitted mail goes to a host without 8BITMIME: its parts are encoded where that breaks no signature in it. */
+  sevenBit?: true;
   /** The tracking of one recipient's copy; absent where nothing is tracked, and the content is then the same for all. */
   tracking?: Tracking;
 }
@@ -53,8 +55,11 @@ export function createCompose({ remembered }: { remembered: number }): Compose {
   }
 
   return async (stored) => {
-    const { id, html, attachments, tracking, raw } = stored;
-    if (raw !== undefined) return splitSubmitted(tracking === undefined ? raw : trackedMail(raw, tracking));
+    const { id, html, attachments, tracking, raw, sevenBit } = stored;
+    if (raw !== undefined) {
+      const whole = tracking === undefined ? raw : trackedMail(raw, tracking);
+      return splitSubmitted(sevenBit === true ? (sevenBitMail(whole) ?? whole) : whole);
+    }
     if (tracking === undefined || html === null) return encode({ html, text: plainOf(stored), attachments }, id);
     const { plan, plain } = readingOf(stored, html);
     return encode({ html: trackedHtml(html, plan, tracking), text: plain, attachments }, id);

@@ -156,6 +156,20 @@ export function createPrepare(deps: PrepareDeps) {
       : readyMail(row, addressed, front, await own.made);
   }
 
+  /** Makes a submitted mail once more, for a host that takes 7 bits only (RFC 6152 section 3). */
+  async function makeSevenBit(
+    row: StoredMail,
+    tracking: Tracking | null,
+    keys: readonly SigningKey[],
+    addressed: Addressed,
+  ): Promise<Prepared> {
+    const text = await textOf(row.content_id);
+    const front = addressed.frontOf(true);
+    const content: StoredContent = { ...storedText(text, tracking), sevenBit: true };
+    const made = await compose(text, content, { front, timestamp: signedAt(row), keys }, orderOf(row));
+    return readyMail(row, addressed, front, made);
+  }
+
   async function prepareRow(row: StoredMail): Promise<Preparing> {
     try {
       const signing = await keysOf(deps, row);
@@ -165,15 +179,19 @@ export function createPrepare(deps: PrepareDeps) {
       const tracking = trackingOf(deps.trackingKey, row);
       const composed = tracking === null ? encodedContents.made(row.content_id) : undefined;
       const addressed = await addressedOf(deps, row);
-      let mail: Promise<Prepared>;
+      const inSevenBits = (): Promise<Prepared> => makeSevenBit(row, tracking, signing.keys, addressed).catch(failure);
+      let made: Promise<Prepared>;
       let mayTakeLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
-      if (composed !== undefined) mail = makeFrom(row, composed, signing.keys, addressed).catch(failure);
+      if (composed !== undefined) made = makeFrom(row, composed, signing.keys, addressed);
       else {
         const text = await textOf(row.content_id);
         const content = storedText(text, tracking);
         mayTakeLong ||= hasBytes(text) || isLarge(content);
-        mail = make(row, text, content, signing.keys, addressed).catch(failure);
+        made = make(row, text, content, signing.keys, addressed);
       }
+      const mail = made
+        .then((ready) => (ready.kind === 'ready' && ready.eightBit ? { ...ready, inSevenBits } : ready))
+        .catch(failure);
       // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
       const isReady = !mayTakeLong || (await mail).kind === 'ready';
       return { kind: 'preparing', wanted: isReady ? wanted : null, mail };

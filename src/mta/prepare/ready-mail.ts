@@ -4,7 +4,7 @@ import type { TlsRequest } from '../connection/tls-policy.ts';
 import type { Made } from './composer.ts';
 import { addressesIn, headOf } from './head.ts';
 import type { Signed } from './mail-job.ts';
-import type { PrepareDeps } from './prepare.ts';
+import type { Prepared, PrepareDeps } from './prepare.ts';
 import type { StoredMail } from './stored-mail.ts';
 import { listHeaders } from './tracking.ts';
 
@@ -20,6 +20,8 @@ export interface Ready {
   size: number;
   smtpUtf8: boolean;
   eightBit: boolean;
+  /** Makes a mail with `eightBit` again for a host without 8BITMIME; what cannot be encoded keeps its octets. */
+  inSevenBits?: () => Promise<Prepared>;
   /** The TLS request of the message (RFC 8689). */
   tlsRequest?: TlsRequest | null;
   test: boolean;
