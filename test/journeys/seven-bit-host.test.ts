@@ -19,7 +19,7 @@ describe('journey: a submitted mail in 8 bits', () => {
   let server: FakeMailServer;
   let app: TestApp;
 
-  async function submitTo(extensions: readonly string[], raw: string, times = 1): Promise<string[]> {
+  async function submitTo(extensions: string[], raw: string, times = 1): Promise<string[]> {
     server = await startMailServer({ extensions });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
     const transport = createTransport({
