@@ -40,10 +40,18 @@ export function aggregateIn(mail: MailPart): Aggregate | null {
   );
   for (const part of files.slice(0, MOST_FILES)) {
     const unpacked = unpack(Buffer.from(octetsOf(part), 'latin1'));
-    const found = unpacked.kind === 'file' ? readAggregate(unpacked.bytes.toString('utf8')) : null;
+    const found = unpacked.kind === 'file' ? readAggregate(textOf(unpacked.bytes)) : null;
     if (found !== null) return found;
   }
   return null;
+}
+
+/** Returns the text of a file. XML in UTF-16 begins with its byte order mark (XML 1.0, section 4.3.3); everything else is read as UTF-8. */
+function textOf(bytes: Buffer): string {
+  const mark = bytes.toString('latin1', 0, 2);
+  if (mark === '\xff\xfe') return new TextDecoder('utf-16le').decode(bytes);
+  if (mark === '\xfe\xff') return new TextDecoder('utf-16be').decode(bytes);
+  return bytes.toString('utf8');
 }
 
 function readAggregate(text: string): Aggregate | null {
