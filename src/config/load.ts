@@ -6,7 +6,7 @@
  */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
-import { parseDocument } from 'yaml';
+import { isScalar, parseDocument, type Document } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
 import { readEnvironment, unknownSetting, writtenAs } from './environment.ts';
 import type { FileReading, ReadValues, Written } from './environment.ts';
@@ -61,7 +61,7 @@ export class ConfigError extends Error {
 /** Reads all sources of settings. Throws `ConfigError` with all mistakes. */
 export function loadConfig(options: LoadOptions): Loaded {
   const entries = listSettings();
-  const file = readSettingsFile(options);
+  const file = readSettingsFile(options, entries);
   const credentials = readCredentials(entries, options.env['CREDENTIALS_DIRECTORY']);
   const environment = readEnvironment(entries, options.env, readText);
   const written = [...credentials.written, ...environment.written];
@@ -79,6 +79,7 @@ export function loadConfig(options: LoadOptions): Loaded {
   ];
   if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
   const warnings = [
+    ...file.warnings,
     ...credentials.warnings,
     ...environment.warnings,
     ...reportsWarning(tree, reading.config),
@@ -106,41 +107,57 @@ interface SettingsFile {
   name: string | null;
   tree: unknown;
   mistakes: string[];
+  warnings: string[];
 }
 
-function readSettingsFile({ file, env, cwd }: LoadOptions): SettingsFile {
+function readSettingsFile({ file, env, cwd }: LoadOptions, entries: readonly SettingEntry[]): SettingsFile {
   const named = file ?? env['POSTHORN_CONFIG'];
   const candidates = named === undefined ? USUAL_FILES : [named];
   for (const candidate of candidates) {
     const name = path.resolve(cwd, candidate);
     const reading = readText(name);
-    if (reading.kind === 'ok') return readYaml(name, reading.text);
+    if (reading.kind === 'ok') return readYaml(name, reading.text, entries);
     if (reading.kind === 'bad' && (reading.why === 'EACCES' || reading.why === 'EPERM'))
       throw new ConfigError([`${name}: this user may not read the settings (${reading.why})`], { isForbidden: true });
-    if (reading.kind === 'bad')
-      return { name, tree: {}, mistakes: [`${name}: expected a readable file: ${reading.why}`] };
-    if (named !== undefined) return { name, tree: {}, mistakes: [`${name}: expected a settings file, found none`] };
+    if (reading.kind === 'bad') return unread(name, `${name}: expected a readable file: ${reading.why}`);
+    if (named !== undefined) return unread(name, `${name}: expected a settings file, found none`);
   }
-  return { name: null, tree: {}, mistakes: [] };
+  return { name: null, tree: {}, mistakes: [], warnings: [] };
 }
 
-function readYaml(name: string, text: string): SettingsFile {
+const unread = (name: string, ...mistakes: string[]): SettingsFile => ({ name, tree: {}, mistakes, warnings: [] });
+
+function readYaml(name: string, text: string, entries: readonly SettingEntry[]): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
   const mistakes = document.errors.map(({ code, message, linePos }) => {
     const said = (message.split('\n')[0] ?? message).replace(/:$/, '');
     // The parser's own words are for programmers.
     return `${name}: ${code === 'MULTIPLE_DOCS' ? `expected one document, found another from line ${String(linePos?.[0].line ?? 1)} on` : said}`;
   });
-  if (mistakes.length > 0) return { name, tree: {}, mistakes };
+  if (mistakes.length > 0) return unread(name, ...mistakes);
   try {
-    return { name, tree: document.toJS({ maxAliasCount: 100 }), mistakes };
+    return {
+      name,
+      tree: document.toJS({ maxAliasCount: 100 }),
+      mistakes,
+      warnings: emptyValues(name, document, entries),
+    };
   } catch (error) {
     // The error would name the alias, which may be a password that begins with an asterisk.
     const why = String(error).includes('Excessive alias count')
       ? 'its aliases (`*name`) make too much of it'
       : 'a value begins with `*`, which YAML takes for an alias, and there is no such anchor: put it in quotes';
-    return { name, tree: {}, mistakes: [`${name}: ${why}`] };
+    return unread(name, `${name}: ${why}`);
   }
+}
+
+/** Returns a warning for each setting whose name has nothing behind it: a passphrase that begins with `#` is a comment to YAML. */
+function emptyValues(name: string, document: Document, entries: readonly SettingEntry[]): string[] {
+  return entries.flatMap((entry) => {
+    const node = document.getIn(entry.path.split('.'), true);
+    if (!isScalar(node) || node.value !== null || node.source !== '') return [];
+    return [`${entry.path}: has no value in ${name}, so the default holds; text that begins with # or & needs quotes`];
+  });
 }
 
 function readCredentials(entries: readonly SettingEntry[], folder: string | undefined): ReadValues {

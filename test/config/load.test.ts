@@ -77,6 +77,19 @@ describe('loadConfig', () => {
       assert.equal(readSettings(complete({}), around).kind, 'ok');
     });
 
+    it('warn of a setting without a value, such as a passphrase that YAML takes for a comment or an anchor', () => {
+      for (const written of ['', ' #correct horse battery', ' &correct-horse-battery']) {
+        const file = put('empty.yaml', `backup:\n  passphrase:${written}\n  keep: 3\n`);
+        const { warnings, config } = load({ file });
+        assert.equal(config.backup.passphrase, null);
+        assert.deepEqual(warnings, [
+          `backup.passphrase: has no value in ${file}, so the default holds; text that begins with # or & needs quotes`,
+        ]);
+      }
+      for (const written of [' null', ' ~', ' "#correct horse battery"'])
+        assert.deepEqual(load({ file: put('said.yaml', `backup:\n  passphrase:${written}\n`) }).warnings, []);
+    });
+
     it('warn of a name that is not fully qualified, where it is the one used', () => {
       assert.match(load({ hostname: 'box' }).warnings.join(), /smtp\.hostname: "box"/);
       assert.deepEqual(load({ hostname: 'box', env: { POSTHORN_SMTP__HOSTNAME: 'a.example' } }).warnings, []);
