@@ -15,7 +15,7 @@ const { values: options } = parseArgs({
   options: {
     runs: { type: 'string', default: '3' },
     messages: { type: 'string', default: '5000' },
-    warm: { type: 'string', default: '3000' },
+    warm: { type: 'string', default: '10000' },
     sessions: { type: 'string', default: '50' },
   },
 });
