@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import type { Lease, LeaseWait } from '../connection/pool.ts';
+import { noTimings } from '../connection/phases.ts';
 import type { Transfer } from '../connection/session.ts';
 import { hostKey, laneName } from '../names.ts';
 import type { Ready } from '../prepare/prepare.ts';
@@ -156,7 +157,9 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
   lease.session.trace?.begin?.(laneName(site.name, context.source ?? null), mail.messageId);
   let tooMany: string | undefined;
   try {
-    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = await fitFor(lease, mail);
+    const fit = await fitFor(lease, mail);
+    if (fit === null) return { kind: 'withheld', timings: noTimings(), tls: null, earlier: 0 };
+    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = fit;
     const requireTls = mail.tlsRequest === 'require';
     const transfer = await lease.session.send({
       envelopeFrom,
@@ -176,11 +179,15 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
   }
 }
 
-/** Returns the mail in 7 bits for a host without 8BITMIME, or as it is where it cannot be made so: the session then refuses it. */
-async function fitFor({ session }: Lease, mail: Ready): Promise<Ready> {
+/**
+ * Returns the mail in 7 bits for a host without 8BITMIME, or as it is where it cannot be brought into them: the session then refuses it.
+ * Null where it could not be made just now.
+ */
+async function fitFor({ session }: Lease, mail: Ready): Promise<Ready | null> {
   if (session.extensions.eightBitMime || mail.inSevenBits === undefined) return mail;
   const made = await mail.inSevenBits();
-  return made.kind === 'ready' ? made : mail;
+  if (made.kind === 'ready') return made;
+  return made.kind === 'unbuildable' ? mail : null;
 }
 
 /** Returns the answer that refused the mail for now because there are too many connections, whatever it was an answer to. */

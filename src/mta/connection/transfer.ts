@@ -51,7 +51,10 @@ export type Transfer = TransferFacts &
       }
     /** There was no answer, or none that makes sense. `uncertain`: the final dot was sent, so the message may have been accepted. */
     | { kind: 'broken'; phase: BrokenPhase; text: string; reply: SmtpReply | null; uncertain: boolean }
-    /** This server may have been replaced (`OpenDeps.maySend`): the connection was dropped before the final dot, so nothing was taken. */
+    /**
+     * Nothing was taken: this server may have been replaced (`OpenDeps.maySend`), so that the connection was dropped before the final dot,
+     * or the mail could not be made fit for this host just now.
+     */
     | { kind: 'withheld' }
     | Unsupported
   );

@@ -156,18 +156,25 @@ export function createPrepare(deps: PrepareDeps) {
       : readyMail(row, addressed, front, await own.made);
   }
 
-  /** Makes a submitted mail once more, for a host that takes 7 bits only (RFC 6152 section 3). */
+  /** Makes a submitted mail once more, for a host that takes 7 bits only (RFC 6152 section 3). Never rejects: an attempt is under way. */
   async function makeSevenBit(
     row: StoredMail,
     tracking: Tracking | null,
     keys: readonly SigningKey[],
     addressed: Addressed,
   ): Promise<Prepared> {
-    const text = await textOf(row.content_id);
-    const front = addressed.frontOf(true);
-    const content: StoredContent = { ...storedText(text, tracking), sevenBit: true };
-    const made = await compose(text, content, { front, timestamp: signedAt(row), keys }, orderOf(row));
-    return readyMail(row, addressed, front, made);
+    try {
+      const text = await textOf(row.content_id);
+      const front = addressed.frontOf(true);
+      const content: StoredContent = { ...storedText(text, tracking), sevenBit: true };
+      const made = await compose(text, content, { front, timestamp: signedAt(row), keys }, orderOf(row));
+      return readyMail(row, addressed, front, made);
+    } catch (error) {
+      if (error instanceof Unbuildable) return failure(error);
+      const facts = { event: 'composing_failed', recipient_id: row.id, delivery_id: row.id, err: error };
+      deps.log.error(facts, 'a mail waits because it could not be brought into 7 bits');
+      return { kind: 'unready', why: 'it could not be brought into 7 bits' };
+    }
   }
 
   async function prepareRow(row: StoredMail): Promise<Preparing> {
@@ -179,7 +186,6 @@ export function createPrepare(deps: PrepareDeps) {
       const tracking = trackingOf(deps.trackingKey, row);
       const composed = tracking === null ? encodedContents.made(row.content_id) : undefined;
       const addressed = await addressedOf(deps, row);
-      const inSevenBits = (): Promise<Prepared> => makeSevenBit(row, tracking, signing.keys, addressed).catch(failure);
       let made: Promise<Prepared>;
       let mayTakeLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
       if (composed !== undefined) made = makeFrom(row, composed, signing.keys, addressed);
@@ -189,8 +195,11 @@ export function createPrepare(deps: PrepareDeps) {
         mayTakeLong ||= hasBytes(text) || isLarge(content);
         made = make(row, text, content, signing.keys, addressed);
       }
-      const mail = made
-        .then((ready) => (ready.kind === 'ready' && ready.eightBit ? { ...ready, inSevenBits } : ready))
+      const mail: Promise<Prepared> = made
+        .then((ready) => {
+          if (ready.kind !== 'ready' || !ready.eightBit) return ready;
+          return { ...ready, inSevenBits: () => makeSevenBit(row, tracking, signing.keys, addressed) };
+        })
         .catch(failure);
       // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
       const isReady = !mayTakeLong || (await mail).kind === 'ready';

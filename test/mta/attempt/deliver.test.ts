@@ -6,7 +6,7 @@ import { deliver, type Tried } from '../../../src/mta/attempt/deliver.ts';
 import { connectToSite, takeIdleConnection, type SourceContext } from '../../../src/mta/attempt/reach.ts';
 import { hostKey } from '../../../src/mta/names.ts';
 import type { AttemptFrame } from '../../../src/mta/attempt/outcome.ts';
-import type { Ready } from '../../../src/mta/prepare/prepare.ts';
+import type { Prepared, Ready } from '../../../src/mta/prepare/prepare.ts';
 import type { Host, Site } from '../../../src/mta/sites/sites.ts';
 import { testCa } from '../../support/harness/certificate.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -104,6 +104,29 @@ describe('mta/attempt/deliver', () => {
     const tried = await send(site);
     assert.equal(tried.kind === 'tried' && tried.outcome.kind, 'accepted');
     assert.equal(first.sessions[1]?.mails.length, 1);
+  });
+
+  it('asks a host without 8BITMIME again later where the mail could not be brought into 7 bits just now', async () => {
+    const server = await serve({ extensions: ['PIPELINING'] });
+    const site = siteOf(hostAt(server.port));
+    const answers: Prepared[] = [
+      { kind: 'unready', why: 'the thread has too much to do' },
+      { kind: 'unsigned', why: 'the key cannot be read' },
+      { kind: 'unbuildable', why: 'its content is gone' },
+      { ...mail, data: [Buffer.from('Subject: hi\r\n\r\nseven\r\n')], size: 22 },
+    ];
+    const ends: string[] = [];
+    for (const answer of answers) {
+      const reached = await connectToSite(deps, site, mail);
+      assert.ok(reached.kind === 'reached');
+      const eight: Ready = { ...mail, eightBit: true, inSevenBits: () => Promise.resolve(answer) };
+      const tried = await deliver(deps, site, eight, reached.connection, frame);
+      ends.push(tried.kind === 'tried' ? tried.outcome.kind : tried.kind);
+    }
+    assert.deepEqual(ends, ['untried', 'untried', 'refused', 'accepted']);
+    const mails = server.sessions.flatMap((session) => session.mails.map(({ data }) => data));
+    assert.deepEqual(mails, ['Subject: hi\r\n\r\nseven\r\n']);
+    assert.equal(server.sessions.length, 1);
   });
 
   it('ends after the limit of the whole attempt, however many hosts are left', async () => {
