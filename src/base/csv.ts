@@ -24,7 +24,7 @@ const LONGEST_RECORD = 64 * 1024;
 
 const separators: ReadonlySet<string> = new Set([',', ';', '\t']);
 
-/** Reads text with lines of `LF` or `CRLF`; a byte order mark and empty lines are passed over. */
+/** Reads text with lines of `LF`, `CRLF` or, as some spreadsheets write, `CR`; a byte order mark and empty lines are passed over. */
 export function readCsv(): CsvReader {
   let line = 1;
   let startedAt = 1;
@@ -33,6 +33,8 @@ export function readCsv(): CsvReader {
   let length = 0;
   let state: 'begin' | 'plain' | 'quoted' | 'closed' = 'begin';
   let begun = false;
+  /** The last character was a CR that ended a line: an LF behind it belongs to it. */
+  let isAfterCr = false;
   let separator: string | null = null;
 
   function separates(character: string): boolean {
@@ -62,7 +64,13 @@ export function readCsv(): CsvReader {
       throw new CsvFault(
         `line ${String(startedAt)} is longer than ${String(LONGEST_RECORD)} characters: is a quote left open?`,
       );
-    if (character === '\n') line++;
+    if (isAfterCr && character === '\n') {
+      isAfterCr = false;
+      return;
+    }
+    isAfterCr = character === '\r' && state !== 'quoted';
+    const isLineEnd = character === '\n' || isAfterCr;
+    if (isLineEnd) line++;
     if (state === 'quoted') {
       if (character === '"') state = 'closed';
       else field += character;
@@ -71,11 +79,11 @@ export function readCsv(): CsvReader {
       state = 'quoted';
     } else if (character === '"' && state === 'begin') state = 'quoted';
     else if (separates(character)) endField();
-    else if (character === '\n') {
+    else if (isLineEnd) {
       // An empty line says nothing about the separator.
       if (fields.length > 0 || field !== '' || state !== 'begin') separator ??= ',';
       endRecord(records);
-    } else if (character !== '\r') {
+    } else {
       if (state === 'closed') throw new CsvFault(`line ${String(line)}: text after the closing quote of a field`);
       state = 'plain';
       field += character;
@@ -105,9 +113,9 @@ export function csvLine(fields: readonly (string | null)[]): string {
 }
 
 function csvField(text: string): string {
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Takes back the apostrophe that `csvLine` puts before a formula. */
-export const unguarded = (field: string): string => (/^'[=+\-@\t\r]/.test(field) ? field.slice(1) : field);
+/** Takes back the apostrophe that `csvLine` puts before a formula, and before what looks like one that has it. */
+export const unguarded = (field: string): string => (/^'+[=+\-@\t\r]/.test(field) ? field.slice(1) : field);
