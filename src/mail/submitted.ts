@@ -161,7 +161,7 @@ function senderOf(fields: readonly HeaderField[]): Mailbox | string {
 }
 
 /** `root@example.com (Cron Daemon)`. A comment that might be taken for an address, or for the end of one, is left where it is. */
-const WITH_COMMENT = /^([^"()]*)\(([^"()<>@\\]*)\)\s*$/;
+const WITH_COMMENT = /^((?:"(?:[^"\\]|\\.)*"|[^"()])*)\(([^"()<>@\\]*)\)\s*$/;
 
 /** Reads a mailbox of a header, where a line may be folded with a tab and a comment may follow (RFC 5322 section 3.2.2). */
 function mailboxOf(value: string): ParsedMailbox {

@@ -187,6 +187,7 @@ describe('mail/submitted', () => {
     ['=?utf-8?Q?Acm=C3=A9?=\r\n\t=?utf-8?Q?_of?= <hi@acme.test>', 'Acmé of', 'with encoded words on two lines'],
     ['hi@acme.test (Cron Daemon)', 'Cron Daemon', 'of cron'],
     ['Acme <hi@acme.test> (by hand)', 'Acme', 'with a comment behind it'],
+    ['"Acme, Inc." <hi@acme.test> (by hand)', 'Acme, Inc.', 'with a comment behind a name in quotes'],
     ['hi@acme.test ()', null, 'with an empty comment'],
     ['"Acme (test)" <hi@acme.test>', 'Acme (test)', 'with brackets in quotes'],
     ['Acme (test) <hi@acme.test>', 'Acme (test)', 'with brackets in the name'],
