@@ -115,13 +115,22 @@ function describe(words: ActWords, { object, asked, before, after }: Deed, endin
     summary:
       filledIn(
         words.says,
-        (member) => textOf(is?.[member]) ?? textOf(was?.[member]) ?? textOf(asked?.[member]) ?? name,
+        (member, isAlone) =>
+          textOf(is?.[member]) ??
+          textOf(was?.[member]) ??
+          textOf(asked?.[member]) ??
+          (isAlone || member === 'object' || member === named ? name : null),
       ) + ending,
   };
 }
 
-const filledIn = (says: string, valueOf: (member: string) => string | null): string =>
-  says.replaceAll(/\{(\w+)\}/g, (_, member: string) => (valueOf(member) ?? '…').slice(0, LONGEST_NAME).toWellFormed());
+/** `isAlone`: the sentence has no other member. */
+function filledIn(says: string, valueOf: (member: string, isAlone: boolean) => string | null): string {
+  const isAlone = says.indexOf('{') === says.lastIndexOf('{');
+  return says.replaceAll(/\{(\w+)\}/g, (_, member: string) =>
+    (valueOf(member, isAlone) ?? '…').slice(0, LONGEST_NAME).toWellFormed(),
+  );
+}
 
 function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value;

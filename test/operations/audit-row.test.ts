@@ -45,6 +45,18 @@ describe('operations/audit-row', () => {
     assert.equal(rowOf({ status: 503 }).summary, 'changed the key … (failed)');
   });
 
+  it('does not put the name of the object in the place of what a refused act did not tell', () => {
+    const moved: ActWords = { says: 'moved the message {object} to {send_at}', type: 'message' };
+    const held: ActWords = { says: 'held the {scope} {target}', type: 'hold', named: 'target' };
+    assert.deepEqual(
+      [
+        rowOf({ words: moved, status: 409, code: 'invalid_state', deed: { object: 'msg_1' } }).summary,
+        rowOf({ words: held, status: 404, deed: { object: 'dest.test' } }).summary,
+      ],
+      ['moved the message msg_1 to … (refused: invalid_state)', 'held the … dest.test (refused)'],
+    );
+  });
+
   it('keeps at most 2 KB of a record, whole members only', () => {
     const row = rowOf({ deed: { after: { name: 'a', note: 'n'.repeat(5000), scopes: ['send'] } } });
     assert.equal(row.after_json, '{"name":"a","scopes":["send"]}');
