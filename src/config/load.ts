@@ -79,7 +79,7 @@ export function loadConfig(options: LoadOptions): Loaded {
   ];
   if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
   const warnings = [
-    ...file.warnings,
+    ...file.empty.filter((name) => !origins.has(name)).map((name) => noValue(name, file.name ?? '')),
     ...credentials.warnings,
     ...environment.warnings,
     ...reportsWarning(tree, reading.config),
@@ -107,7 +107,8 @@ interface SettingsFile {
   name: string | null;
   tree: unknown;
   mistakes: string[];
-  warnings: string[];
+  /** Paths of settings whose name has nothing behind it. */
+  empty: string[];
 }
 
 function readSettingsFile({ file, env, cwd }: LoadOptions, entries: readonly SettingEntry[]): SettingsFile {
@@ -122,10 +123,10 @@ function readSettingsFile({ file, env, cwd }: LoadOptions, entries: readonly Set
     if (reading.kind === 'bad') return unread(name, `${name}: expected a readable file: ${reading.why}`);
     if (named !== undefined) return unread(name, `${name}: expected a settings file, found none`);
   }
-  return { name: null, tree: {}, mistakes: [], warnings: [] };
+  return { name: null, tree: {}, mistakes: [], empty: [] };
 }
 
-const unread = (name: string, ...mistakes: string[]): SettingsFile => ({ name, tree: {}, mistakes, warnings: [] });
+const unread = (name: string, ...mistakes: string[]): SettingsFile => ({ name, tree: {}, mistakes, empty: [] });
 
 function readYaml(name: string, text: string, entries: readonly SettingEntry[]): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
@@ -136,12 +137,7 @@ function readYaml(name: string, text: string, entries: readonly SettingEntry[]):
   });
   if (mistakes.length > 0) return unread(name, ...mistakes);
   try {
-    return {
-      name,
-      tree: document.toJS({ maxAliasCount: 100 }),
-      mistakes,
-      warnings: emptyValues(name, document, entries),
-    };
+    return { name, tree: document.toJS({ maxAliasCount: 100 }), mistakes, empty: emptyValues(document, entries) };
   } catch (error) {
     // The error would name the alias, which may be a password that begins with an asterisk.
     const why = String(error).includes('Excessive alias count')
@@ -151,14 +147,16 @@ function readYaml(name: string, text: string, entries: readonly SettingEntry[]):
   }
 }
 
-/** Returns a warning for each setting whose name has nothing behind it: a passphrase that begins with `#` is a comment to YAML. */
-function emptyValues(name: string, document: Document, entries: readonly SettingEntry[]): string[] {
-  return entries.flatMap((entry) => {
-    const node = document.getIn(entry.path.split('.'), true);
-    if (!isScalar(node) || node.value !== null || node.source !== '') return [];
-    return [`${entry.path}: has no value in ${name}, so the default holds; text that begins with # or & needs quotes`];
+function emptyValues(document: Document, entries: readonly SettingEntry[]): string[] {
+  return entries.flatMap(({ path: name }) => {
+    const node = document.getIn(name.split('.'), true);
+    return isScalar(node) && node.value === null && node.source === '' ? [name] : [];
   });
 }
+
+/** A passphrase that begins with `#` is a comment to YAML, and one that begins with `&` an anchor. */
+const noValue = (name: string, file: string): string =>
+  `${name}: has no value in ${file}, so the default holds; text that begins with # or & needs quotes`;
 
 function readCredentials(entries: readonly SettingEntry[], folder: string | undefined): ReadValues {
   if (folder === undefined) return { written: [], mistakes: [], warnings: [] };

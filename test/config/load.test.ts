@@ -86,6 +86,8 @@ describe('loadConfig', () => {
           `backup.passphrase: has no value in ${file}, so the default holds; text that begins with # or & needs quotes`,
         ]);
       }
+      const elsewhere = { POSTHORN_BACKUP__PASSPHRASE: 'correct horse battery' };
+      assert.deepEqual(load({ file: put('elsewhere.yaml', 'backup:\n  passphrase:\n'), env: elsewhere }).warnings, []);
       for (const written of [' null', ' ~', ' "#correct horse battery"'])
         assert.deepEqual(load({ file: put('said.yaml', `backup:\n  passphrase:${written}\n`) }).warnings, []);
     });

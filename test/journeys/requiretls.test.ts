@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { server as certificate, stsServer, testCa } from '../support/harness/certificate.ts';
+import { submissionOptions } from '../support/harness/submission.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import {
   startMailServer,
@@ -80,13 +81,7 @@ describe('journey: REQUIRETLS', () => {
   });
 
   async function submitted(mail: SendMailOptions & { requireTLSExtensionEnabled?: boolean }): Promise<string> {
-    const transport = createTransport({
-      host: '127.0.0.1',
-      port: app.app.ports.submissions ?? 0,
-      secure: true,
-      tls: { rejectUnauthorized: false },
-      auth: { user: 'apikey', pass: app.key },
-    });
+    const transport = createTransport(submissionOptions(app));
     const { response } = await transport.sendMail({
       from: 'hi@acme.test',
       to: 'ana@dest.test',

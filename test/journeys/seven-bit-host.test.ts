@@ -5,6 +5,7 @@ import { simpleParser } from 'mailparser';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { submissionOptions } from '../support/harness/submission.ts';
 
 const TEXT = 'Grüße aus Köln: 5 €.\r\nPreis = 7, and a line of plain words, which keeps the part legible.\r\n';
 const HEAD = 'From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: Hello\r\nMIME-Version: 1.0\r\n';
@@ -22,13 +23,7 @@ describe('journey: a submitted mail in 8 bits', () => {
   async function submitTo(extensions: string[], raw: string, times = 1): Promise<string[]> {
     server = await startMailServer({ extensions });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
-    const transport = createTransport({
-      host: '127.0.0.1',
-      port: app.app.ports.submissions ?? 0,
-      secure: true,
-      tls: { rejectUnauthorized: false },
-      auth: { user: 'apikey', pass: app.key },
-    });
+    const transport = createTransport(submissionOptions(app));
     for (let n = 0; n < times; n++)
       await transport.sendMail({ envelope: { from: 'hi@acme.test', to: 'ana@dest.test' }, raw });
     const isLast = ({ type }: { type: string }): boolean => type === 'delivered' || type === 'bounced';

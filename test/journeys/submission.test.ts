@@ -11,6 +11,7 @@ import { startMailServer, type FakeMailServer, type ReceivedMail } from '../supp
 import { signedIn } from '../support/harness/browser.ts';
 import { hrefsOf } from '../support/harness/seen-mail.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { submissionOptions } from '../support/harness/submission.ts';
 
 interface SmtpError extends Error {
   responseCode?: number;
@@ -72,15 +73,7 @@ describe('journey: submission', () => {
   });
 
   const arrived = (): ReceivedMail[] => server.sessions.flatMap(({ mails }) => mails);
-  const transport = (over: object = {}) =>
-    createTransport({
-      host: '127.0.0.1',
-      port: app.app.ports.submissions ?? 0,
-      secure: true,
-      tls: { rejectUnauthorized: false },
-      auth: { user: 'apikey', pass: app.key },
-      ...over,
-    });
+  const transport = (over: object = {}) => createTransport({ ...submissionOptions(app), ...over });
   const refusal = (sending: Promise<unknown>): Promise<SmtpError> =>
     sending.then(
       () => assert.fail('it was taken'),
