@@ -61,6 +61,10 @@ export function sevenBitMail(mail: Buffer): Buffer | null {
   return reencodePart(octets, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
 }
 
+/** The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are. Null as for `sevenBitMail`. */
+export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
+  reencodeMail(fields, body, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0);
+
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
 
 /** Returns true for printable ASCII, white space and line ends: what we send. */

@@ -55,6 +55,14 @@ describe('journey: a submitted mail in 8 bits', () => {
     }
   });
 
+  it('keeps octets beyond ASCII that its client wrote into the header, as Postfix does', async () => {
+    const raw = PLAIN.replace('Subject: Hello', 'Subject: Grüße');
+    assert.deepEqual(await submitTo([], raw), ['delivered']);
+    const [head = '', body = ''] = (mails()[0]?.data ?? '').split('\r\n\r\n');
+    assert.match(Buffer.from(head, 'latin1').toString(), /^Subject: Grüße\r$/m);
+    assert.match(body, /^[\t\r\n\x20-\x7e]*$/);
+  });
+
   it('stays octet for octet where the host offers 8BITMIME', async () => {
     await submitTo(['8BITMIME'], PLAIN);
     assert.match(envelopes()[0] ?? '', / BODY=8BITMIME/);

@@ -9,7 +9,7 @@ import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
-import { sevenBitMail, valueOf } from '../../mail/re-encode.ts';
+import { sevenBitBody, valueOf } from '../../mail/re-encode.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
 import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
@@ -58,7 +58,7 @@ export function createCompose({ remembered }: { remembered: number }): Compose {
     const { id, html, attachments, tracking, raw, sevenBit } = stored;
     if (raw !== undefined) {
       const whole = tracking === undefined ? raw : trackedMail(raw, tracking);
-      return splitSubmitted(sevenBit === true ? (sevenBitMail(whole) ?? whole) : whole);
+      return splitSubmitted(whole, sevenBit === true);
     }
     if (tracking === undefined || html === null) return encode({ html, text: plainOf(stored), attachments }, id);
     const { plan, plain } = readingOf(stored, html);
@@ -75,13 +75,24 @@ function trackedMail(raw: Buffer, tracking: Tracking): Buffer {
   );
 }
 
-/** Splits a submitted mail at the empty line. */
-function splitSubmitted(raw: Buffer): Composed {
+/**
+ * Splits a submitted mail at the empty line. In 7 bits its own header keeps octets beyond ASCII: the client wrote them against
+ * RFC 5322, receivers read them all the same, and a bounce would help nobody. Postfix sends such headers as they are, too.
+ */
+function splitSubmitted(raw: Buffer, isSevenBit: boolean): Composed {
   const end = endOfHead(raw);
-  const body = raw.subarray(end + 2);
-  const content = { headers: raw.toString('utf8', 0, end), body };
-  return { content, bodyHash: relaxedBodyHash(body), isWhole: true, eightBit: !isAscii(raw) };
+  const [head, body] = [raw.subarray(0, end), raw.subarray(end + 2)];
+  const made = isSevenBit ? sevenBitBody(parseHeaders(head.toString('latin1')), body) : null;
+  if (made === null) return submitted(head, body, !isAscii(raw));
+  return submitted(Buffer.from(made.fields.map((field) => field.raw).join(''), 'latin1'), made.body, false);
 }
+
+const submitted = (head: Buffer, body: Buffer, eightBit: boolean): Composed => ({
+  content: { headers: head.toString(), body },
+  bodyHash: relaxedBodyHash(body),
+  isWhole: true,
+  eightBit,
+});
 
 /** Returns the place of the empty line of a submitted mail, whose line ends are CRLF since it was accepted. */
 function endOfHead(raw: Buffer): number {
