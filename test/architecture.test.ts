@@ -22,7 +22,7 @@ const stores = [
 const ground = ['mail', 'storage', 'net', 'scheduling', 'base'];
 
 const mayImport: Readonly<Record<string, readonly string[]>> = {
-  // 0 and 1: know nobody's trade
+  // 0 and 1: tools that any program might use
   base: [],
   net: ['base'],
   scheduling: ['base'],
@@ -51,7 +51,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   webhooks: ['events', 'operations', 'storage', 'net', 'scheduling', 'base'],
   housekeeping: [...stores, 'webhooks', 'storage', 'net', 'scheduling', 'base'],
   backup: ['messages', 'storage', 'net', 'scheduling', 'base'],
-  // 4: who asks and operates; never mta or inbound
+  // 4: the doors: API, dashboard and command line; never mta or inbound
   api: [...stores, 'operations', 'webhooks', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
   operator: [
     'api',

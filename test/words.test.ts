@@ -113,7 +113,7 @@ const everywhere: readonly Pattern[] = [
   { name: '"mend": fix', pattern: /\bmend(?:s|ed|ing)?\b/i, bad: 'Mend the entries.', good: 'Recommended, amend' },
   {
     name: '"stands in", "lies beside": is in, is next to',
-    pattern: /\b(?:stands? (?:in|at|on|there|beside)|lies? (?:in|beside|there))\b/i,
+    pattern: /\b(?:stands? (?:in|at|on|there|beside|behind|below)|lies? (?:in|beside|there))\b/i,
     bad: 'The id stands in the header.',
     good: 'The standard is in the outliers.',
   },

@@ -46,7 +46,7 @@ const PATH = '/v1/events';
 const START = 'start';
 const END = 'end';
 const COMMENT_MS = 15_000;
-/** For memory to be as new as who comes; then the log is asked. */
+/** How long a new stream waits for the shared reader to reach its position before it reads the log itself. */
 const FIRST_MS = 2000;
 const PAGE = 500;
 /** Pages of the log that are read at once, besides those of followers: the other reads need the database too. */
@@ -312,14 +312,14 @@ async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGe
   try {
     yield comment('welcome');
     // A client that resumes may be behind what memory holds, and gets what the log has now: some of it may have been erased.
-    let rang = isNew && (await follower.next(FIRST_MS));
+    let isNotified = isNew && (await follower.next(FIRST_MS));
     while (!follower.over()) {
-      const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
+      const found = await (isNotified ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
       position = found.position;
       if (found.events.length > 0) yield said(found.events.map((event) => message(reading, event)).join(''));
       if (found.hasMore) continue;
       // It also wakes for events of others, after which nothing may have been written.
-      rang = await follower.next(Math.max(0, silentSince + COMMENT_MS - clock.monotonic()));
+      isNotified = await follower.next(Math.max(0, silentSince + COMMENT_MS - clock.monotonic()));
       if (!follower.over() && clock.monotonic() - silentSince >= COMMENT_MS) yield comment('still here');
     }
   } finally {

@@ -7,12 +7,12 @@ interface JoinableNotifier {
   joinOthers(tell: (hint: unknown) => void): void;
 }
 
-/** Notifiers that carry no hint: ringing them once too often only costs a look. */
+/** Notifiers without hints: one notification too many only costs a query. */
 const WITHOUT_HINT: readonly string[] = ['events', 'keys', 'holds'];
 
 /**
- * From now on what one node's notifier is told reaches the listeners of all. When messages may have been lost, notifiers without hints are
- * rung; what the others would have told is found by the sweeper.
+ * From now on a notification of one node reaches the listeners of all. Where messages between nodes may have been lost, the listeners of
+ * notifiers without hints are called; what hints would have said is found by the sweeper.
  */
 export function joinNotifiers(
   nodes: Pick<Nodes, 'tell' | 'listen'>,

@@ -29,8 +29,8 @@ export interface Running {
   housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
   shared: SharedState;
-  /** Set when the stop has begun: nothing more is started. */
   questions: Pick<NodeQuestions, 'start' | 'stop'>;
+  /** Set when the stop has begun: nothing more is started. */
   isStopping: boolean;
 }
 

@@ -139,8 +139,8 @@ const SENTENCE_END = /\n\n|[.!?;](?=\s)|[。！？；]/;
  * Decides whether a notice is about a delay. Delay warnings also announce what comes later ("Eventually the mail software will give
  * up, and the message will be returned to you"), so a sentence about the future never counts as the mail having been given up.
  * Words that say that attempts go on outweigh everything but a plain statement that they do not. Beside a subject of failure or a
- * permanent reply they have to be the notice's own: "do not resend your message" is also said by who refuses, and "will be retried"
- * by a subject of ours. Words that only say "late" also occur in notices of mails that were given up, so there the subject decides.
+ * permanent reply they have to be the notice's own: servers that refuse also write "do not resend your message", and a subject of ours
+ * may say "will be retried". Words that only say "late" also occur in notices of mails that were given up, so there the subject decides.
  */
 function isLate(title: string, lines: readonly string[], failureInTitle: boolean, words: BounceWords): boolean {
   const text = foldText(lines.join('\n'));

@@ -30,7 +30,7 @@ const REPLY_LINE = /^\s{0,20}(?:<<<\s{0,5})?[45][0-5][0-9]([ -])/;
 /** True of a line that quotes a reply or has an enhanced code. */
 export const CODE_OR_STATUS = new RegExp(`${REPLY.source}|${ENHANCED.source}`);
 
-/** The first code decides, as in a session: what stands behind it may be what another host told the one that answers. */
+/** The first code decides, as in a session: a later one may be what another host told the one that answers. */
 const AT_BEGIN =
   /^(?:[a-z0-9-]{1,20}; ?)?([45][0-5][0-9])(?:[ \-]{1,4}['"#([]{0,2}([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])|(?=[ -]))/i;
 

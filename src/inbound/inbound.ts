@@ -33,7 +33,7 @@ export interface InboundDeps
   db: ReceiveDeps['db'] & { maintenance: Connection };
   /** Returns the operator's bounce rules in force. */
   bounceRules: () => readonly BounceRule[];
-  /** Rings when a key was revoked or changed. */
+  /** Notifies when a key was revoked or changed. */
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
   submitted?: (code: number) => void;

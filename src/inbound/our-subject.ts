@@ -20,7 +20,7 @@ const LABELLED =
   /^([>\s*\-•]{0,20}(?:(?:the|your|message|mail|original|der|le|el|il|o) ){0,3}(?:subject|betreff|objet|sujet|asunto|assunto|oggetto|onderwerp|ämne|emne|aihe|temat|předmět|predmet|tárgy|subiect|konu|тема|θέμα|件名|主题|主題|主旨|제목)(?: (?:of|line)(?: \p{L}{1,10}){0,2})?(?: (?:is|was))?\s{0,4}[:：])\s{0,10}(\S.*)$/iu;
 const ANY_LABEL = /^[>\s]{0,20}[\p{L}-]{1,30}\s?[:：](?:\s|$)/u;
 
-/** Returns the notice's own words: without what stands behind a label of a subject, and without the returned mail's subject. */
+/** Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject. */
 export function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[]): Prose {
   const found = [wordsOf(original, 'subject')];
   const own: string[] = [];

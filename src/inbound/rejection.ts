@@ -13,7 +13,7 @@ import type { FoundRecipient } from './finding.ts';
 import type { Notice } from './notice.ts';
 
 const DELETED = /^\s*automatic-action\s*\/[^;]{0,100};\s*(?:deleted|rejected|refused)\b/i;
-/** The beginning of a subject that says so; behind it stands ours. */
+/** The beginning of a subject that says so; our own subject follows it. */
 const REJECTED = /^\s*(?:automatically )?(?:rejected|refused)(?:\s*:| mail\b| message\b)/i;
 const LONGEST_REASON = 500;
 /** The code of a reply that says as much. */

@@ -124,26 +124,26 @@ function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buf
   return Buffer.concat([Buffer.from(`${head}${report.headers}\r\n`), report.body]);
 }
 
-/** Looks at each ring for news of the event log, until its patience ends. */
+/** Reads the status after each notification of the event log, until it is reached or the time is over. */
 async function isReached({ db, clock, notifiers }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
   let wake: () => void = () => undefined;
-  const patience = { isOver: false };
+  const timeLimit = { isOver: false };
   const unlisten = notifiers.events.listen(() => {
     wake();
   });
   const timer = clock.after(STEP_TIMEOUT_MS, () => {
-    patience.isOver = true;
+    timeLimit.isOver = true;
     wake();
   });
   try {
     for (;;) {
-      const rung = new Promise<void>((resolve) => (wake = resolve));
+      const notified = new Promise<void>((resolve) => (wake = resolve));
       const [row] = await db.prepared.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [
         deliveryId,
       ]);
       if (row?.status === status) return true;
-      if (patience.isOver) return false;
-      await rung;
+      if (timeLimit.isOver) return false;
+      await notified;
     }
   } finally {
     timer.cancel();

@@ -12,7 +12,7 @@ import { parseHeaders, type HeaderField } from './header.ts';
 export type ReportAction = 'failed' | 'delayed' | 'delivered' | 'relayed' | 'expanded';
 
 export interface ReportedRecipient {
-  /** Whom the reporting server tried; not always whom we wrote to. */
+  /** The address that the reporting server tried, which may differ from the one that we wrote to. */
   finalRecipient: string | null;
   originalRecipient: string | null;
   action: ReportAction | null;

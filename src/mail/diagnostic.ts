@@ -16,7 +16,7 @@ export interface Diagnostic {
 /** Characters that are read. */
 const LONGEST = 2000;
 
-/** The first code decides, as in a session: what stands behind it may be what another host told the one that answers. */
+/** The first code decides, as in a session: a later one may be what another host told the one that answers. */
 const AT_BEGIN = /^(?:[a-z0-9-]{1,20}; ?)?([45]\d\d)(?=[ -])/i;
 /** A code that begins the text, or follows a mark with which mail systems begin to quote. */
 const QUOTED =

@@ -52,7 +52,7 @@ const OPTION = /^x-posthorn-(.*)$/;
 const LONGEST_OPTION = 40;
 /** We add this field to each mail that we send. A mail that is passed on to us by submission still has it, and it is not an option there. */
 const MARK = 'delivery';
-/** Never sent on: who else gets a copy, whose return path it was, what it asked of us. */
+/** Header fields that are not sent on: Bcc, Return-Path, and the options that the mail has for us. */
 const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
 
 /** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submitted-worker.ts). */

@@ -175,7 +175,7 @@ export class DueQueue {
     this.startReading();
   }
 
-  /** Says whether a group waits for a place that could have that of the job's group. */
+  /** Returns whether a waiting group could use the place of this job. */
   needsPlaceOf({ group }: Job): boolean {
     return this.empty.some(turnOfGroup(group));
   }

@@ -152,7 +152,7 @@ export class LaneReports {
   }
 }
 
-/** The report of lanes whose mail needs no connection: their workers are none. */
+/** The report of a lane whose mail needs no connection and so no worker. */
 const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
   slots: 0,
   source: null,

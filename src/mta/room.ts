@@ -42,7 +42,7 @@ export function createRoom(deps: RoomDeps): () => Promise<void> {
     }
   }
 
-  /** Where all workers of a lane wait for their hosts, or none may begin, none of its jobs goes soon; otherwise those at the end do not. */
+  /** Takes jobs of a lane out of memory: all of them if every worker waits for its host or none may start, otherwise those at the end. */
   function restSome({ name, slots }: LaneView, late: number): void {
     const closedMs = slots > 0 ? null : control.closedFor(name, LEAST_REST_MS);
     const isStuck = closedMs !== null || (slots > 0 && late >= slots);

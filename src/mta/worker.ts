@@ -1,8 +1,8 @@
 /**
  * One worker of a lane: it finds a connection, claims the delivery, attempts it, records the outcome, and goes on to the next. A
- * delivery without a connection is not claimed, so a host that lets us in nowhere costs no write. While a mail is on the wire the
- * next one is composed and signed (prepared-mails.ts); its claim and the outcome before it share one commit. An outcome never waits
- * for a mail of which it is not known yet whether it may go, or for a dial.
+ * delivery without a connection is not claimed, so a host that cannot be reached costs no write. While a mail is on the wire the
+ * next one is composed and signed (prepared-mails.ts); its claim and the outcome before it share one commit. An outcome is written
+ * at once where the next mail is not ready or needs a new connection.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../scheduling/lanes.ts';

@@ -8,8 +8,8 @@ import type { Socket } from 'node:net';
 export const MOST_ANSWER_BYTES = 80 * 1024;
 
 /**
- * Breaks the connection with an error once more has come since the last request. It is called when the connection stands and who
- * reads it listens already. `raw` is what carries the bytes: another socket than `socket` where that one is of TLS.
+ * Breaks the connection with an error once more has come since the last request. Call it when the connection is open and its reader
+ * listens. `raw` is what carries the bytes: another socket than `socket` where that one is of TLS.
  */
 export function limitAnswers(socket: Socket, raw: Socket): void {
   let written = 0;

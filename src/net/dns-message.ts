@@ -184,7 +184,7 @@ function readAnswers<T extends RecordType>(
   return { kind: 'no_data', ttl: negative ?? 0, ...(secure ? { secure } : {}) };
 }
 
-/** Tells whether an answer without records only says whom to ask (RFC 2308 section 2.2): what is not answered is not absent. */
+/** Returns whether an answer without records only names other servers (RFC 2308 section 2.2), which does not say that there are none. */
 const isReferral = ({ authorities = [], flag_aa: isFinal }: DecodedPacket): boolean =>
   !isFinal && authorities.some(({ type }) => type === 'NS');
 

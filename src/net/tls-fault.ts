@@ -1,6 +1,6 @@
 /**
- * Says in plain words why a TLS handshake failed. A message of OpenSSL has an address in memory in front and paths of the build behind;
- * what stands between them is the reason, in the library's own words.
+ * Says in plain words why a TLS handshake failed. A message of OpenSSL begins with an address in memory and ends with
+ * paths of its build; the reason, in the library's own words, is between them.
  */
 const OPENSSL = /:error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/;
 

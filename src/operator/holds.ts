@@ -186,7 +186,7 @@ function pointedAt({
   if (given.length !== 1)
     throw new Problem(
       'invalid_field',
-      'say of what: one of a domain, lane, account, stream (of an account), message, or source',
+      'name exactly one: a domain, a lane, an account, a stream (of an account), a message, or a source',
     );
   if (domain !== undefined) return { scope: 'domain', target: domain };
   if (lane !== undefined) return { scope: 'lane', target: lane };

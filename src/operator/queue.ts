@@ -113,7 +113,7 @@ export const queueOperations = {
     }),
     async run(deps, { domain, lane, message_id: messageId, all }, act): Promise<Flushed> {
       if ([domain, lane, messageId, all].filter((one) => one !== undefined).length !== 1) {
-        throw new Problem('invalid_field', 'say what to flush: one of a domain, a lane, a message, or everything');
+        throw new Problem('invalid_field', 'name exactly one to flush: a domain, a lane, a message, or everything');
       }
       act.on({
         object: domain ?? (lane === undefined ? undefined : `the lane ${lane}`) ?? messageId ?? 'the whole queue',

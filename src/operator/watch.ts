@@ -1,5 +1,5 @@
 /**
- * The operation that shows SMTP dialogues live, as long polls. A watch runs at every node under one number, which who begins it chooses. The
+ * The operation that shows SMTP dialogues live, as long polls. A watch runs at every node under one number, which its client chooses. The
  * position says how much of each node's lines was read, so that the next poll may come by any node.
  */
 import { randomInt } from 'node:crypto';
@@ -88,7 +88,7 @@ async function pageOf(deps: OperatorDeps, watch: number, after: Positions, waitM
     if (pages.length === 0)
       throw unanswered.length > 0
         ? new Problem('service_unavailable', unansweredText(unanswered))
-        : new Problem('not_found', 'the watch has ended: nobody asked for a minute');
+        : new Problem('not_found', 'the watch has ended: its lines were not asked for within a minute');
     if (pages.every(({ lines }) => lines.length === 0) && end > clock.monotonic()) {
       // The answer of this node waits for lines; without a watch here nothing else would wait.
       if (!pages.some(({ epoch }) => epoch === nodes.epoch)) await clock.sleep(wait);

@@ -21,8 +21,8 @@ export interface LaneJob {
 }
 
 /**
- * Shares of a class that are looked at for one that may have a place. Each bound of a share is nearly all places, so where so many in a row
- * may not, none of the class may; and a lane of thousands of accounts costs no more than one of twenty.
+ * How many shares of a class are looked at to find one that may have a place. A share's bound is nearly all places, so where this many
+ * may have none, no share of the class may. A lane of thousands of accounts thus costs no more than one of twenty.
  */
 const MOST_LOOKED_AT = 20;
 /** Every fifth turn class 1 goes first. */

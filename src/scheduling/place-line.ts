@@ -7,7 +7,7 @@
 import { classOf, type PlaceClass, type Places } from './places.ts';
 import { WaitingLine } from './waiting-line.ts';
 
-/** Of the shares that have a place, so many are looked at for one that should have the place of another. */
+/** How many shares that have a place are compared to find one whose place another should have. */
 const MOST_COMPARED = 20;
 
 export class PlaceLine<Item> {

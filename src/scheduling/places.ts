@@ -60,7 +60,7 @@ export class Places {
     return this.isBelow(order, 0, instead);
   }
 
-  /** Says whether a turn of this class that has a place may have a further one, or may have that of `instead` once it is given up. */
+  /** Returns whether a turn of this class that has a place may have another, or may have that of `instead` once it is given up. */
   hasFurther(order: PlaceClass, instead?: string): boolean {
     const left = Math.min(Math.ceil(this.most() * LEAVES_TO_FIRST), this.reserveOf(LEAVES));
     return this.isBelow(order, left, instead);
@@ -88,7 +88,7 @@ export class Places {
     this.count(turn, -1);
   }
 
-  /** Says whether fewer places are taken than all but so many, and by class 1 fewer than it may have but so many. */
+  /** Returns whether more than `kept` places are free, for class 1 also within the bound of its class. */
   private isBelow(order: PlaceClass, kept: number, instead?: string): boolean {
     const most = this.most() - kept;
     if (this.taken - (instead === undefined ? 0 : 1) >= most) return false;

@@ -59,7 +59,7 @@ export class WaitingLine<Item> {
   next(mayGo: (share: string) => boolean = () => true): { share: string; item: Item } | undefined {
     for (const [share, line] of this.shares) {
       if (!mayGo(share)) continue;
-      // The iterator stands behind the items that were taken; a new one would pass over each of them again.
+      // The iterator is past the items that were taken; a new one would pass over each of them again.
       const next = line.first.next();
       if (next.done === true) throw new Error('the line of a share that is empty is not kept');
       line.items.delete(next.value);

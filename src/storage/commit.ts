@@ -33,7 +33,7 @@ export interface CommitStats {
   groups: number;
   units: number;
   largestGroup: number;
-  /** Units that could not be written; one that a rule of its own has refused is none. */
+  /** Units that could not be written. Those that their own rule refused (`Problem`) are not counted. */
   failedUnits: number;
 }
 
@@ -346,7 +346,7 @@ class GroupRunner {
       run.begun = false;
       if (transaction.ready !== undefined) await transaction.ready();
       const begun = transaction.readsInside === true ? transaction.begin() : null;
-      // Without others who write they start before the BEGIN, so that a failing read is known before anything is written.
+      // With a single writer the reads start before the BEGIN, so that a failing read is known before anything is written.
       const reads = works.map(({ work, inputs }) => work.read?.(transaction.connection, inputs));
       const [begin, ...read] = await Promise.allSettled([begun ?? transaction.begin(), ...reads]);
       if (begin.status === 'rejected') throw begin.reason;

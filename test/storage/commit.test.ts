@@ -69,11 +69,11 @@ describe('storage/commit', () => {
 
     it('runs inserts first, then the kinds as listed, then transactions, in whatever order they came', async () => {
       const connection = notingConnection();
-      const commit = createCommitter(sqliteTransaction(connection), { order: ['happen', 'later'] });
+      const commit = createCommitter(sqliteTransaction(connection), { order: ['first', 'later'] });
       await Promise.all([
         commit.transact((tx) => tx.run('transact')),
         commit.submit(workOf('later'), 'x'),
-        commit.submit(workOf('happen'), 'y'),
+        commit.submit(workOf('first'), 'y'),
         commit.insert({ settings: [{ name: 'n', value: 'v' }] }),
       ]);
       const [begin, insert, ...rest] = connection.ran;

@@ -291,7 +291,7 @@ async function resend(visit: Visit): Promise<Shown> {
 /** Returns the part of the queue that the form names: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   const target = fieldText(form, 'target');
-  if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
+  if (target === undefined) throw new Problem('missing_field', 'choose what to hold', { field: 'target' });
   switch (form.get('scope')) {
     case 'domain':
       return { domain: target };
@@ -310,7 +310,7 @@ function lengthOf(form: URLSearchParams): number | undefined {
   const hours = fieldNumber(form, 'hours');
   if (hours === undefined) return undefined;
   if (!(hours > 0 && hours <= 24 * 366))
-    throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
+    throw new Problem('invalid_field', 'hours must be more than 0 and at most 8,784, a year', { field: 'hours' });
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 

@@ -55,7 +55,7 @@ export function isSimulated(deps: Simulator, sender: Sender, draft: MessageDraft
 
 /** Returns all recipients, each address once. */
 export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[] {
-  // Nearly all mail has one recipient, and bulk sends ask this thrice for each.
+  // Nearly all mail has one recipient, and bulk sends ask this three times for each.
   if (draft.source === undefined && draft.cc.length === 0 && draft.bcc.length === 0)
     return [{ type: 'to', mailbox: draft.to }];
   const seen = new Set<string>();

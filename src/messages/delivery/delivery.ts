@@ -125,7 +125,7 @@ export type FeedbackSource = 'arf' | 'jmrp' | 'other';
 export type DeliveryChange =
   | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
   | { kind: 'outcome'; epoch: number; attempt: number; outcome: Outcome }
-  /** The claim is given back without an attempt, because the program stops. */
+  /** The claim is given back without an attempt: nothing was offered, because no connection was left or this server may not send now. */
   | { kind: 'released'; epoch: number; attempt: number; dueAt: number }
   /** The process with the claim ended; how far the attempt came is unknown. */
   | { kind: 'orphaned'; epoch: number; retryAt: number }

@@ -47,7 +47,7 @@ interface ChangeUnit {
 export type RowsAfter = (tx: Connection, recorded: readonly Recorded[]) => Promise<Rows>;
 
 /** The name of this work in the grouped commit. */
-export const RECORD_CHANGE = 'happen';
+export const RECORD_CHANGE = 'record change';
 
 export function createRecorder(deps: {
   commit: Committer;

@@ -1,7 +1,7 @@
 /** Reads the pause that a refusal asks for: `try again in 300 seconds`, `please come back in 00:05:00`. */
 import { wordingOf } from '../../base/phrase.ts';
 
-/** Words that ask for a pause, then a number. Only few words may stand between, so that other numbers do not match. */
+/** Words that ask for a pause, then a number. Only few words may come between them, so that other numbers do not match. */
 const ASKED =
   / (?:again|retry|retrying|back|wait|delay|delayed|later|resend|reconnect|gr[ae]ylist(?:ed|ing)?|erneut|reessayer|intente|riprova)(?: (?:in|after|for|at|least|about|another|the|next|please|time|approximately|message|it|this|action|nach|dans|en|tra)){0,4} (?:(\d{1,2}) (\d{2}) (\d{2})|(\d{1,5}) ?([a-z]{1,10})) /;
 

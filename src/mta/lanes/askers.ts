@@ -1,8 +1,12 @@
 /**
- * Whose an answer is that asks for less (a rate, overload, too many connections) in the lane of an operator, which serves many
- * organisations: one recipient domain's, or the operator's. It is the operator's where three domains in a row get one, with nothing
- * accepted between. It slows the whole lane, too, where only that domain's mail was accepted lately, since the lane serves no other
- * now, and a rate does where no other domain is known to be served; an accepted mail of another domain then takes that back. Pure: time is handed in, in ms.
+ * Decides how much of an operator's lane slows down when a receiver asks for less: a rate, overload, too many connections. Such a
+ * lane serves many recipient domains, and the answer may be about one of them or about all.
+ *
+ * - It is about all where three domains in a row get such an answer, with nothing accepted between.
+ * - The whole lane slows down, too, while it serves only the domain that got the answer: no mail of another was accepted lately. For
+ *   a rate it is enough that no other domain is known to be served. An accepted mail of another domain takes this back.
+ *
+ * Pure: time is handed in, in ms.
  */
 import { DOMAINS } from './rests.ts';
 

@@ -50,7 +50,10 @@ export interface LaneControlOptions {
   innerSlots: number;
 }
 
-/** More are kept only of lanes that have work, rest or are slowed: a lane takes about 1 KB. With fewer, what lanes have learnt is lost to a broadcast. */
+/**
+ * States of lanes kept in memory, about 1 KB each. Those of lanes that have work, rest or are slowed are kept beyond this number. With a
+ * smaller one a broadcast to many domains would push out what other lanes have learnt.
+ */
 const MOST_LANE_STATES = 10_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;

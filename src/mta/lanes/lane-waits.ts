@@ -157,7 +157,7 @@ const restReasons = {
   tls: 'tls_required',
 } as const;
 
-/** Returns why the host waits that opens first, where all hosts of the site are closed or full; else null. */
+/** Where all hosts of the site are closed or full, returns why the host that opens first is; else null. */
 function hostsWait(site: Site, source: string | null, pool: Surroundings['pool'], clock: Clock): LaneWait | null {
   const most = site.operator?.maxConnections;
   const found: { name: string; wait: GateWait }[] = [];

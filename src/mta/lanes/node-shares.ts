@@ -13,7 +13,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
 import type { Nodes } from '../../storage/nodes.ts';
 import { announce, haveOthersAnnounced, readOthers, withdraw, writeOwn, type LaneRow } from './lane-share-rows.ts';
-import { isWanted, lookedAt, wholeLane, type LaneLook, type LaneShare, type LaneShares } from './lane-shares.ts';
+import { isWanted, decideShare, wholeLane, type LaneLook, type LaneShare, type LaneShares } from './lane-shares.ts';
 import type { Learnt } from './throttle.ts';
 
 /** The need of a lane for connections, and its limits. */
@@ -236,7 +236,7 @@ export class NodeShares implements LaneShares {
     const { learnt, ...wants } = lanes.demandOf(lane);
     const before = this.shares.get(lane) ?? this.first;
     const look = { ...wants, epoch: nodes.epoch, had: before.connections, open: lanes.open(lane), mayRaise };
-    const { share, claim } = lookedAt(look, others);
+    const { share, claim } = decideShare(look, others);
     if (share.connections < before.connections) {
       this.shares.set(lane, { ...before, connections: share.connections });
       lanes.shrink(lane);

@@ -51,14 +51,14 @@ interface Streak {
   accounts: Map<string, number>;
 }
 
-/** Answers in a row that begin a rest, */
+/** Answers in a row that begin a rest. */
 const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3, rate: 1 };
-/** and where a mail was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
+/** The same where a mail was accepted within `LATELY_MS`: a receiver that judges each mail refuses some in a row by chance. */
 const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
 const LATELY_MS = 10 * 60_000;
-/** Refused senders of several accounts in a row, with no mail of any account accepted between, that begin a rest for all accounts, */
+/** Refused senders in a row, of several accounts and with no mail accepted between, that begin a rest for all accounts. */
 const ENOUGH_OF_ACCOUNTS = 10;
-/** and how many of them may be of one account, so that no account stops the others. */
+/** At most this many of `ENOUGH_OF_ACCOUNTS` count for one account, so that no account alone stops the others. */
 const MOST_OF_ACCOUNT = 5;
 /** Domains of an operator's lane that must get such answers for them to be about all of it. */
 export const DOMAINS = 3;

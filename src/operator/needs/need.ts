@@ -127,7 +127,7 @@ export const need = (given: Given): Need => ({
 /** One kind of item: returns those that the facts hold. */
 export type Rule<Of> = (of: Of, facts: NeedFacts) => readonly Need[];
 
-/** The time before an end of which a person hears. */
+/** How long before the end of a certificate or a key people are told of it, in ms. */
 export const SOON_MS = 14 * DAY_MS;
 
 export const uri = encodeURIComponent;

@@ -12,7 +12,7 @@ export interface PostgresText {
 const MOST_TEXTS = 1000;
 const known = new LRUCache<string, PostgresText>({ max: MOST_TEXTS });
 
-/** Numbers the placeholders of a statement: `?` is `$1`, then `$2`. A question mark inside quotes is none. */
+/** Numbers the placeholders of a statement: `?` is `$1`, then `$2`. A question mark inside quotes is not a placeholder. */
 export function postgresText(sql: string): PostgresText {
   const before = known.get(sql);
   if (before !== undefined) return before;

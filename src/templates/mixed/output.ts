@@ -46,7 +46,7 @@ export class Output {
 
   private isAtAddress(): boolean {
     let chunk = this.chunks.length - 1;
-    // Most values stand behind the end of a tag, or in a text.
+    // Most values follow the end of a tag, or are in a text.
     if (!mayEndBefore.test(this.chunks[chunk]?.at(-1) ?? '')) return false;
     let end = '';
     for (; chunk >= 0 && end.length < LONGEST_BEFORE; chunk--)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { type LaneClaim, lookedAt, roughly, shareOf } from '../../../src/mta/lanes/lane-shares.ts';
+import { type LaneClaim, decideShare, roughly, shareOf } from '../../../src/mta/lanes/lane-shares.ts';
 
 const claim = (epoch: number, demand: number, connections: number, allowed = 10): LaneClaim => ({
   epoch,
@@ -31,7 +31,7 @@ class Fleet {
     const { demand, allowed, may, open } = node;
     const look = { epoch, had: may, open, demand, allowed, hasRate: false, mayRaise: true };
     const before = this.rows.get(epoch)?.connections ?? 1;
-    const { share, claim: own } = lookedAt(look, others);
+    const { share, claim: own } = decideShare(look, others);
     if (own === null) this.rows.delete(epoch);
     else this.rows.set(epoch, own);
     node.may = own === null ? 1 : share.connections;
@@ -100,18 +100,18 @@ describe('mta/lanes/lane-shares', () => {
 
   it('reserves what is open still when the share has shrunk, and needs no row in the end', () => {
     const look = { epoch: 1, had: 10, open: 9, demand: 50, allowed: 10, hasRate: false, mayRaise: true };
-    const shrunk = lookedAt(look, [claim(2, 64, 1)]);
+    const shrunk = decideShare(look, [claim(2, 64, 1)]);
     assert.deepEqual([shrunk.share.connections, shrunk.claim?.connections], [5, 9]);
-    const idle = lookedAt({ ...look, had: 5, open: 2, demand: 0 }, []);
+    const idle = decideShare({ ...look, had: 5, open: 2, demand: 0 }, []);
     assert.deepEqual([idle.share.connections, idle.claim?.connections, idle.claim?.demand], [2, 2, 0]);
-    assert.equal(lookedAt({ ...look, had: 2, open: 0, demand: 1 }, []).claim, null);
-    assert.equal(lookedAt({ ...look, had: 1, open: 0, demand: 1, hasRate: true }, []).claim?.demand, 1);
+    assert.equal(decideShare({ ...look, had: 2, open: 0, demand: 1 }, []).claim, null);
+    assert.equal(decideShare({ ...look, had: 1, open: 0, demand: 1, hasRate: true }, []).claim?.demand, 1);
   });
 
   it('raises nothing while a server has not announced what it has', () => {
     const look = { epoch: 1, had: 1, open: 1, demand: 50, allowed: 10, hasRate: false, mayRaise: false };
-    assert.equal(lookedAt(look, []).share.connections, 1);
-    assert.equal(lookedAt({ ...look, had: 10 }, [claim(2, 64, 1)]).share.connections, 5, 'but it is lowered');
+    assert.equal(decideShare(look, []).share.connections, 1);
+    assert.equal(decideShare({ ...look, had: 10 }, [claim(2, 64, 1)]).share.connections, 5, 'but it is lowered');
   });
 
   it('never has more than the limit and one for each further node open, in any order of steps', () => {
