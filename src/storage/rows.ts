@@ -4,8 +4,8 @@
  */
 import type { Connection, Value } from './connection.ts';
 import { statement, type Statement } from './sql.ts';
-import type { ColumnKind, Conflict, TableOptions } from './table.ts';
-import { tables, type TableName, type Tables } from './tables.ts';
+import type { ColumnKind, Conflict } from './table.ts';
+import { optionsOf, tables, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
@@ -19,8 +19,6 @@ const tableOrder = Object.keys(tables) as TableName[];
 
 /** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */
 const ROWS_BOUND_AT_ONCE = 32;
-
-const optionsOf = (name: TableName): TableOptions => tables[name];
 
 /**
  * Writes all rows of all units: first, one after the other, the tables that refer to one another, then the rest side by

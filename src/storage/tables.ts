@@ -3,7 +3,7 @@
  * its columns, their types and how its rows are written. Names are the database's own. Times are milliseconds since the epoch, flags
  * are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by the time they were made.
  */
-import type { RowOf } from './table.ts';
+import type { RowOf, TableOptions } from './table.ts';
 import {
   accounts,
   apiKeys,
@@ -115,5 +115,6 @@ export const tables = {
 };
 
 export type TableName = keyof typeof tables;
+export const optionsOf = (name: TableName): TableOptions => tables[name];
 /** The row of each table. */
 export type Tables = { [T in TableName]: RowOf<(typeof tables)[T]> };

@@ -79,7 +79,7 @@ describe('storage/commit', () => {
       const [begin, insert, ...rest] = connection.ran;
       assert.equal(begin, 'BEGIN IMMEDIATE');
       assert.match(insert ?? '', /^INSERT INTO settings/);
-      assert.deepEqual(rest, ['happen: y', 'later: x', 'transact', 'COMMIT']);
+      assert.deepEqual(rest, ['first: y', 'later: x', 'transact', 'COMMIT']);
     });
 
     it('is at most 500 units and about 4 MiB', async () => {

@@ -10,7 +10,7 @@ import type {
   SuppressionRow,
 } from '../../storage/tables.ts';
 import { addToCounters } from '../store/counters.ts';
-import type { DecidedAttempt, Decision } from './decision.ts';
+import { capped, type DecidedAttempt, type Decision } from './decision.ts';
 import type { DeliveryChange } from './delivery.ts';
 import type { Failure } from './failure-notice.ts';
 import { isReport, type LoadedDelivery, type PendingUpdate } from './pending-update.ts';
@@ -119,7 +119,7 @@ function attemptRow(
     outcome,
     smtp_code: facts.smtpCode,
     enhanced_code: facts.enhancedCode,
-    smtp_reply: facts.smtpReply?.slice(0, 1000) ?? null,
+    smtp_reply: capped(facts.smtpReply),
     class: verdict?.class ?? null,
     reason: verdict?.reason ?? null,
     next_attempt_at: nextAttemptAt,

@@ -87,7 +87,7 @@ function stepsBetween(from: DeliveryStatus, status: DeliveryStatus): Decision['s
   ];
 }
 
-/** Limits a reply to the 1,000 characters that events show. */
+/** Limits a reply to the 1,000 characters that attempts, deliveries and events keep. */
 export const capped = (reply: string | null): string | null => cutOrNull(reply, 1000);
 export const cutOrNull = (text: string | null, most: number): string | null => (text === null ? null : cut(text, most));
 

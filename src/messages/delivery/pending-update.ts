@@ -4,6 +4,7 @@ import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
 import { statement } from '../../storage/sql.ts';
 import { columnKinds } from '../../storage/table.ts';
 import { deliveries, type DeliveryRow, type MessageRow } from '../../storage/tables.ts';
+import { capped } from './decision.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
 
 /** The columns of a delivery that a change may write. */
@@ -153,16 +154,13 @@ function changedColumns({ state, statusAt, tls }: PendingUpdate): Pick<DeliveryR
     no_domain_since: state.noDomainSince,
     smtp_code: smtpCode,
     enhanced_code: enhancedCode,
-    smtp_reply: smtpReply?.slice(0, LONGEST_REPLY) ?? null,
+    smtp_reply: capped(smtpReply),
     mx,
     tls,
     held_by: state.heldBy,
     held_at: state.heldAt,
   };
 }
-
-/** Characters of a mail host's reply that are kept. */
-const LONGEST_REPLY = 1000;
 
 export async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   if (changed.length === 0) return;

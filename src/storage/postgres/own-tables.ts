@@ -3,7 +3,7 @@
  * part in the key of rows that many transactions add to.
  */
 import type { Connection } from '../connection.ts';
-import { tables, type TableName } from '../tables.ts';
+import { optionsOf, tables, type TableName } from '../tables.ts';
 
 /**
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
@@ -86,7 +86,7 @@ export const PART = 'part';
 const partedTables = (Object.keys(tables) as TableName[]).filter((name) => isParted(name));
 
 export function isParted(name: TableName): boolean {
-  return 'isParted' in tables[name];
+  return optionsOf(name).isParted === true;
 }
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
@@ -150,8 +150,8 @@ async function orderEventRuns(connection: Connection): Promise<void> {
 /** Adds the parts below this one to the first part of each sum. They are no longer written to, as parts only grow. */
 export async function foldParts(connection: Connection, below: number): Promise<void> {
   for (const name of partedTables) {
-    const { onConflict } = tables[name] as { onConflict?: { key: readonly string[]; adds?: readonly string[] } };
-    if (onConflict?.adds === undefined) throw new Error(`the rows of ${name} are no sums`);
+    const { onConflict } = optionsOf(name);
+    if (onConflict?.adds === undefined) throw new Error(`the rows of ${name} are not sums`);
     const { key, adds } = onConflict;
     await connection.run(
       `WITH gone AS (DELETE FROM ${name} WHERE ${PART} <> 0 AND ${PART} < ? RETURNING *)
