@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { isMissing } from '../base/error-code.ts';
 import { Problem } from '../base/problem.ts';
 import { isCurrent } from './etag.ts';
 import { exampleOf, openRoute, type Route } from './route.ts';
@@ -66,7 +67,7 @@ async function firstOf(files: readonly string[]): Promise<Tarball | null> {
       const bytes = await readFile(file);
       return { bytes, etag: `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      if (!isMissing(error)) throw error;
     }
   }
   return null;

@@ -1,6 +1,7 @@
 /** Makes a folder and those above it. */
 import { mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { codeOf, isMissing } from './error-code.ts';
 
 /**
  * Makes the folder and its missing parents with this mode; one that exists is left as it is. Throws the system's error. Used
@@ -13,12 +14,10 @@ export function makeFolder(folder: string, mode: number): void {
   } catch (error) {
     if (codeOf(error) === 'EEXIST' && isFolder(folder)) return;
     const parent = path.dirname(folder);
-    if (codeOf(error) !== 'ENOENT' || isFolder(parent)) throw error;
+    if (!isMissing(error) || isFolder(parent)) throw error;
     makeFolder(parent, mode);
     mkdirSync(folder, { mode });
   }
 }
 
 const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
-
-const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');

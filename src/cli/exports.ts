@@ -5,6 +5,7 @@ import { rename, rm } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { codeOf } from '../base/error-code.ts';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/operator.ts';
@@ -122,8 +123,8 @@ async function saveNew(source: Readable, file: string): Promise<void> {
     await rename(scratch, file);
   } catch (error) {
     await rm(scratch, { force: true });
-    const { code } = error as NodeJS.ErrnoException;
-    if (error instanceof Problem || code === undefined) throw error;
+    const code = codeOf(error);
+    if (error instanceof Problem || code === '') throw error;
     throw notWritten(file, code, error);
   }
 }

@@ -5,6 +5,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { isMissing } from '../base/error-code.ts';
 import { makeSelfSigned } from './self-signed.ts';
 import type { Certificate } from './certificate.ts';
 
@@ -23,7 +24,7 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
     const stored = { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
     if (!isOld(stored.cert, hostname, now)) return stored;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (!isMissing(error)) throw error;
   }
   const made = makeSelfSigned(hostname, now);
   writeFileSync(keyFile, made.key, { mode: 0o600 });

@@ -3,6 +3,7 @@
  * state and not an error: the API, delivery and the other ports work without it, and a Postfix that was started first must not keep
  * them down. Each port is tried again every minute.
  */
+import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { portHolder } from '../net/port-holder.ts';
@@ -89,7 +90,7 @@ export class MailPort {
       this.open = await this.options.listener.listen();
       return null;
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
+      const code = codeOf(error);
       if (code === 'EADDRINUSE' || (code === 'EACCES' && !this.options.place.isChosen)) return code;
       throw error;
     }

@@ -7,6 +7,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv4, type LookupFunction } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { buildConnector, Pool } from 'undici';
+import { codeOf } from '../base/error-code.ts';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import { limitAnswers } from './answer-limit.ts';
@@ -287,8 +288,6 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
 /** Errors that this machine causes, not the other side. */
 const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
 const LONGEST_TEXT = 200;
-
-const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
 function failureOf(error: unknown): Failed {
   if (error instanceof Refusal) return error.failed;

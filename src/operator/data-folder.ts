@@ -1,6 +1,7 @@
 /** Makes the data folder (`dataDir`) if it is missing, and checks its rights before a file in it is opened. */
 import { accessSync, chmodSync, constants, existsSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { codeOf } from '../base/error-code.ts';
 import { makeFolder } from '../base/make-folder.ts';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
@@ -76,8 +77,6 @@ function errorCodeOf(act: () => void): string | null {
 const readableText = (file: string, mode: number, fault: string | null): string =>
   `${file} may be read by every user of this machine (mode ${mode.toString(8)}), and its mode cannot be changed here (${fault ?? 'the file system ignores it'}). ` +
   `Run as its owner or as root: chmod o-rwx ${path.dirname(file)} ${file}. On a file system without modes (CIFS, FAT, some shares of a virtual machine) mount it for this user alone (uid=, umask=077), or use a volume of the container engine.`;
-
-const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
 /** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
 export function checkFiles(file: string, mayMake: boolean): void {

@@ -5,6 +5,7 @@
  */
 import { mkdir, open, readdir, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
+import { isMissing } from '../base/error-code.ts';
 import { auditColumns } from '../api/audit-list.ts';
 import type { Inside } from '../api/inside.ts';
 import { csvLine } from '../base/csv.ts';
@@ -140,7 +141,7 @@ async function namesIn(folder: string): Promise<string[]> {
   try {
     return await readdir(folder);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }

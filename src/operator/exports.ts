@@ -5,6 +5,7 @@
 import { unlink } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
+import { isMissing } from '../base/error-code.ts';
 import { jsonOf, operatorCaller } from '../api/inside.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -185,7 +186,7 @@ export async function removeFile(file: string): Promise<void> {
   try {
     await unlink(file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (!isMissing(error)) throw error;
   }
 }
 

@@ -3,6 +3,7 @@
  * at the time limit. Whatever a template does, other mail waits for it a few milliseconds at most.
  */
 import { LRUCache } from 'lru-cache';
+import { codeOf } from '../base/error-code.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
@@ -149,7 +150,7 @@ function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
     case 'closed':
       throw new Problem('service_unavailable', 'The service is stopping. Try again.');
     case 'died':
-      if ((error.cause as NodeJS.ErrnoException | undefined)?.code !== 'ERR_WORKER_OUT_OF_MEMORY') throw error;
+      if (codeOf(error.cause) !== 'ERR_WORKER_OUT_OF_MEMORY') throw error;
       return parts.map(({ name }) =>
         faulty(name, 'Rendering needs too much memory. Make the template or its data smaller.'),
       );

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
+import { isMissing } from '../../base/error-code.ts';
 import type { Problem } from '../../base/problem.ts';
 import type { Settings } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -45,7 +46,7 @@ function changelog(): string | null {
     try {
       return readFileSync(path.resolve(import.meta.dirname, up, 'CHANGELOG.md'), 'utf8');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      if (!isMissing(error)) throw error;
     }
   }
   return null;

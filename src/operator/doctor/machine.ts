@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { stat, statfs } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
+import { isMissing } from '../../base/error-code.ts';
 import { backupState } from '../../backup/newest.ts';
 import { whyNotWritable } from '../../backup/writable.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
@@ -31,7 +32,7 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
         const { mode, uid, size } = await stat(file);
         return { mode: mode & 0o777, uid, bytes: size };
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+        if (isMissing(error)) return null;
         throw error;
       }
     },
@@ -52,7 +53,7 @@ async function freeBytes(dir: string): Promise<number> {
     return bavail * bsize;
   } catch (error) {
     const above = path.dirname(dir);
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || above === dir) throw error;
+    if (!isMissing(error) || above === dir) throw error;
     return freeBytes(above);
   }
 }
