@@ -2,7 +2,7 @@
  * Bounds what a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
  * with a token of ours is counted separately from mail that anyone can send: a flood of the second kind never costs a bounce.
  */
-import { Allowance } from '../scheduling/allowance.ts';
+import { Allowance, type Beyond } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
@@ -33,9 +33,9 @@ const noBytes = (): number => 0;
 export type MxBudgets = ReturnType<typeof createMxBudgets>;
 
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
-  const rule = (name: RuleName, keyOf: Rule['keyOf'], amountOf: Rule['amountOf']): Rule => ({
+  const rule = (name: RuleName, keyOf: Rule['keyOf'], amountOf: Rule['amountOf'], beyond?: Beyond): Rule => ({
     name,
-    allowance: new Allowance(budgets[name]),
+    allowance: new Allowance(budgets[name], { beyond }),
     keyOf,
     amountOf,
   });
@@ -47,9 +47,10 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     rule('loose_bytes', ofAll, all),
     reading,
   ];
+  // A broadcast has more deliveries with an answer in an hour than are counted one by one. Their tokens are ours, so none is made up.
   const withToken: readonly Rule[] = [
-    rule('token_mails_delivery', byDelivery, one),
-    rule('token_bytes_delivery', byDelivery, all),
+    rule('token_mails_delivery', byDelivery, one, 'uncounted'),
+    rule('token_bytes_delivery', byDelivery, all, 'uncounted'),
     rule('token_bytes_network', byNetwork, all),
   ];
   const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);

@@ -3,9 +3,12 @@
  * the past is one assignment. The counts are in memory: a restart begins a new window for all names.
  */
 
-/** Names that have a count each. Those beyond share one count, since a flood of names must not take the memory. */
+/** Names that have a count each, since a flood of names must not take the memory. */
 const MOST_NAMES = 20_000;
 const SHARED = '';
+
+/** The fate of names beyond those that have a count each: one count for all of them, or none, where names cannot be made up. */
+export type Beyond = 'shared' | 'uncounted';
 
 export const WINDOW_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 } as const;
 
@@ -13,16 +16,21 @@ export class Allowance {
   private readonly most: number;
   private readonly windowMs: number;
   private readonly mostNames: number;
+  private readonly beyond: Beyond;
   private used = new Map<string, number>();
   private window = -1;
 
-  constructor({ most, within }: { most: number; within: keyof typeof WINDOW_MS }, mostNames = MOST_NAMES) {
+  constructor(
+    { most, within }: { most: number; within: keyof typeof WINDOW_MS },
+    { mostNames = MOST_NAMES, beyond = 'shared' }: { mostNames?: number; beyond?: Beyond } = {},
+  ) {
     this.most = most;
     this.windowMs = WINDOW_MS[within];
     this.mostNames = mostNames;
+    this.beyond = beyond;
   }
 
-  /** Tells whether `amount` more fits. `now` is in milliseconds since the epoch. */
+  /** Returns whether `amount` more fits. `now` is in milliseconds since the epoch. */
   has(name: string, amount: number, now: number): boolean {
     return this.usedBy(name, now) + amount <= this.most;
   }
@@ -30,13 +38,15 @@ export class Allowance {
   /** Returns what the name has used in this window. */
   usedBy(name: string, now: number): number {
     this.turn(now);
-    return this.used.get(this.keyOf(name)) ?? 0;
+    const key = this.keyOf(name);
+    return key === null ? 0 : (this.used.get(key) ?? 0);
   }
 
   /** Notes what was used, also beyond the limit, since it has happened; returns how much that is in this window. */
   spend(name: string, amount: number, now: number): number {
     this.turn(now);
     const key = this.keyOf(name);
+    if (key === null) return amount;
     const used = (this.used.get(key) ?? 0) + amount;
     this.used.set(key, used);
     return used;
@@ -47,11 +57,12 @@ export class Allowance {
     this.turn(now);
     if (Math.floor(then / this.windowMs) !== this.window) return;
     const key = this.keyOf(name);
-    this.used.set(key, Math.max(0, (this.used.get(key) ?? 0) - amount));
+    if (key !== null) this.used.set(key, Math.max(0, (this.used.get(key) ?? 0) - amount));
   }
 
-  private keyOf(name: string): string {
-    return this.used.has(name) || this.used.size < this.mostNames ? name : SHARED;
+  private keyOf(name: string): string | null {
+    if (this.used.has(name) || this.used.size < this.mostNames) return name;
+    return this.beyond === 'shared' ? SHARED : null;
   }
 
   /** A clock that steps back starts a new window too. */

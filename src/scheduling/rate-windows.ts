@@ -48,7 +48,7 @@ export class RateWindows {
     isShared = () => false,
   }: { mostNames?: number; isShared?: () => boolean } = {}) {
     this.isShared = isShared;
-    this.counts = new Allowance({ most: Infinity, within: 'minute' }, mostNames);
+    this.counts = new Allowance({ most: Infinity, within: 'minute' }, { mostNames });
   }
 
   /** Counts one request. `now` is in milliseconds since the epoch. */

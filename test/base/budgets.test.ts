@@ -33,7 +33,7 @@ describe('an allowance', () => {
   });
 
   it('counts newcomers together once there are too many names', () => {
-    const allowance = new Allowance({ most: 10, within: 'hour' }, 2);
+    const allowance = new Allowance({ most: 10, within: 'hour' }, { mostNames: 2 });
     for (const name of ['a', 'b', 'c']) allowance.spend(name, 10, 0);
     assert.ok(!allowance.has('d', 1, 0));
     assert.ok(allowance.has('d', 1, 3_600_000));

@@ -97,6 +97,14 @@ describe('budgets of port 25', () => {
     assert.deepEqual(used, ['token_mails_delivery', 'token_bytes_delivery']);
   });
 
+  it('let in mail about any number of deliveries of a broadcast', () => {
+    for (let n = 0; n < 25_000; n++) {
+      assert.equal(mx.refusal(bounce(n), 1), null, String(n));
+      spend(bounce(n), 1, 1);
+    }
+    assert.deepEqual(used, []);
+  });
+
   it('bound what one network may send about many deliveries', () => {
     for (let n = 0; n < budgets.token_bytes_network.most / budgets.token_bytes_delivery.most; n++)
       spend(bounce(n), 1, budgets.token_bytes_delivery.most);
