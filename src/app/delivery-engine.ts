@@ -72,7 +72,7 @@ function buildMta(
     random,
   } = context;
   const { delivery, smtp } = config;
-  const six = localAddresses(context);
+  const localAddresses = buildLocalAddresses(context);
   const { connection } = delivery;
   return new Mta(
     {
@@ -86,7 +86,7 @@ function buildMta(
       holds,
       nodes: context.nodes,
       owners: context.owners,
-      sites: buildSites(context, six, mailPorts),
+      sites: buildSites(context, localAddresses, mailPorts),
       trackingKey: context.trackKeys[0],
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
@@ -115,7 +115,7 @@ function buildMta(
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
-      localOf: (source) => six.of(source),
+      localOf: (source) => localAddresses.of(source),
       retry: { schedule: delivery.retry.schedule },
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
@@ -125,7 +125,7 @@ function buildMta(
 
 function buildSites(
   { config, overrides, clock, db, log, resolver, random, ownAddresses }: AppContext,
-  six: LocalAddresses,
+  localAddresses: LocalAddresses,
   mailPorts: () => readonly OpenPort[],
 ): Sites {
   const { delivery, smtp } = config;
@@ -160,17 +160,17 @@ function buildSites(
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
     findHosts: async (domain, { fresh }) => {
-      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed(), fresh });
-      if (found.kind === 'refused' && found.reason === 'no_address' && !six.isSure())
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: localAddresses.isUsed(), fresh });
+      if (found.kind === 'refused' && found.reason === 'no_address' && !localAddresses.isSure())
         return { kind: 'trouble', text: 'DNS has not told yet whether this server may send over IPv6 (delivery.ipv6)' };
       return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
     },
-    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: localAddresses.isUsed() }),
   });
   return sites;
 }
 
-function localAddresses({
+function buildLocalAddresses({
   clock,
   log,
   resolver,

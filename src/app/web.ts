@@ -1,17 +1,13 @@
 /** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
-import type { Database } from '../storage/database.ts';
-import { isDraining } from '../operator/nodes.ts';
-import type { Nodes } from '../storage/nodes.ts';
-import type { DiskGuard } from '../storage/disk-guard.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
-import type { Readiness } from '../api/request-state.ts';
+import { readiness } from '../api/readiness.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
@@ -155,34 +151,4 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   const mail = await mta.wireBytes(deliveryId);
   if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
-}
-
-/** Ports for mail that another program has make the server degraded but not unready: the API takes mail and delivery goes on. */
-export async function readiness(
-  {
-    db,
-    disk,
-    nodes,
-  }: {
-    db: Pick<Database, 'prepared'> & { commit: Pick<Database['commit'], 'trouble'> };
-    disk: Pick<DiskGuard, 'hasRoom'>;
-    nodes: Pick<Nodes, 'epoch' | 'list' | 'holdsLease'>;
-  },
-  mailPorts: readonly Pick<MailPortState, 'name' | 'open' | 'fault'>[],
-): Promise<Readiness> {
-  // Without a sign of life for ten seconds this node writes nothing any more; a query could wait for the database for long.
-  const database =
-    nodes.holdsLease &&
-    db.commit.trouble === null &&
-    (await db.prepared.all('SELECT 1').then(
-      () => true,
-      () => false,
-    ));
-  const hasStarted = mailPorts.every(({ open, fault }) => open !== null || fault !== null);
-  const degraded = mailPorts.filter(({ fault }) => fault !== null).map(({ name }) => name);
-  const checks = { database, disk: disk.hasRoom(), listeners: hasStarted && degraded.length === 0 };
-  if (!checks.database || !checks.disk) return { status: 'unavailable', checks };
-  if (isDraining(nodes)) return { status: 'draining', checks };
-  if (!hasStarted) return { status: 'starting', checks };
-  return degraded.length === 0 ? { status: 'ok', checks } : { status: 'degraded', checks, degraded };
 }

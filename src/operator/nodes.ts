@@ -116,7 +116,3 @@ export function nodeState({ isCommand, isDraining, isLeader, quietMs }: NodeReco
   if (isDraining) return 'draining';
   return isLeader ? 'leading' : 'running';
 }
-
-/** Returns whether an operator has asked this node to take nothing new. */
-export const isDraining = (nodes: Pick<Nodes, 'epoch' | 'list'>): boolean =>
-  nodes.list().some((one) => one.isDraining && one.epoch === nodes.epoch);

@@ -93,6 +93,10 @@ export interface Nodes {
   remove(epoch: number): Promise<void>;
 }
 
+/** Returns whether an operator has asked this node to take nothing new. */
+export const isDraining = (nodes: Pick<Nodes, 'epoch' | 'list'>): boolean =>
+  nodes.list().some((one) => one.isDraining && one.epoch === nodes.epoch);
+
 /** The one node of a database that no other can use. */
 export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
   const roles = { isLeader: true, isDelivering: true, dividesWork: true, isCommand: false };

@@ -5,8 +5,8 @@ import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { mailFolder } from '../storage/database.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
+import { isDraining } from '../storage/nodes.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
-import { isDraining } from '../operator/nodes.ts';
 import type { AppContext } from './context.ts';
 
 export async function buildInbound(
