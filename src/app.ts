@@ -61,8 +61,8 @@ export interface App {
   reload(config: Config): Changes;
   /** Returns the link that makes the first administrator, or null where there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
-  /** Why it stops by itself; null where nothing but a signal ends it. */
-  readonly failure: Error | null;
+  /** Resolves with the reason if it cannot go on: it must be stopped then. */
+  readonly failed: Promise<Error>;
   /** Stops taking work, lets work in flight end, writes what is not written, closes. May be called twice. */
   stop(): Promise<void>;
 }
@@ -206,9 +206,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         void noteServerAct(context, 'server.reload', changes);
         return changes;
       },
-      get failure() {
-        return context.failure;
-      },
+      failed: context.fatal.occurred,
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };
@@ -234,7 +232,7 @@ async function startAll(
   running: Running,
   { operator, metrics, newcomers, certificate, isApart }: StartParts,
 ): Promise<string> {
-  const { config, clock, log, db, epoch, nodes, owners, endWith } = context;
+  const { config, clock, log, db, epoch, nodes, owners, fatal } = context;
   const url = await listen(running.api, config.http);
   if (isApart)
     running.apart = await listenApart({ clock, log, newcomers }, running.dashboard, {
@@ -257,7 +255,7 @@ async function startAll(
   );
   const leading = startLeading(context, running);
   if (nodes.isLeader) await leading;
-  else leading.catch(endWith);
+  else leading.catch(fatal.report);
   if (db.migrated.length > 0) await noteServerAct(context, 'server.migrate', { migrations: db.migrated });
   await noteServerAct(context, 'server.start', { version, epoch });
   log.info({ event: 'started', url, ...running.inbound.ports(), epoch, migrated: db.migrated }, 'Posthorn is running');

@@ -23,6 +23,7 @@ import { beginEpoch } from '../storage/database.ts';
 import { loneNode, type NodeSelf } from '../storage/nodes.ts';
 import { Owners } from '../storage/owners.ts';
 import { version } from '../version.ts';
+import { createFatal, type Fatal } from './fatal.ts';
 import { joinNotifiers } from './node-notifiers.ts';
 import { createIdempotencyStore } from '../storage/idempotency-store.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
@@ -78,12 +79,7 @@ export interface Live {
 export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 
 /** Opens and migrates the database, and checks that its secrets can be opened. */
-async function openStorage(
-  config: Config,
-  log: Log | RootLog,
-  keyring: Keyring,
-  endWith: (error: Error) => void,
-): Promise<Database> {
+async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring, fatal: Fatal): Promise<Database> {
   const db = await openDatabase({
     ...config.storage,
     workOrder: [RECORD_CHANGE],
@@ -95,7 +91,7 @@ async function openStorage(
     takenOver: () => {
       const what = 'another node has removed this one from the database: it can write nothing any more, and stops';
       log.error({ event: 'database_taken_over' }, what);
-      endWith(new Unavailable('taken_over', what));
+      fatal.report(new Unavailable('taken_over', what));
     },
   });
   try {
@@ -142,14 +138,9 @@ export async function openAppContext(config: Config, overrides: Overrides) {
   const live: Live = { config, rules, judge: createJudge(rules) };
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile));
-  let failure: Error | null = null;
-  /** Stops the program as a signal does; it ends with this error. */
-  const endWith = (error: Error): void => {
-    failure ??= error;
-    process.kill(process.pid, 'SIGTERM');
-  };
+  const fatal = createFatal();
   const keyring = openKeyring(config.dataDir, { database: databaseFile(config.storage.url) });
-  const db = await openStorage(config, log, keyring, endWith);
+  const db = await openStorage(config, log, keyring, fatal);
   const resolver =
     overrides.resolver ??
     createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
@@ -224,11 +215,7 @@ export async function openAppContext(config: Config, overrides: Overrides) {
     resolver,
     ownAddresses,
     report,
-    endWith,
-    /** Why the program stops by itself, or null. */
-    get failure(): Error | null {
-      return failure;
-    },
+    fatal,
     nodes,
     owners: new Owners(nodes),
     epoch: nodes.epoch,

@@ -51,8 +51,8 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
     running.questions.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();
-    const { config, clock, log, failure } = context;
-    if (failure !== null) await writeLateOutcomes({ storage: config.storage, clock, log }, running.mta.unwritten);
+    const { config, clock, log, fatal } = context;
+    if (fatal.error !== null) await writeLateOutcomes({ storage: config.storage, clock, log }, running.mta.unwritten);
   }
 }
 
@@ -82,8 +82,8 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
 }
 
 /** A node that was removed can write nothing, which is why it stops: lines of reads and of 503 that still wait then are lost. */
-async function closeAuditLog({ auditLog, failure }: AppContext): Promise<void> {
+async function closeAuditLog({ auditLog, fatal }: AppContext): Promise<void> {
   await auditLog.close().catch((error: unknown) => {
-    if (failure === null || !isStorageTrouble(error)) throw error;
+    if (fatal.error === null || !isStorageTrouble(error)) throw error;
   });
 }

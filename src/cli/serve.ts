@@ -27,8 +27,8 @@ export interface Server {
   reload(config: Config): unknown;
   /** Makes a link for the first administrator. Returns null if there is one. */
   setUpLink?(): Promise<{ url: string; expires_at: string } | null>;
-  /** Why it had to stop by itself; null where a signal ended it. */
-  readonly failure?: Error | null;
+  /** Resolves with the reason if it cannot go on. */
+  readonly failed?: Promise<Error>;
   stop(): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const isFirst = await isFirstStart(config);
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
-  const ending = listenForSignals();
+  const ending = awaitEnding();
   const stopGuarding = endOnUncaughtErrors(log);
   const systemd = managerIn(context.env, process.pid);
   const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
@@ -73,6 +73,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     const server = await startServer(config, () =>
       startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
     );
+    void server.failed?.then(ending.fail);
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {
@@ -82,7 +83,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     manager.stopping();
     await server.stop();
     // A supervisor starts a program again that ends with an error.
-    if (server.failure != null) throw server.failure;
+    if (ending.failure !== null) throw ending.failure;
   } catch (error) {
     // systemd gives up after some starts within ten minutes: with this pause it goes on until there is room.
     if (systemd !== null && isDiskFull(error))
@@ -161,18 +162,32 @@ async function firstKey(config: Config): Promise<{ key: string }> {
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time both count as one. */
 const SAME_SIGNAL_MS = 500;
 
+interface Ending {
+  /** Resolves when the server shall stop. */
+  readonly asked: Promise<void>;
+  /** Why the server cannot go on; null where a signal alone ends it. */
+  readonly failure: Error | null;
+  /** Asks for an orderly end, as a first signal does, because the server cannot go on. */
+  fail: (error: Error) => void;
+  onHangUp(reload: () => void): void;
+  close(): void;
+}
+
 /** The first signal asks for an orderly end; a second one ends the process at once with 1. */
-function listenForSignals(): { asked: Promise<void>; onHangUp(reload: () => void): void; close(): void } {
+function awaitEnding(): Ending {
   let askedAt: number | null = null;
+  let failure: Error | null = null;
   let ask: () => void = () => undefined;
   const asked = new Promise<void>((resolve) => {
     ask = resolve;
   });
-  const onSignal = (): void => {
-    const now = systemClock.monotonic();
-    if (askedAt !== null && now - askedAt > SAME_SIGNAL_MS) process.exit(1);
-    askedAt ??= now;
+  const askNow = (): void => {
+    askedAt ??= systemClock.monotonic();
     ask();
+  };
+  const onSignal = (): void => {
+    if (askedAt !== null && systemClock.monotonic() - askedAt > SAME_SIGNAL_MS) process.exit(1);
+    askNow();
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
@@ -184,6 +199,13 @@ function listenForSignals(): { asked: Promise<void>; onHangUp(reload: () => void
   process.on('SIGHUP', onSighup);
   return {
     asked,
+    get failure() {
+      return failure;
+    },
+    fail(error) {
+      failure = error;
+      askNow();
+    },
     onHangUp(reload) {
       hangUp = reload;
     },

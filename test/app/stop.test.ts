@@ -23,7 +23,7 @@ describe('app/stop', () => {
       renderer: { close: end('renderer') },
       mailViewer: { close: end('viewer') },
       overrides: { resolver: {} },
-      failure: null,
+      fatal: { error: null },
     };
     const running = {
       certificateWatch: { stop: quiet },

@@ -5,8 +5,10 @@ import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { KeyFileError } from '../../src/base/keyring.ts';
+import { exitCodes } from '../../src/cli/exit-codes.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
 import { serveControl } from '../../src/operator/control-server.ts';
+import { Unavailable } from '../../src/operator/unavailable.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { Office } from '../operator/office.ts';
 import { ran } from './ran.ts';
@@ -42,6 +44,35 @@ describe('posthorn serve', () => {
     const { code, out } = await ran(['serve'], env, { startApp: brief(() => stops++) });
     assert.deepEqual([code, stops, out], [0, 1, '']);
     assert.deepEqual(listeners(), before);
+  });
+
+  it('stops where the server cannot go on, and ends with its error', async () => {
+    const before = listeners();
+    let stops = 0;
+    const failed = Promise.resolve(new Unavailable('taken_over', 'another node has removed this one'));
+    const failing: StartApp = async () => ({
+      url: URL,
+      reload: () => undefined,
+      failed,
+      stop: async () => {
+        stops++;
+      },
+    });
+    const { code, notes } = await ran(['serve'], env, { startApp: failing });
+    assert.deepEqual([code, stops], [exitCodes.unavailable, 1]);
+    assert.match(notes, /^posthorn: another node has removed this one/m);
+    assert.deepEqual(listeners(), before);
+  });
+
+  it('ends with the error also where it comes while the server stops at a signal', async () => {
+    let fail: (error: Error) => void = () => undefined;
+    const failed = new Promise<Error>((resolve) => (fail = resolve));
+    const stop = async (): Promise<void> => fail(new Error('the disk is gone'));
+    const failing: StartApp = async () => {
+      setImmediate(() => process.emit('SIGTERM'));
+      return { url: URL, reload: () => undefined, failed, stop };
+    };
+    assert.equal((await ran(['serve'], env, { startApp: failing })).code, exitCodes.software);
   });
 
   it('shows a test key at the first start only, ready to paste', async () => {
@@ -126,19 +157,21 @@ describe('posthorn serve', () => {
   });
 
   describe('as a process', () => {
-    /** `stop` and `start`: what the served program does, as source text. */
+    /** `start`, `stop` and `failed`: what the served program does, as source text. */
     function child({
       start = '',
       stop = '',
+      failed = 'undefined',
       more = {},
     }: {
       start?: string;
       stop?: string;
+      failed?: string;
       more?: Record<string, string>;
     }) {
       const program = `
         import { run } from ${JSON.stringify(pathToFileURL(path.resolve(import.meta.dirname, '../../src/cli/cli.ts')).href)};
-        const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, reload: (config) => console.log('routes', Object.keys(config.delivery.routes).join()), stop: async () => { ${stop} } }; };
+        const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, reload: (config) => console.log('routes', Object.keys(config.delivery.routes).join()), failed: ${failed}, stop: async () => { ${stop} } }; };
         const open = setInterval(() => {}, 1000);
         process.exitCode = await run(['serve'], undefined, undefined, { startApp });
         clearInterval(open);`;
@@ -183,6 +216,15 @@ describe('posthorn serve', () => {
       const { running, ready, exit } = child({ stop: 'await new Promise(() => {})' });
       await ready;
       const impatient = setInterval(() => running.kill('SIGTERM'), 100);
+      assert.equal(await exit, 1);
+      clearInterval(impatient);
+    });
+
+    it('ends at once with 1 at a signal while a server that cannot go on is stopping', async () => {
+      const failed = "new Promise((resolve) => setTimeout(resolve, 10, new Error('the disk is gone')))";
+      const { running, ready, exit } = child({ failed, stop: "console.log('stopping'); await new Promise(() => {})" });
+      await ready;
+      const impatient = setInterval(() => running.kill('SIGTERM'), 600);
       assert.equal(await exit, 1);
       clearInterval(impatient);
     });
