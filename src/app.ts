@@ -37,7 +37,7 @@ import { openAppContext, type AppContext } from './app/context.ts';
 import { buildDashboard } from './app/dashboard.ts';
 import { buildInbound } from './app/inbound.ts';
 import { buildOperator } from './app/operator.ts';
-import type { Overrides } from './app/context.ts';
+import type { Overrides } from './app/core.ts';
 import { reload } from './app/reload.ts';
 import { version } from './version.ts';
 import { noteServerAct } from './app/server-acts.ts';
@@ -46,7 +46,7 @@ import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
 import { disabledNotice } from './app/webhook-notice.ts';
 
-export type { Overrides } from './app/context.ts';
+export type { Overrides } from './app/core.ts';
 
 export interface App {
   /** The URL of the API, such as `http://127.0.0.1:8025`. */

@@ -17,6 +17,7 @@ import { notesOn } from '../domains/lost-records.ts';
 import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { Domain, domainSample } from './domain-schemas.ts';
 import { answerPage, pageParameters, pageResponse, type PageWanted } from './page.ts';
@@ -36,8 +37,7 @@ export interface DomainsDeps {
   /** How long a domain keeps sending after it lost a record. */
   domainGraceMs: number;
   log: Pick<Log, 'info' | 'warn'>;
-  /** Clears cached answers about the domain with this name. */
-  forgetDomain: (name: string) => void;
+  changes: Pick<ChangeNotices, 'domainChanged'>;
 }
 
 const PATH = '/v1/domains';
@@ -73,7 +73,7 @@ function recordOf({ hostname, trackingTarget, clock }: DomainsDeps, domain: Doma
   return { ...record, notes: notesOn(record, clock.now()) };
 }
 
-const storeOf = (deps: DomainsDeps) => ({ ...deps, changed: deps.forgetDomain });
+const storeOf = (deps: DomainsDeps) => ({ ...deps, changed: deps.changes.domainChanged });
 
 function listRoute(deps: DomainsDeps): Route {
   const { db, cursors } = deps;

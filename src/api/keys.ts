@@ -10,6 +10,7 @@ import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
@@ -20,8 +21,7 @@ export interface KeysDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Clears cached answers about the key with this public id. */
-  forgetKey: (publicId: string) => Promise<void>;
+  changes: Pick<ChangeNotices, 'keyChanged'>;
 }
 
 const PATH = '/v1/keys';
@@ -95,7 +95,7 @@ export function keyRoutes(deps: KeysDeps): Route[] {
   return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
 }
 
-const storeOf = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
+const storeOf = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.changes.keyChanged } });
 
 function listRoute({ db, cursors }: KeysDeps): Route {
   return route(

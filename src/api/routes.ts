@@ -10,6 +10,7 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
 import { batchRoutes } from './batches.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import { clientPackageRoutes } from './client-package.ts';
 import { createCursors, type Cursors } from './cursor.ts';
 import { domainRoutes, type DomainsDeps } from './domains.ts';
@@ -38,11 +39,11 @@ export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
   keyring: Keyring;
   cursors: Cursors;
   findStream: SuppressionsDeps['findStream'];
-  /** Clears cached answers about a key, by its public id. */
-  forgetKey: (publicId: string) => Promise<void>;
+  changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
 }
 
 export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream'> {
+  changes: ChangeNotices;
   notifiers: { events: Notifier };
   renderer: Renderer;
   mailViewer: MailViewer;
@@ -56,12 +57,8 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStrea
   retention: Config['retention'];
   planOf: SettingsRoutesDeps['planOf'];
   usedBy: SettingsRoutesDeps['usedBy'];
-  forgetSettings: SettingsRoutesDeps['forgetSettings'];
   track: TrackDeps;
-  /** Clears cached answers about a stream. */
-  forgetStream: (accountId: string, slug: string) => void;
   vetUrl: WebhooksDeps['vetUrl'];
-  webhookChanged: WebhooksDeps['webhookChanged'];
   testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
   /** Paths of which one is the packed client. */

@@ -7,6 +7,7 @@ import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import { jsonResponse, type Reply, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
 import { DAY_MS } from '../base/time.ts';
@@ -24,8 +25,7 @@ export interface SettingsRoutesDeps {
   planOf: (name: string) => PlanLimits | null;
   /** Mails accepted for the account today and this month. */
   usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-  /** Clears cached answers about the settings of this account. */
-  forgetSettings: (accountId: string) => void;
+  changes: Pick<ChangeNotices, 'settingsChanged'>;
 }
 
 const PATH = '/v1/settings';
@@ -158,7 +158,7 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         const reply = await answerChange(call, replyOf, (rowsFor) =>
           changeSettings(deps, caller.accountId, changes, rowsFor),
         );
-        deps.forgetSettings(caller.accountId);
+        deps.changes.settingsChanged(caller.accountId);
         return reply;
       },
     ),

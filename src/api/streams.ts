@@ -5,6 +5,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { addStream, pageOfStreams, removeStream, updateStream } from '../accounts/stream-store.ts';
 import type { Database } from '../storage/database.ts';
 import type { StreamRow } from '../storage/tables.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
@@ -14,8 +15,7 @@ export interface StreamsDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
-  /** Clears the cached stream. */
-  forgetStream: (accountId: string, slug: string) => void;
+  changes: Pick<ChangeNotices, 'streamChanged'>;
 }
 
 const PATH = '/v1/streams';
@@ -69,7 +69,7 @@ export function streamRoutes(deps: StreamsDeps): Route[] {
   return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
 }
 
-const storeOf = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
+const storeOf = (deps: StreamsDeps) => ({ ...deps, changed: deps.changes.streamChanged });
 
 function listRoute({ db, cursors }: StreamsDeps): Route {
   return route(

@@ -14,6 +14,7 @@ import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-sto
 import { curlOf } from '../webhooks/curl.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
@@ -33,8 +34,7 @@ export interface WebhookDeliveriesDeps {
     type: EventType,
     alsoCommit: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
-  /** Notifies the dispatcher that this endpoint has new calls. */
-  webhookChanged: (webhookId: string) => void;
+  changes: Pick<ChangeNotices, 'webhookChanged'>;
 }
 
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
@@ -185,7 +185,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
         await queueCalls(tx, { webhookId: endpoint.id, sequences: [sequence], cause: 'resend', now });
         await insertRows(tx, [rowsOfAnswer(call, reply)]);
       });
-      deps.webhookChanged(endpoint.id);
+      deps.changes.webhookChanged(endpoint.id);
       return reply;
     },
   );
@@ -292,7 +292,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       };
       const replyOf = (row: WebhookReplayRow): Reply => ({ status: 202, body: replayRecord(row) });
       const reply = await answerChange(call, replyOf, (rowsFor) => createReplay(deps, request, rowsFor));
-      deps.webhookChanged(endpoint.id);
+      deps.changes.webhookChanged(endpoint.id);
       return reply;
     },
   );

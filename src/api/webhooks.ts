@@ -27,6 +27,7 @@ import {
   type WithSecrets,
 } from '../webhooks/endpoint-store.ts';
 import { writeSecret } from '../webhooks/signature.ts';
+import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
@@ -39,8 +40,7 @@ export interface WebhooksDeps {
   keyring: Keyring;
   /** Checks whether a URL may be called. */
   vetUrl: SafeFetch['vet'];
-  /** Notifies the dispatcher that this endpoint has changed. */
-  webhookChanged: (webhookId: string) => void;
+  changes: Pick<ChangeNotices, 'webhookChanged'>;
   /** Returns the stream with this slug, or null. */
   findStream: (accountId: string, slug: string) => Promise<unknown>;
 }
@@ -111,11 +111,11 @@ export interface WebhookReadDeps {
 
 export const webhookReadRoutes = (deps: WebhookReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
 
-const storeOf = ({ db, clock, keyring, webhookChanged }: WebhooksDeps): EndpointDeps => ({
+const storeOf = ({ db, clock, keyring, changes }: WebhooksDeps): EndpointDeps => ({
   db,
   clock,
   keyring,
-  changed: webhookChanged,
+  changed: changes.webhookChanged,
 });
 
 function createRoute(deps: WebhooksDeps): Route {

@@ -49,7 +49,7 @@ export async function buildHousekeeping(
       hostname: config.smtp.hostname,
       trackingTarget: trackingTargetOf(config),
       graceMs: config.domains.grace,
-      changed: context.forgetDomain,
+      changed: context.changes.domainChanged,
     }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
     listingRule({ db, clock, log, resolver, config, nodes, owners, askNode }),

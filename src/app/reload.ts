@@ -6,7 +6,8 @@ import { changesBetween, type Changes } from '../config/changes.ts';
 import type { Config } from '../config/schema.ts';
 import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
-import { nodeSelf, type AppContext } from './context.ts';
+import type { AppContext } from './context.ts';
+import { nodeSelf } from './core.ts';
 
 /** Throws ConfigError for a bad certificate or bad bounce rules, and then changes nothing. */
 export function reload(

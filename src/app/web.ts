@@ -99,7 +99,6 @@ function buildRoutes(
     retention: config.retention,
     planOf: context.planOf,
     usedBy: context.quotas.used,
-    forgetSettings: context.forgetSettings,
     track: {
       db,
       clock,
@@ -110,11 +109,8 @@ function buildRoutes(
       findDomain: (name) => directory.find(name),
       findStream: (accountId, slug) => streams.find(accountId, slug),
     },
-    forgetDomain: context.forgetDomain,
-    forgetKey: context.forgetKey,
-    forgetStream: context.forgetStream,
+    changes: context.changes,
     vetUrl: (url) => fetch.vet(url),
-    webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,
   });
 }

@@ -72,8 +72,8 @@ export async function openDirect(
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,
-    forgetDomain: noop,
-    forgetKey: () => Promise.resolve(),
+    // No server runs that could have a copy.
+    changes: { domainChanged: noop, keyChanged: () => Promise.resolve() },
   });
   const inside = createInside({ clock, commit: db.commit }, routes);
   const acting = atCommandLine();

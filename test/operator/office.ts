@@ -144,17 +144,19 @@ export class Office {
       requestsWritten: () => Promise.resolve(),
       planOf: () => null,
       usedBy: () => Promise.resolve({ today: 0, thisMonth: 0 }),
-      forgetSettings: () => undefined,
-      forgetStream: streams.forget,
-      forgetKey: (publicId) => {
-        this.forgotten.push(publicId);
-        return Promise.resolve();
+      changes: {
+        settingsChanged: () => undefined,
+        streamChanged: streams.forget,
+        keyChanged: (publicId) => {
+          this.forgotten.push(publicId);
+          return Promise.resolve();
+        },
+        domainChanged: (name) => {
+          this.forgotten.push(name);
+          directory.forget(name);
+        },
+        webhookChanged: (id) => void this.forgotten.push(id),
       },
-      forgetDomain: (name) => {
-        this.forgotten.push(name);
-        directory.forget(name);
-      },
-      webhookChanged: (id) => void this.forgotten.push(id),
       vetUrl: (href) => Promise.resolve({ kind: 'ok', href }),
       smtputf8: true,
       clientPackage: [],
