@@ -1,50 +1,31 @@
 /**
- * The only place that builds things; each part has its file in `app/`. Everything gets what it may touch handed in; everything
- * that is opened is closed in the opposite order.
+ * Starts and stops the program. The files in `app/` are the only place that builds things: everything gets what it may touch handed in, and
+ * everything that is opened is closed in the opposite order.
  */
-import { RateWindows } from './scheduling/rate-windows.ts';
-import { certificateFiles, presentCertificate, type Certificate } from './config/certificate.ts';
+import { presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
-import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
 import { databaseFile } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
-import { BodyMemory } from './api/body-memory.ts';
-import { Newcomers } from './api/newcomers.ts';
-import { bodyLimits } from './api/body.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
-import { Webhooks } from './webhooks/dispatcher.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
-import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
+import { firstSetUpLink } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
 import { authorityOf, listenOn } from './net/listening.ts';
 import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
-import { serveMetrics, type MetricsHandler } from './operator/metrics.ts';
-import { createLaneFacts } from './operator/lane-facts.ts';
-import { NodeQuestions } from './operator/node-questions.ts';
-import type { OperatorDeps } from './operator/operation.ts';
-import { answerQuestion } from './operator/questions.ts';
+import { serveMetrics } from './operator/metrics.ts';
 import { Unavailable } from './operator/unavailable.ts';
-import { buildAccept } from './app/accepting.ts';
-import { accountNotices } from './app/account-notice.ts';
-import { buildHousekeeping } from './app/housekeeping.ts';
-import { buildDeliveryEngine } from './app/delivery-engine.ts';
 import { openAppContext, type AppContext } from './app/context.ts';
-import { buildDashboard } from './app/dashboard.ts';
-import { buildInbound } from './app/inbound.ts';
-import { buildOperator } from './app/operator.ts';
 import type { Overrides } from './app/core.ts';
 import { reload } from './app/reload.ts';
+import { buildRunning, hasOwnPort, type Running } from './app/running.ts';
 import { version } from './version.ts';
 import { noteServerAct } from './app/server-acts.ts';
-import { shareState } from './app/shared-state.ts';
-import { stopAll, type Running } from './app/stop.ts';
-import { buildApi, buildMetrics } from './app/web.ts';
-import { disabledNotice } from './app/webhook-notice.ts';
+import { stopAll } from './app/stop.ts';
 
 export type { Overrides } from './app/core.ts';
 
@@ -87,97 +68,16 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const present = presentCertificate(config, (overrides.clock ?? systemClock).now());
-  const certificate = config.http.tls ? present.certificate : null;
   const file = databaseFile(config.storage.url);
   const closed = file === null ? [] : closeToOthers(file);
   const context = await openAppContext(config, overrides);
-  const { clock, log, db, keyring, notifiers, fetch, random, live, usedUp, nodes } = context;
+  const { log, db } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
       'other users of this machine could read the database: they no longer can',
     );
-  const accept = buildAccept(context);
-  const delivery = await buildDeliveryEngine(context, () => inbound.mailPorts());
-  const { mta, holds, tlsTally } = delivery;
-  const notices = accountNotices(context);
-  const webhooks = new Webhooks({
-    db,
-    clock,
-    keyring,
-    log,
-    fetch,
-    notifiers,
-    owners: context.owners,
-    hasOthers: () => nodes.hasOthers,
-    random,
-    notice: disabledNotice(notices, config),
-  });
-  const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
-  const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
-  const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const questions = new NodeQuestions({ db, clock, log, nodes, answer: (asked) => answerQuestion(operator, asked) });
-  const fleet = { nodes, owners: context.owners, askNode: questions.ask };
-  const laneFacts = createLaneFacts({ ...fleet, mta });
-  const metrics = buildMetrics(
-    context,
-    { mta, laneFacts, askNode: questions.ask },
-    { listeners: () => inbound.mailPorts(), certificate: () => certificateWatch.state() },
-  );
-  const api = buildApi(context, {
-    accept,
-    laneFacts,
-    mta,
-    holds,
-    webhooks,
-    metrics,
-    accountWindows,
-    bodyMemory,
-    newcomers,
-    certificate,
-    mailPorts: () => inbound.mailPorts(),
-  });
-  const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
-  const certificateWatch = watchCertificate({
-    clock,
-    log,
-    present,
-    files: () => certificateFiles(live.config),
-    changed: (renewed) => {
-      if (config.http.tls) {
-        api.setCertificate(renewed);
-        running.apart?.setCertificate(renewed);
-      }
-      inbound.setCertificate(renewed);
-      void noteServerAct(context, 'server.certificate');
-    },
-  });
-  const operator = buildOperator(
-    context,
-    { delivery, accept, routes: api.routes, notices, askNode: questions.ask, laneFacts },
-    { inbound, certificate: certificateWatch },
-  );
-  const dashboard = buildDashboard(context, { mta, operator, routes: api.routes, bodyMemory, newcomers });
-  const isApart = config.dashboard.port !== config.http.port;
-  if (!isApart) api.share(dashboard);
-  const housekeeping = await buildHousekeeping(context, accept, tlsTally, notices, operator.inside, questions.ask);
-
-  const running: Running = {
-    api,
-    dashboard,
-    apart: null,
-    control: null,
-    metrics: null,
-    mta,
-    tlsTally,
-    inbound,
-    webhooks,
-    housekeeping,
-    certificateWatch,
-    questions,
-    shared: shareState(context, { book: delivery.book, mta, accountWindows, inbound }),
-    isStopping: false,
-  };
+  const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
@@ -186,20 +86,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
   try {
-    const url = await startAll(context, running, {
-      operator,
-      metrics,
-      newcomers,
-      certificate,
-      isApart,
-    });
+    const url = await startAll(context, running);
     return {
       url,
       migrated: db.migrated,
       db,
-      mta,
+      mta: running.mta,
       get ports() {
-        return inbound.ports();
+        return running.inbound.ports();
       },
       reload(next) {
         const changes = reload(context, running, next);
@@ -207,7 +101,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         return changes;
       },
       failed: context.fatal.occurred,
-      setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
+      setUpLink: () => firstSetUpLink(running.operator),
       stop: () => (stopped ??= stop()),
     };
   } catch (error) {
@@ -217,34 +111,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   }
 }
 
-interface StartParts {
-  operator: OperatorDeps;
-  metrics: MetricsHandler | null;
-  newcomers: Newcomers;
-  certificate: Certificate | null;
-  /** The dashboard has its own port. */
-  isApart: boolean;
-}
-
 /** Opens the ports and starts all that works by itself. */
-async function startAll(
-  context: AppContext,
-  running: Running,
-  { operator, metrics, newcomers, certificate, isApart }: StartParts,
-): Promise<string> {
-  const { config, clock, log, db, epoch, nodes, owners, fatal } = context;
+async function startAll(context: AppContext, running: Running): Promise<string> {
+  const { config, log, db, epoch, nodes, owners, fatal } = context;
+  running.certificateWatch.start((renewed) => takeCertificate(context, running, renewed));
   const url = await listen(running.api, config.http);
-  if (isApart)
-    running.apart = await listenApart({ clock, log, newcomers }, running.dashboard, {
-      host: config.http.host,
-      port: config.dashboard.port,
-      tls: certificate,
-    });
-  running.control = await serveControl(operator, config.dataDir);
-  if (metrics !== null && config.metrics.port !== null) {
-    running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
-    log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
-  }
+  await openOtherPorts(context, running);
   // SQLite has no other nodes that could ask.
   if (db.nodes !== null) running.questions.start();
   await running.mta.start();
@@ -260,6 +132,31 @@ async function startAll(
   await noteServerAct(context, 'server.start', { version, epoch });
   log.info({ event: 'started', url, ...running.inbound.ports(), epoch, migrated: db.migrated }, 'Posthorn is running');
   return url;
+}
+
+/** Opens the ports of the dashboard and of the metrics, where they have their own, and the control socket. */
+async function openOtherPorts({ config, clock, log }: AppContext, running: Running): Promise<void> {
+  const { dashboard, newcomers, operator, metrics } = running;
+  if (hasOwnPort(config))
+    running.apart = await listenApart({ clock, log, newcomers }, dashboard, {
+      host: config.http.host,
+      port: config.dashboard.port,
+      tls: running.certificate,
+    });
+  running.control = await serveControl(operator, config.dataDir);
+  if (metrics === null || config.metrics.port === null) return;
+  running.metricsServer = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
+  log.info({ event: 'metrics', url: running.metricsServer.url }, 'metrics can be read');
+}
+
+/** Uses a renewed certificate for new connections. */
+function takeCertificate(context: AppContext, running: Running, renewed: Certificate): void {
+  if (context.config.http.tls) {
+    running.api.setCertificate(renewed);
+    running.apart?.setCertificate(renewed);
+  }
+  running.inbound.setCertificate(renewed);
+  void noteServerAct(context, 'server.certificate');
 }
 
 /** Starts what only one node does, when this one leads: the chores, and reading what a node that ended has left unread. */

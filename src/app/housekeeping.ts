@@ -6,7 +6,7 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
 import { domainNotices } from '../housekeeping/domain-notices.ts';
-import { createHousekeeping } from '../housekeeping/housekeeping.ts';
+import { createHousekeeping, type Housekeeping } from '../housekeeping/housekeeping.ts';
 import {
   endedSuppressions,
   expiredIdempotency,
@@ -30,12 +30,20 @@ import type { AppContext } from './context.ts';
 
 export async function buildHousekeeping(
   context: AppContext,
-  accept: AcceptDeps,
-  tlsTally: TlsTally | null,
-  notices: AccountNotices,
-  inside: Inside,
-  askNode: AskNode,
-): Promise<ReturnType<typeof createHousekeeping>> {
+  {
+    accept,
+    tlsTally,
+    notices,
+    inside,
+    askNode,
+  }: {
+    accept: AcceptDeps;
+    tlsTally: TlsTally | null;
+    notices: AccountNotices;
+    inside: Inside;
+    askNode: AskNode;
+  },
+): Promise<Housekeeping> {
   const { config, db, clock, log, resolver, nodes, owners } = context;
   const trust = await createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, mayRun: () => context.nodes.isLeader }, [

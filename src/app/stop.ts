@@ -1,38 +1,8 @@
 /** Stops the program in the opposite order of its start: intake, work in flight, writes that wait, the database. */
-import type { CertificateWatch } from '../config/certificate-watch.ts';
-import type { OwnPort } from '../dashboard/listen.ts';
-import type { Dashboard } from '../dashboard/dashboard.ts';
-import type { Inbound } from '../inbound/inbound.ts';
-import type { Api } from '../api/server.ts';
-import type { Mta } from '../mta/mta.ts';
-import type { TlsTally } from '../mta/tls/tls-tally.ts';
-import type { Control } from '../operator/control-server.ts';
-import type { MetricsServer } from '../operator/metrics.ts';
-import type { NodeQuestions } from '../operator/node-questions.ts';
-import type { Webhooks } from '../webhooks/dispatcher.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { AppContext } from './context.ts';
 import { writeLateOutcomes } from './late-outcomes.ts';
-import type { SharedState } from './shared-state.ts';
-
-/** The parts that run; null for a part that was not started. */
-export interface Running {
-  api: Api;
-  dashboard: Dashboard;
-  apart: OwnPort | null;
-  control: Control | null;
-  metrics: MetricsServer | null;
-  mta: Mta;
-  tlsTally: TlsTally | null;
-  inbound: Inbound;
-  webhooks: Pick<Webhooks, 'start' | 'stop'>;
-  housekeeping: { start(): void; stop(): Promise<void> };
-  certificateWatch: CertificateWatch;
-  shared: SharedState;
-  questions: Pick<NodeQuestions, 'start' | 'stop'>;
-  /** Set when the stop has begun: nothing more is started. */
-  isStopping: boolean;
-}
+import type { Running } from './running.ts';
 
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
@@ -64,7 +34,7 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
     for (const one of ends) if (one.status === 'rejected') failures.push(one.reason);
   }
   await end(
-    running.metrics?.close(),
+    running.metricsServer?.close(),
     running.api.close(),
     running.apart?.close(),
     running.inbound.stop(),

@@ -16,6 +16,8 @@ export interface CertificateState {
 }
 
 export interface CertificateWatch {
+  /** Looks every minute from now on, and calls `changed` with each certificate that is taken over. */
+  start(changed: (certificate: Certificate) => void): void;
   /** Looks at the files now, and takes over what has changed. */
   look(): void;
   state(): CertificateState;
@@ -29,23 +31,23 @@ export interface WatchDeps {
   present: { file: string; certificate: Certificate };
   /** The files of the certificate that should be in force, or null where there are none. */
   files: () => CertificateFiles | null;
-  changed: (certificate: Certificate) => void;
 }
 
 const EVERY_MS = 60_000;
 
 /** A pair that cannot be used is logged once and left until it changes. */
-export function watchCertificate({ clock, log, present, files, changed }: WatchDeps): CertificateWatch {
-  let timer: Timer = wait();
+export function watchCertificate({ clock, log, present, files }: WatchDeps): CertificateWatch {
+  let timer: Timer | null = null;
+  let changed: (certificate: Certificate) => void = () => undefined;
   let known = textOf(present.certificate);
   let state: CertificateState = { file: present.file, cert: present.certificate.cert, fault: null };
 
-  function wait(): Timer {
-    return clock.after(
+  function wait(): void {
+    timer = clock.after(
       EVERY_MS,
       () => {
         look();
-        timer = wait();
+        wait();
       },
       { background: true },
     );
@@ -75,10 +77,14 @@ export function watchCertificate({ clock, log, present, files, changed }: WatchD
   }
 
   return {
+    start(run) {
+      changed = run;
+      wait();
+    },
     look,
     state: () => state,
     stop() {
-      timer.cancel();
+      timer?.cancel();
     },
   };
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { AppContext } from '../../src/app/context.ts';
-import { stopAll, type Running } from '../../src/app/stop.ts';
+import type { Running } from '../../src/app/running.ts';
+import { stopAll } from '../../src/app/stop.ts';
 
 describe('app/stop', () => {
   it('closes the database only when mail on the wire has its outcome, also where another part fails to end', async () => {

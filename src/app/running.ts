@@ -1,0 +1,171 @@
+/**
+ * Builds the parts that run, each from parts that exist already: acceptance, the ports for mail, the delivery engine and webhooks, and then
+ * the doors to their operations. Nothing runs before app.ts starts it.
+ */
+import { RateWindows } from '../scheduling/rate-windows.ts';
+import { certificateFiles, type Certificate } from '../config/certificate.ts';
+import { watchCertificate, type CertificateWatch, type WatchDeps } from '../config/certificate-watch.ts';
+import type { Config } from '../config/schema.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import { BodyMemory } from '../api/body-memory.ts';
+import { bodyLimits } from '../api/body.ts';
+import { Newcomers } from '../api/newcomers.ts';
+import type { Api } from '../api/server.ts';
+import type { Dashboard } from '../dashboard/dashboard.ts';
+import type { OwnPort } from '../dashboard/listen.ts';
+import type { Housekeeping } from '../housekeeping/housekeeping.ts';
+import type { Inbound } from '../inbound/inbound.ts';
+import type { Mta } from '../mta/mta.ts';
+import type { TlsTally } from '../mta/tls/tls-tally.ts';
+import type { Control } from '../operator/control-server.ts';
+import { createLaneFacts } from '../operator/lane-facts.ts';
+import type { MetricsHandler, MetricsServer } from '../operator/metrics.ts';
+import { NodeQuestions } from '../operator/node-questions.ts';
+import type { OperatorDeps } from '../operator/operation.ts';
+import { answerQuestion } from '../operator/questions.ts';
+import { Webhooks } from '../webhooks/dispatcher.ts';
+import { buildAccept } from './accepting.ts';
+import { accountNotices, type AccountNotices } from './account-notice.ts';
+import type { AppContext } from './context.ts';
+import { buildDashboard } from './dashboard.ts';
+import { buildDeliveryEngine, type DeliveryEngine } from './delivery-engine.ts';
+import { buildHousekeeping } from './housekeeping.ts';
+import { buildInbound } from './inbound.ts';
+import { buildOperator } from './operator.ts';
+import { shareState, type SharedState } from './shared-state.ts';
+import { buildApi, buildMetrics } from './web.ts';
+import { disabledNotice } from './webhook-notice.ts';
+
+/** The parts that run. */
+export interface Running extends Doors {
+  mta: Mta;
+  tlsTally: TlsTally | null;
+  inbound: Inbound;
+  webhooks: Webhooks;
+  housekeeping: Housekeeping;
+  certificateWatch: CertificateWatch;
+  shared: SharedState;
+  /** The certificate that the HTTP ports begin with; null where they speak plain HTTP. */
+  certificate: Certificate | null;
+  /** The dashboard's own port; null until it is opened, and where the dashboard shares that of the API. */
+  apart: OwnPort | null;
+  /** The server of the control socket; null until it listens. */
+  control: Control | null;
+  /** The metrics' own port; null until it is opened, and where they have none. */
+  metricsServer: MetricsServer | null;
+  /** Set when the stop has begun: nothing more is started. */
+  isStopping: boolean;
+}
+
+/** The doors by which people, programs and other nodes reach the operations. */
+interface Doors {
+  api: Api;
+  operator: OperatorDeps;
+  dashboard: Dashboard;
+  /** Null where metrics are switched off. */
+  metrics: MetricsHandler | null;
+  questions: NodeQuestions;
+  newcomers: Newcomers;
+}
+
+/** True where the dashboard does not share the port of the API. */
+export const hasOwnPort = ({ dashboard, http }: Pick<Config, 'dashboard' | 'http'>): boolean =>
+  dashboard.port !== http.port;
+
+export async function buildRunning(context: AppContext, present: WatchDeps['present']): Promise<Running> {
+  const { config, clock, log, live, nodes } = context;
+  const accept = buildAccept(context);
+  const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
+  const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
+  const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
+  const { mta, book, tlsTally } = delivery;
+  const notices = accountNotices(context);
+  const webhooks = buildWebhooks(context, notices);
+  const certificateWatch = watchCertificate({ clock, log, present, files: () => certificateFiles(live.config) });
+  const certificate = config.http.tls ? present.certificate : null;
+  const parts = { accept, accountWindows, inbound, delivery, notices, webhooks, certificateWatch, certificate };
+  const doors = buildDoors(context, parts);
+  const { operator, questions } = doors;
+  const housekeeping = await buildHousekeeping(context, {
+    accept,
+    tlsTally,
+    notices,
+    inside: operator.inside,
+    askNode: questions.ask,
+  });
+  return {
+    ...doors,
+    mta,
+    tlsTally,
+    inbound,
+    webhooks,
+    housekeeping,
+    certificateWatch,
+    shared: shareState(context, { book, mta, accountWindows, inbound }),
+    certificate,
+    apart: null,
+    control: null,
+    metricsServer: null,
+    isStopping: false,
+  };
+}
+
+function buildWebhooks(context: AppContext, notices: AccountNotices): Webhooks {
+  const { config, db, clock, keyring, log, fetch, notifiers, owners, nodes, random } = context;
+  return new Webhooks({
+    db,
+    clock,
+    keyring,
+    log,
+    fetch,
+    notifiers,
+    owners,
+    hasOthers: () => nodes.hasOthers,
+    random,
+    notice: disabledNotice(notices, config),
+  });
+}
+
+function buildDoors(
+  context: AppContext,
+  {
+    delivery,
+    inbound,
+    certificateWatch,
+    ...parts
+  }: {
+    accept: AcceptDeps;
+    accountWindows: RateWindows;
+    inbound: Inbound;
+    delivery: DeliveryEngine;
+    notices: AccountNotices;
+    webhooks: Webhooks;
+    certificateWatch: CertificateWatch;
+    certificate: Certificate | null;
+  },
+): Doors {
+  const { config, db, clock, log, nodes, owners, usedUp } = context;
+  const { mta, holds } = delivery;
+  const { mailPorts } = inbound;
+  // The operator's operations, which answer the questions of other nodes, ask such questions themselves. None is asked before the start.
+  const questions = new NodeQuestions({ db, clock, log, nodes, answer: (asked) => answerQuestion(operator, asked) });
+  const askNode = questions.ask;
+  const laneFacts = createLaneFacts({ nodes, owners, askNode, mta });
+  const metrics = buildMetrics(
+    context,
+    { mta, laneFacts, askNode },
+    { listeners: mailPorts, certificate: () => certificateWatch.state() },
+  );
+  const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
+  const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
+  const api = buildApi(context, { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers });
+  const { routes } = api;
+  const operator = buildOperator(
+    context,
+    { ...parts, delivery, routes, askNode, laneFacts },
+    { inbound, certificate: certificateWatch },
+  );
+  const dashboard = buildDashboard(context, { mta, operator, routes, bodyMemory, newcomers });
+  if (!hasOwnPort(config)) api.share(dashboard);
+  return { api, operator, dashboard, metrics, questions, newcomers };
+}
