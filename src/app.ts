@@ -122,6 +122,7 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
   await running.mta.start();
   await running.webhooks.start();
   await running.inbound.start();
+  running.housekeeping.start();
   owners.onChange(() =>
     log.info({ event: 'domains_moved', nodes: owners.names() }, 'the domains were divided among the nodes again'),
   );
@@ -159,13 +160,12 @@ function takeCertificate(context: AppContext, running: Running, renewed: Certifi
   void noteServerAct(context, 'server.certificate');
 }
 
-/** Starts what only one node does, when this one leads: the chores, and reading what a node that ended has left unread. */
+/** Reads the mails that ended nodes have left unread, once this node leads. */
 async function startLeading({ nodes, log }: AppContext, running: Running): Promise<void> {
   const isFirst = nodes.isLeader;
   await nodes.leads;
   if (running.isStopping) return;
   if (!isFirst) log.warn({ event: 'leading', node: nodes.name }, 'this node leads from now on');
-  running.housekeeping.start();
   running.inbound.takeLeft();
 }
 

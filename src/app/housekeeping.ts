@@ -21,7 +21,7 @@ import {
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import type { Inside } from '../api/inside.ts';
-import { exportRule, oldExports } from '../operator/export-rule.ts';
+import { exportRule, oldExports, strayExports } from '../operator/export-rule.ts';
 import type { AskNode } from '../operator/ask-nodes.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -46,7 +46,7 @@ export async function buildHousekeeping(
 ): Promise<Housekeeping> {
   const { config, db, clock, log, resolver, nodes, owners } = context;
   const trust = await createClockTrust({ db, clock, log });
-  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, mayRun: () => context.nodes.isLeader }, [
+  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, leads: () => nodes.isLeader }, [
     expiredIdempotency({ store: context.idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({
@@ -73,6 +73,7 @@ export async function buildHousekeeping(
     ...spaceRules({ db, clock }),
     exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
     oldExports({ db, clock, config }),
+    strayExports({ db, config }),
   ]);
 }
 

@@ -5,8 +5,6 @@
 import type { Timer } from '../base/clock.ts';
 import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { CountedElsewhere, RateWindows } from '../scheduling/rate-windows.ts';
-import { removeStrays } from '../operator/export-rule.ts';
-import { HOUR_MS } from '../base/time.ts';
 import type { AppContext } from './context.ts';
 
 /** Time between two looks, in milliseconds. */
@@ -26,13 +24,12 @@ export interface SharedState {
 
 /** Listens to the other nodes and looks every two seconds. On SQLite there are none, and only the listeners of this node are joined. */
 export function shareState(context: AppContext, parts: SharedParts): SharedState {
-  const { clock, log, nodes, notifiers, db, config } = context;
+  const { clock, log, nodes, notifiers, db } = context;
   const { book, mta, accountWindows, inbound } = parts;
   let timer: Timer | null = null;
   let isStopped = false;
   let isFailing = false;
   let servers = new Set<number>();
-  let strayed = clock.monotonic();
 
   async function reloadHolds(): Promise<void> {
     if (await book.load()) notifiers.holds.arrive();
@@ -76,10 +73,6 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     notifiers.keys.arrive();
     await reloadHolds();
     await mta.sources.reread();
-    if (clock.monotonic() - strayed < HOUR_MS) return;
-    strayed = clock.monotonic();
-    // Housekeeping, which does that too, runs at the node that leads.
-    await removeStrays(db, config);
   }
 
   function plan(): void {

@@ -13,6 +13,8 @@ interface Common {
   readonly everyMs: number;
   /** Set if the log need not say how much was deleted. */
   readonly silent?: true;
+  /** Set if each node has to run it, and not only the one that leads: it is about files of the node. */
+  readonly onEveryNode?: true;
 }
 
 /** A rule whose steps have a fixed size. */
@@ -36,7 +38,10 @@ export interface SizedStep extends Timed {
 
 export const isMoreAfter = ({ rows, more }: SizedStep, size: number): boolean => more ?? rows >= size;
 
-/** Delay of the first rule: a program that is restarted often must reach its rules, but not while it loads the waiting mail. */
+/**
+ * Delay of the first run at most: a program that is restarted often must reach its rules, but not while it loads the waiting mail. A node
+ * that begins to lead runs its rules as soon.
+ */
 const FIRST_MS = 60_000;
 /** Pause between two steps of a rule with a fixed step size. */
 const PAUSE_MS = 50;
@@ -63,13 +68,13 @@ const RUN_MS = 10_000;
 
 /**
  * A rule that fails is logged, once until it succeeds, and tried again at its next time. `isBusy` says whether writes are waiting; while
- * `mayRun` returns false another node has the chores.
+ * `leads` returns false another node has the chores.
  */
 export function createHousekeeping(
-  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean; mayRun?: () => boolean },
+  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean; leads?: () => boolean },
   rules: readonly (Rule | SizedRule)[],
 ) {
-  const { clock, log, isBusy = () => false, mayRun = () => true } = deps;
+  const { clock, log, isBusy = () => false, leads = () => true } = deps;
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
   /** Rules whose last run failed. While the database is away each of them is logged once. */
@@ -94,10 +99,16 @@ export function createHousekeeping(
     const [first] = [...dueAt].sort(([, a], [, b]) => a - b);
     if (first === undefined) return;
     const [rule, at] = first;
-    wait(Math.max(0, at - clock.monotonic()), () => {
+    wait(Math.max(0, at - clock.monotonic()), async () => {
       runBegan = clock.monotonic();
-      return whenIdle(rule, 0);
+      if (leads() || rule.onEveryNode === true) await whenIdle(rule, 0);
+      else runLater(rule, Math.min(FIRST_MS, rule.everyMs));
     });
+  }
+
+  function runLater(rule: Rule | SizedRule, ms: number): void {
+    dueAt.set(rule, clock.monotonic() + ms);
+    next();
   }
 
   async function whenIdle(rule: Rule | SizedRule, before: number, since = clock.monotonic()): Promise<void> {
@@ -114,7 +125,7 @@ export function createHousekeeping(
   async function step(rule: Rule | SizedRule, before: number): Promise<void> {
     let everyMs = rule.everyMs;
     try {
-      const { deleted, more } = mayRun() ? await take(rule) : { deleted: 0, more: false };
+      const { deleted, more } = await take(rule);
       failing.delete(rule);
       if (more && isWaitedFor(rule)) everyMs = 0;
       else if (more) {
@@ -131,8 +142,7 @@ export function createHousekeeping(
         );
       failing.add(rule);
     }
-    dueAt.set(rule, clock.monotonic() + everyMs);
-    next();
+    runLater(rule, everyMs);
   }
 
   async function take(rule: Rule | SizedRule): Promise<{ deleted: number; more: boolean }> {

@@ -109,7 +109,7 @@ const OF_QUERY: readonly unknown[] = ['57014', '53200', '53400'];
 const isOfQuery = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && OF_QUERY.includes(error.code);
 
-/** Returns a rule that removes exports after seven days, and files that no row names. */
+/** Returns a rule that removes exports after seven days. */
 export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'clock' | 'config'>) {
   return {
     name: 'old exports',
@@ -119,14 +119,27 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
       const before = clock.now() - EXPORTS_KEPT_MS;
       const old = await db.reader<ExportRow>('export_files').where('created_at', '<', before).limit(100);
       if (old.length > 0) await removeExports({ db: db as Database, config: config as Config }, old);
-      await removeStrays(db, config);
       return old.length;
     },
   };
 }
 
-/** Removes the files of this node that no row names: other nodes remove exports too. */
-export async function removeStrays(db: Pick<Database, 'reader'>, config: Pick<Config, 'dataDir'>): Promise<void> {
+/** Returns a rule that removes the files of this node that no row names: other nodes remove exports too. */
+export function strayExports({ db, config }: { db: Pick<Database, 'reader'>; config: Pick<Config, 'dataDir'> }) {
+  return {
+    name: 'stray exports',
+    everyMs: HOUR_MS,
+    stepRows: Infinity,
+    silent: true as const,
+    onEveryNode: true as const,
+    async step(): Promise<number> {
+      await removeStrays(db, config);
+      return 0;
+    },
+  };
+}
+
+async function removeStrays(db: Pick<Database, 'reader'>, config: Pick<Config, 'dataDir'>): Promise<void> {
   const names = await namesIn(exportFolder(config));
   if (names.length === 0) return;
   const rows = await db.reader<ExportRow>('export_files').select('id', 'format');

@@ -23,7 +23,7 @@ function ruleOf(name: string, everyMs: number, steps: (number | Error)[], seen: 
 }
 
 describe('housekeeping/housekeeping', () => {
-  const start = (rules: readonly (Rule | SizedRule)[], more: { mayRun?: () => boolean } = {}) => {
+  const start = (rules: readonly (Rule | SizedRule)[], more: { leads?: () => boolean } = {}) => {
     const clock = new FakeClock();
     const logged: object[] = [];
     const log = {
@@ -95,17 +95,19 @@ describe('housekeeping/housekeeping', () => {
     await housekeeping.stop();
   });
 
-  it('rests while another node has the chores', async () => {
+  it('runs at the node that leads, within a minute of leading, but rules about files of each node at all', async () => {
     const seen: string[] = [];
-    let isOurs = true;
-    const { pass, housekeeping } = start([ruleOf('a', MINUTE, [], seen)], { mayRun: () => isOurs });
-    await pass(MINUTE);
-    isOurs = false;
-    await pass(MINUTE);
-    assert.deepEqual(seen, ['a']);
+    let isOurs = false;
+    const rules = [
+      ruleOf('a', 60 * MINUTE, [], seen),
+      { ...ruleOf('b', 10 * MINUTE, [], seen), onEveryNode: true as const },
+    ];
+    const { pass, housekeeping } = start(rules, { leads: () => isOurs });
+    for (let i = 0; i < 12; i++) await pass(MINUTE);
+    assert.deepEqual(seen, ['b', 'b']);
     isOurs = true;
     await pass(MINUTE);
-    assert.deepEqual(seen, ['a', 'a']);
+    assert.deepEqual(seen, ['b', 'b', 'a']);
     await housekeeping.stop();
   });
 

@@ -7,7 +7,7 @@ import { newId } from '../../src/base/id.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { DAY_MS } from '../../src/base/time.ts';
 import { requireFile } from '../../src/operator/export-parts.ts';
-import { exportRule, oldExports, removeStrays } from '../../src/operator/export-rule.ts';
+import { exportRule, oldExports, strayExports } from '../../src/operator/export-rule.ts';
 import { exportFolder, fileOf, type ExportKind, type ExportRecord } from '../../src/operator/exports.ts';
 import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import { contentRow, messageRow } from '../support/harness/mail-rows.ts';
@@ -227,7 +227,7 @@ describe('operator/exports', () => {
     await office.run('exports.file', { id: made.id });
     const stray = fileOf(office.config, { id: 'exp_stray', format: 'ndjson' });
     await writeFile(stray, 'x');
-    await oldExports(office.deps).step();
+    await strayExports(office.deps).step();
     await assert.rejects(stat(stray), /ENOENT/);
     await stat(fileOf(office.config, made));
     office.clock.advance(7 * DAY_MS + 1);
@@ -259,7 +259,7 @@ describe('operator/exports', () => {
     await requireFile(office.deps.db, row, other);
     assert.equal((await stat(other)).size, bytes);
     await office.run('exports.remove', { id: made.id });
-    await removeStrays(office.deps.db, { dataDir: elsewhere });
+    await strayExports({ db: office.deps.db, config: { dataDir: elsewhere } }).step();
     await assert.rejects(stat(other), /ENOENT/);
     assert.equal(await refusal(requireFile(office.deps.db, row, other)), 'not_found');
     assert.deepEqual(await office.deps.db.prepared.all('SELECT 1 FROM export_parts'), []);
