@@ -152,6 +152,8 @@ export class Listener<User> {
       closeTimeout: CLOSE_MS,
       authOptional: true,
       allowInsecureAuth: true,
+      // Mailboxes such as <foo.@docomo.ne.jp> exist, and programs send as <root@web_1>. Recipients are checked by our own address rule.
+      lenientAddressParsing: true,
       disabledCommands: this.commandsOff,
       hideENHANCEDSTATUSCODES: false,
       hideREQUIRETLS: !this.isSubmission,

@@ -56,9 +56,9 @@ const ROLES: ReadonlySet<string> = new Set(
   'postmaster abuse fbl complaints dmarc dmarc-reports tls tls-reports tlsrpt'.split(' '),
 );
 
-/** Returns true for a local part of ours: a role, or a return path or unsubscribe address that one of our keys signed. */
-const isOurMailbox = (keys: readonly ReturnPathKey[], local: string): boolean =>
-  deliveryOf(keys, local) !== null || unsubscribedDelivery(keys, local) !== null || ROLES.has(local.toLowerCase());
+/** Returns whether one of our keys signed this local part: it is a return path or an unsubscribe address. */
+const isSignedByUs = (keys: readonly ReturnPathKey[], local: string): boolean =>
+  deliveryOf(keys, local) !== null || unsubscribedDelivery(keys, local) !== null;
 
 export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): Handlers<never> {
   /** Returns why no mail of this size may come in now, or null. */
@@ -78,8 +78,12 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
         // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
         const parsed = parseMailbox(address, { smtputf8: true });
         if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
-        if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
-        if (!isOurMailbox(deps.keys, parsed.mailbox.local)) return refuse(550, '5.1.1 there is no such mailbox');
+        const { local, domain } = parsed.mailbox;
+        // A token of ours is proof at any host: reports still come to the former return path of a domain that was changed or removed.
+        if (!isSignedByUs(deps.keys, local)) {
+          if (!(await deps.isOurHost(domain))) return refuse(550, '5.7.1 we do not relay');
+          if (!ROLES.has(local.toLowerCase())) return refuse(550, '5.1.1 there is no such mailbox');
+        }
       }
       return refusalOf(strangerOf(deps.keys, ip, [...recipients, address]));
     },

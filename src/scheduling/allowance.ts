@@ -22,7 +22,7 @@ export class Allowance {
 
   constructor(
     { most, within }: { most: number; within: keyof typeof WINDOW_MS },
-    { mostNames = MOST_NAMES, beyond = 'shared' }: { mostNames?: number; beyond?: Beyond } = {},
+    { mostNames = MOST_NAMES, beyond = 'shared' }: { mostNames?: number; beyond?: Beyond | undefined } = {},
   ) {
     this.most = most;
     this.windowMs = WINDOW_MS[within];

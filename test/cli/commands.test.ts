@@ -532,7 +532,7 @@ describe('the posthorn command beside a running server', () => {
     [['stats', '--hours', '24', '--days', '3'], 64, /cannot be used with option '--days/, 'two ranges'],
     [['messages', 'list', '--status', 'lost'], 65, /`status` must be one or more of/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
-    [['queue', 'flush'], 65, /what to flush/, 'nothing said'],
+    [['queue', 'flush'], 65, /exactly one to flush/, 'nothing said'],
     [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],
     [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /types\[0\]/, 'no such type'],
     [['migrate'], 73, /the server is running/, 'not behind its back'],

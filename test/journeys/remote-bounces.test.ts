@@ -191,6 +191,23 @@ describe('journey: reports at awkward moments', () => {
     await app.balanced();
   });
 
+  it('a report to the return path that the domain had before: bounced; for others the host is not ours', async () => {
+    await begin('usual');
+    const { id } = await app.send();
+    await app.follow().of(id, 'delivered');
+    const path = returnPath();
+    const [domain] = await app.app.db.reader<{ id: string }>('domains').where({ name: 'acme.test' });
+    await app.operator.ask('updateDomain', {
+      params: { id: domain?.id ?? '' },
+      body: { return_path: 'new.acme.test' },
+    });
+    await assert.rejects(handIn(app, '', 'b+1@rp.acme.test', dsn('ana@dest.test')), /550 5\.7\.1/);
+    await assert.rejects(handIn(app, '', 'postmaster@rp.acme.test', dsn('ana@dest.test')), /550 5\.7\.1/);
+    const follower = app.follow();
+    await handIn(app, '', path, dsn('ana@dest.test'));
+    await follower.of(id, 'bounced');
+  });
+
   it('forged ones change nothing: a wrong token from anybody, or no report from a sender', async () => {
     await begin('usual');
     const { id } = await app.send();

@@ -208,6 +208,22 @@ describe('journey: submission', () => {
     assert.equal((await app.request('POST', `/v1/messages/${first}/resend`)).status, 409);
   });
 
+  it('takes addresses that mail systems in use have, though RFC 5321 forbids some of them', async () => {
+    await begin();
+    const lines = [
+      'EHLO client.test',
+      plain('apikey', app.key),
+      'MAIL FROM:<root@web_1.acme.test>',
+      'RCPT TO:<"foo..bar"@dest.test>',
+      'RCPT TO:<foo..bar@dest.test>',
+    ];
+    const replies = await dialogue(app.app.ports.submissions ?? 0, lines, true);
+    assert.deepEqual(
+      replies.slice(3).map((reply) => reply.slice(0, 9)),
+      ['250 2.1.0', '250 2.1.5', '553 5.1.3'],
+    );
+  });
+
   it('keeps every octet of the body', async () => {
     await begin();
     const octets = Buffer.from(Array.from({ length: 256 }, (_, i) => i).filter((i) => ![0, 10, 13].includes(i)));
