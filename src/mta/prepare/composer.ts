@@ -6,6 +6,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createThreads, ownMemory } from '../../base/threads.ts';
+import { createGate } from '../../scheduling/gate.ts';
 import { signerForLoop } from '../../mail/dkim/signers.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import { MailBatches, type Order } from './mail-batches.ts';
@@ -56,14 +57,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
   });
   const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop);
   const batches = new MailBatches(deps, make, makeAlone);
-  const waiting: (() => void)[] = [];
-  let free = LARGE_AT_ONCE;
-
-  function giveBack(): void {
-    const next = waiting.shift();
-    if (next === undefined) free++;
-    else next();
-  }
+  const gate = createGate({ most: LARGE_AT_ONCE, waiting: Infinity });
 
   /** Does the job in the thread of large contents. */
   async function makeAlone(job: MailJob): Promise<MailAnswer> {
@@ -94,10 +88,8 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
       throw new Error('the answer to a header to sign was another');
     },
     /** Waits for room for a large content before its bytes are loaded; returns the function that gives the room back. */
-    async room(): Promise<() => void> {
-      if (free > 0) free--;
-      else await new Promise<void>((resolve) => waiting.push(resolve));
-      return giveBack;
+    async room(): Promise<(() => void) | null> {
+      return gate.enter();
     },
     async close(): Promise<void> {
       await Promise.all([threads.close(), batches.close()]);

@@ -133,8 +133,8 @@ describe('mta/prepare/composer', () => {
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(order, []);
     rooms[0]?.();
-    (await fifth)();
-    (await sixth)();
+    (await fifth)?.();
+    (await sixth)?.();
     assert.deepEqual(order, [5, 6]);
   });
 });
