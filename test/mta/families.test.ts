@@ -68,10 +68,10 @@ describe('mta/attempt/deliver: the other address family', () => {
       test: false,
       testOutcome: null,
     };
-    const frame = (endedAt: number): AttemptFrame => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false });
+    const frameAt = (endedAt: number): AttemptFrame => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false });
     const reached = await connectToSite(deps, site, mail);
     assert.ok(reached.kind === 'reached');
-    const tried = await deliver(deps, site, mail, reached.connection, frame, isFirstAttempt);
+    const tried = await deliver(deps, { site, mail, frameAt, isFirst: isFirstAttempt }, reached.connection);
     assert.ok(tried.kind === 'tried');
     return tried.outcome;
   }

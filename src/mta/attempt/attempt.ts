@@ -121,7 +121,7 @@ export class Attempts {
     if (passage.kind === 'unreached') return passage.outcome(frameAt(this.deps.clock.now()));
     if (passage.kind !== 'connected') throw new Error('a mail for a site has come without a connection');
     const context = this.deps.passages.contextOf(source);
-    const tried = await deliver(context, site, mail, passage.connection, frameAt, isFirstAttempt);
+    const tried = await deliver(context, { site, mail, frameAt, isFirst: isFirstAttempt }, passage.connection);
     return tried.kind === 'untried' ? null : tried.outcome;
   }
 

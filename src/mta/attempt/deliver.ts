@@ -29,6 +29,16 @@ export type Tried =
   /** Nothing was taken: the connection was gone, and no other can be had, or this server may have been replaced. */
   | { kind: 'untried'; waits: readonly LeaseWait[] };
 
+/** One attempt of a mail at its site. */
+export interface SiteAttempt {
+  site: Site;
+  mail: Ready;
+  /** Makes the frame of the attempt where it ends at the given time. */
+  frameAt: (endedAt: number) => AttemptFrame;
+  /** It is the mail's first attempt. */
+  isFirst: boolean;
+}
+
 /**
  * Hands the mail over the connection. Its limit of time, which holds for all hosts together, ends before the lease of the claim, so
  * that no other worker begins the same mail meanwhile. On a mail's first attempt a refusal for reasons of policy over one address family is tried
@@ -36,17 +46,14 @@ export type Tried =
  */
 export async function deliver(
   unlimited: SourceContext,
-  site: Site,
-  mail: Ready,
+  { site, mail, frameAt, isFirst }: SiteAttempt,
   found: HostConnection,
-  frameAt: (endedAt: number) => AttemptFrame,
-  isFirstAttempt = false,
 ): Promise<Tried> {
   const context = withDeadline(unlimited);
   const { clock } = context;
   for (let connection = found; ;) {
     const first = await sendOver(context, site, mail, connection);
-    const isAgain = isFirstAttempt && first.kind === 'carried';
+    const isAgain = isFirst && first.kind === 'carried';
     const sent = isAgain ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
     if (sent.kind === 'wait') return { kind: 'untried', waits: sent.waits };
     const last = outcomeOfSent(sent, connection, context.source ?? null);
@@ -112,7 +119,7 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
   const transfer = await sendAndGiveBack(context, site, lease, mail);
   // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
   if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
-  const fresh = await openConnection(context, site, host, need, mail, true);
+  const fresh = await openConnection(context, { site, host, need, otherHostsRemain: true }, mail);
   if (fresh.kind === 'wait') return { kind: 'wait', waits: [fresh.wait] };
   if (fresh.kind === 'failed') return { kind: 'unreachable', failed: fresh };
   return noteCarried(context, host, fresh.lease.ip, await sendAndGiveBack(context, site, fresh.lease, mail));
@@ -148,7 +155,11 @@ async function sendOverOtherFamily(
   if (reply?.enhanced?.startsWith('5.7.') !== true) return sent;
   const addresses = host.addresses.filter(({ family }) => family !== isIP(sent.ip));
   if (addresses.length === 0) return sent;
-  const other = await openConnection(context, site, { ...host, addresses }, need, mail, false);
+  const other = await openConnection(
+    context,
+    { site, host: { ...host, addresses }, need, otherHostsRemain: false },
+    mail,
+  );
   if (other.kind !== 'leased') return sent;
   return noteCarried(context, host, other.lease.ip, await sendAndGiveBack(context, site, other.lease, mail));
 }

@@ -64,6 +64,15 @@ export interface HostConnection {
   passed: PassedHosts;
 }
 
+/** A host of a site, and what a connection to it has to satisfy. */
+export interface HostToDial {
+  site: Site;
+  host: Host;
+  need: TlsNeed;
+  /** True where other hosts can be tried: the banner then gets less time. */
+  otherHostsRemain: boolean;
+}
+
 /** The hosts that an attempt passed over before it had a connection: they may take the mail later. */
 export interface PassedHosts {
   /** The outcome of the last one that did not let us in. */
@@ -99,7 +108,8 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
       last = forbiddenBy(need, placeOfHost(host, host.addresses[0]?.ip ?? '', context.source));
       continue;
     }
-    const tried = await connectToHost(context, site, host, need.need, wanted, at < hosts.length - 1);
+    const to: HostToDial = { site, host, need: need.need, otherHostsRemain: at < hosts.length - 1 };
+    const tried = await connectToHost(context, to, wanted);
     if (tried.kind === 'leased')
       return {
         kind: 'reached',
@@ -132,8 +142,8 @@ export function takeIdleConnection(context: SourceContext, site: Site, wanted: W
     if ((host.preference ?? 0) > worst) return null;
     const need = needOf(site, host, wanted.tlsRequest);
     if (need.kind === 'refused') return null;
-    const target = targetOf(context, site, host, need.need, at < hosts.length - 1);
-    const taken = context.pool.take(requestFor(context, site, target));
+    const to: HostToDial = { site, host, need: need.need, otherHostsRemain: at < hosts.length - 1 };
+    const taken = context.pool.take(requestFor(context, site, targetOf(context, to)));
     if (taken.kind === 'leased')
       return { at, host, need: need.need, lease: taken.lease, passed: { outcome: null, isWaiting } };
     if (taken.kind === 'dial') return null;
@@ -161,24 +171,17 @@ type Connected =
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
 
 /** Takes an idle connection to this host, or opens one over either family. */
-async function connectToHost(
-  context: SourceContext,
-  site: Site,
-  host: Host,
-  need: TlsNeed,
-  wanted: Wanted,
-  otherHostsRemain: boolean,
-): Promise<Connected> {
+async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wanted): Promise<Connected> {
   const { pool } = context;
-  const taken = pool.take(requestFor(context, site, targetOf(context, site, host, need, otherHostsRemain)));
+  const taken = pool.take(requestFor(context, to.site, targetOf(context, to)));
   if (taken.kind === 'leased') return taken;
   if (taken.kind === 'wait') return { ...taken, refusal: null };
-  const opened = await openConnection(context, site, host, need, wanted, otherHostsRemain);
+  const opened = await openConnection(context, to, wanted);
   if (opened.kind === 'leased') return opened;
   if (opened.kind === 'wait') return { ...opened, refusal: null };
   if (opened.ours === true) return { kind: 'exhausted', text: opened.text };
   // While others are open a refusal is about their number, not about the mail; TLS that is missing is about its policy.
-  const key = hostKey(host, context.source);
+  const key = hostKey(to.host, context.source);
   const wait = pool.count(key) > 0 && !opened.tlsUnsatisfied ? pool.waitOf(key) : null;
   if (wait !== null) return { kind: 'wait', wait, refusal: opened.reply?.text ?? opened.text };
   return { kind: 'unreachable', failed: opened };
@@ -186,14 +189,12 @@ async function connectToHost(
 
 export async function openConnection(
   context: SourceContext,
-  site: Site,
-  host: Host,
-  need: TlsNeed,
+  to: HostToDial,
   { messageId }: Wanted,
-  otherHostsRemain: boolean,
 ): ReturnType<Pool['dial']> {
   const { clock, tls, memory, maySend } = context;
-  const target = targetOf(context, site, host, need, otherHostsRemain);
+  const { site, host } = to;
+  const target = targetOf(context, to);
   return context.pool.dial(requestFor(context, site, target), async (signal) => {
     const trace = context.transcripts?.of(target.host);
     trace?.begin?.(laneName(site.name, context.source ?? null), messageId);
@@ -222,13 +223,7 @@ function requestFor({ source = null }: SourceContext, { operator, name }: Site, 
   };
 }
 
-function targetOf(
-  context: SourceContext,
-  site: Site,
-  host: Host,
-  need: TlsNeed,
-  otherHostsRemain: boolean,
-): DialTarget {
+function targetOf(context: SourceContext, { site, host, need, otherHostsRemain }: HostToDial): DialTarget {
   const auth = site.relay?.auth ?? null;
   const { addresses } = context.local?.() ?? { addresses: [] };
   return {

@@ -66,7 +66,7 @@ describe('mta/attempt/deliver', () => {
     addresses: [{ ip: '127.0.0.1', family: 4 }],
   });
   const siteOf = (...hosts: Host[]): Site => ({ kind: 'site', name: 'dest', hosts, relay: null });
-  const frame = (endedAt: number): AttemptFrame => ({
+  const frameAt = (endedAt: number): AttemptFrame => ({
     startedAt: NOW,
     endedAt,
     retryAt: NOW + 60_000,
@@ -75,8 +75,8 @@ describe('mta/attempt/deliver', () => {
   /** Both steps, as a worker takes them. */
   async function send(site: Site): Promise<Tried> {
     const reached = await connectToSite(deps, site, mail);
-    if (reached.kind === 'reached') return deliver(deps, site, mail, reached.connection, frame);
-    if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frame(clock.now())) };
+    if (reached.kind === 'reached') return deliver(deps, { site, mail, frameAt, isFirst: false }, reached.connection);
+    if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frameAt(clock.now())) };
     assert.ok(reached.kind === 'wait');
     return { kind: 'untried', waits: reached.waits };
   }
@@ -120,7 +120,7 @@ describe('mta/attempt/deliver', () => {
       const reached = await connectToSite(deps, site, mail);
       assert.ok(reached.kind === 'reached');
       const eight: Ready = { ...mail, eightBit: true, inSevenBits: () => Promise.resolve(answer) };
-      const tried = await deliver(deps, site, eight, reached.connection, frame);
+      const tried = await deliver(deps, { site, mail: eight, frameAt, isFirst: false }, reached.connection);
       ends.push(tried.kind === 'tried' ? tried.outcome.kind : tried.kind);
     }
     assert.deepEqual(ends, ['untried', 'untried', 'refused', 'accepted']);
