@@ -359,8 +359,8 @@ export class Mta {
       prepare: async (job) => placing.reserveQuota(job) ?? (await prepare.begin(job.id)),
       async keptBack(job, { heldNow }) {
         const kept = placing.reserveQuota(job);
-        const hold = kept === null ? await heldNow?.() : null;
-        return hold == null ? kept : { kind: 'held', hold };
+        const hold = kept === null ? await heldNow() : null;
+        return hold === null ? kept : { kind: 'held', hold };
       },
       requeue(job) {
         placing.releaseQuota(job);

@@ -12,7 +12,7 @@ import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Attempts } from './attempt/attempt.ts';
 import type { NoPassage, Passage, Passages } from './attempt/passages.ts';
-import type { Held, Prepared, Preparing } from './prepare/prepare.ts';
+import type { Failed, Failure, Held, Prepared, Preparing } from './prepare/prepare.ts';
 import { PreparedMails, type PreparedMail } from './prepared-mails.ts';
 import type { Job, DueQueue } from './due-queue.ts';
 
@@ -26,11 +26,11 @@ export interface WorkerDeps {
   leaseMs: number;
   /** Tells whether the job may be tried in this lane now; where it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
-  prepare(job: Job): Promise<Preparing | Held | OtherSource>;
+  prepare(job: Job): Promise<Begun>;
   /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null where it may be tried. */
   keptBack(job: Job, ready: Preparing): Promise<Held | OtherSource | null>;
   passages: Pick<Passages, 'findIdle' | 'find' | 'release'>;
-  attempts: Pick<Attempts, 'attempt'>;
+  attempts: Pick<Attempts, 'attempt' | 'fail'>;
   /** Finds the job another lane. */
   requeue(job: Job): void;
   /**
@@ -54,8 +54,16 @@ export interface OtherSource {
   kind: 'other_source';
 }
 
-type MadeReady = Preparing | Held | OtherSource;
-type Mail = PreparedMail<Job, MadeReady>;
+/** A mail before a connection is looked for. */
+type Begun = Preparing | Failed | Held | OtherSource;
+type Mail = PreparedMail<Job, Begun>;
+
+/** A mail that may be tried over a passage, which is given back where it is not. */
+interface Sendable {
+  kind: 'sendable';
+  passage: Passage;
+  mail: Promise<Prepared>;
+}
 
 /** An attempt whose outcome is not written yet. */
 interface Finished {
@@ -70,59 +78,56 @@ const FRESH_MS = 1_000;
 
 /** Returns the function that works through a lane as one of its workers. */
 export function createWorker(deps: WorkerDeps): (lane: Lane<Job>) => Promise<void> {
-  const mails = new PreparedMails<Job, MadeReady>(deps.clock, (job) => prepareOrUnsigned(deps, job));
+  const mails = new PreparedMails<Job, Begun>(deps.clock, (job) => begin(deps, job));
   return (lane) => new Worker(deps, lane, mails).run();
 }
 
 class Worker {
   private readonly deps: WorkerDeps;
   private readonly lane: Lane<Job>;
-  private readonly mails: PreparedMails<Job, MadeReady>;
+  private readonly mails: PreparedMails<Job, Begun>;
   /** The last attempt, until its outcome is written. */
   private finished: Finished | null = null;
 
-  constructor(deps: WorkerDeps, lane: Lane<Job>, mails: PreparedMails<Job, MadeReady>) {
+  constructor(deps: WorkerDeps, lane: Lane<Job>, mails: PreparedMails<Job, Begun>) {
     this.deps = deps;
     this.lane = lane;
     this.mails = mails;
   }
 
   async run(): Promise<void> {
-    const { deps, lane } = this;
     let next = this.beginNext();
     while (next !== null) {
       const { job } = next;
-      const ready = await next.made;
-      if (ready.kind !== 'preparing') {
-        await this.keepBack(job, ready);
-        next = this.beginNext();
-        continue;
-      }
-      const found = deps.passages.findIdle(job, ready.wanted) ?? (await this.findPassage(job, ready));
-      if (isNone(found)) {
-        await this.writeFinished();
-        if (found.kind === 'moved') deps.requeue(job);
-        else if (!deps.putAside(lane.name, job, found)) {
-          lane.giveBack(job);
-          return;
-        }
-        next = this.beginNext();
-        continue;
-      }
-      const kept = deps.clock.monotonic() - next.begunAt < FRESH_MS ? null : await this.keptBack(job, ready);
-      if (kept !== null) {
-        deps.passages.release(found);
-        await this.keepBack(job, kept);
-        next = this.beginNext();
-        continue;
-      }
-      const ahead = this.beginAhead();
-      const claim = await this.writeAndClaim(job);
-      if (claim === null) deps.passages.release(found);
-      else this.finished = await this.attempt(job, await ready.mail, claim, found, ahead);
-      next = (ahead === null ? null : this.ownOrNone(ahead)) ?? this.beginNext();
-      if (next?.isMade !== true) await this.writeFinished();
+      const found = await this.findWay(next);
+      if (found.kind === 'sendable' || found.kind === 'failed') next = await this.claimAndAttempt(job, found);
+      else if (await this.keepBack(job, found)) next = this.beginNext();
+      else return;
     }
+  }
+
+  /** Finds a passage for a mail, or why it is not sent over one now. */
+  private async findWay({ job, made, begunAt }: Mail): Promise<Sendable | Exclude<Begun, Preparing> | NoPassage> {
+    const { passages, clock } = this.deps;
+    const begun = await made;
+    if (begun.kind !== 'preparing') return begun;
+    const passage = passages.findIdle(job, begun.wanted) ?? (await this.findPassage(job, begun));
+    if (isNone(passage)) return passage;
+    const kept = clock.monotonic() - begunAt < FRESH_MS ? null : await this.keptBack(job, begun);
+    if (kept === null) return { kind: 'sendable', passage, mail: begun.mail };
+    passages.release(passage);
+    return kept;
+  }
+
+  /** Claims a mail and attempts it, while the next one is made ready. Returns the next one. */
+  private async claimAndAttempt(job: Job, found: Sendable | Failed): Promise<Mail | null> {
+    const ahead = this.beginAhead();
+    const claim = await this.writeAndClaim(job);
+    if (claim !== null) this.finished = await this.attempt(job, claim, found, ahead);
+    else if (found.kind === 'sendable') this.deps.passages.release(found.passage);
+    const next = (ahead === null ? null : this.ownOrNone(ahead)) ?? this.beginNext();
+    if (next?.isMade !== true) await this.writeFinished();
+    return next;
   }
 
   /** Returns what keeps the mail back by now. If that cannot be read the claim will hardly be written. */
@@ -133,11 +138,25 @@ class Worker {
     });
   }
 
-  /** Marks the mail with its hold, or finds it another source. */
-  private async keepBack(job: Job, why: Held | OtherSource): Promise<void> {
+  /** Takes care of a mail that is not tried now. Returns false where it goes back to the lane and the worker ends. */
+  private async keepBack(job: Job, why: Held | OtherSource | NoPassage): Promise<boolean> {
+    const { deps, lane } = this;
     await this.writeFinished();
-    if (why.kind === 'other_source') this.deps.requeue(job);
-    else await this.write({ job, occurrences: [holdNow(job, why.hold)] });
+    switch (why.kind) {
+      case 'held':
+        await this.write({ job, occurrences: [holdNow(job, why.hold)] });
+        return true;
+      case 'other_source':
+      case 'moved':
+        deps.requeue(job);
+        return true;
+      case 'wait':
+      case 'exhausted': {
+        const isAside = deps.putAside(lane.name, job, why);
+        if (!isAside) lane.giveBack(job);
+        return isAside;
+      }
+    }
   }
 
   /** Begins the lane's next job that may go. */
@@ -175,17 +194,21 @@ class Worker {
 
   private async attempt(
     job: Job,
-    mail: Prepared,
     claim: DeliveryState,
-    passage: Passage,
+    found: Sendable | Failed,
     ahead: Mail | null,
   ): Promise<Finished> {
+    const { attempts, dueQueue } = this.deps;
+    const { attemptCount: number } = claim;
     try {
-      const attempted = await this.deps.attempts.attempt(job, mail, claim.attemptCount, passage);
-      return { job, occurrences: occurrencesOf(this.deps, job, claim.attemptCount, attempted) };
+      const attempted =
+        found.kind === 'failed'
+          ? attempts.fail(job, found.failure, number)
+          : await attempts.attempt(job, await found.mail, number, found.passage);
+      return { job, occurrences: occurrencesOf(this.deps, job, number, attempted) };
     } catch (error) {
       // A bug, and how far the attempt came is not known: the claim stays, and the mail falls due when its lease ends.
-      this.deps.dueQueue.done(job, claim.dueAt);
+      dueQueue.done(job, claim.dueAt);
       if (ahead !== null) this.mails.own(ahead);
       throw error;
     }
@@ -248,17 +271,17 @@ const holdNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   change: { kind: 'held', by, since, until },
 });
 
-/** Prepares the mail. Loading may fail when the database does; the mail then waits like one that cannot be signed. */
-async function prepareOrUnsigned(deps: WorkerDeps, job: Job): Promise<MadeReady> {
-  const notLoaded = (error: unknown): Prepared => {
+/** Begins to prepare a mail. Where storage fails, now or before the mail is made, it cannot be sent: it waits. Never rejects. */
+async function begin(deps: WorkerDeps, job: Job): Promise<Begun> {
+  const notLoaded = (error: unknown): Failure => {
     deps.failed(error);
-    return { kind: 'unsigned', why: 'the mail could not be loaded' };
+    return { kind: 'unready', why: 'it could not be loaded' };
   };
   try {
-    const ready = await deps.prepare(job);
-    return ready.kind === 'preparing' ? { ...ready, mail: ready.mail.catch(notLoaded) } : ready;
+    const begun = await deps.prepare(job);
+    return begun.kind === 'preparing' ? { ...begun, mail: begun.mail.catch(notLoaded) } : begun;
   } catch (error) {
-    return { kind: 'preparing', wanted: null, mail: Promise.resolve(notLoaded(error)) };
+    return { kind: 'failed', failure: notLoaded(error) };
   }
 }
 

@@ -214,6 +214,28 @@ describe('journey: interruptions', () => {
     assert.equal(mails()[0]?.data.match(/^DKIM-Signature:/gm)?.length, 2);
   });
 
+  it('mail that the database does not give out just now waits, and neither log nor attempt blames the key', async () => {
+    const app = await start();
+    const rename = (from: string, to: string): Promise<void> =>
+      app.app.db.commit.transact((tx) => tx.run(`ALTER TABLE ${from} RENAME TO ${to}`));
+    await rename('dkim_keys', 'keys_away');
+    const { id } = await app.send();
+    await app.settled();
+    const waiting = await app.message(id);
+    assert.deepEqual([waiting.status, waiting.attempts[0]?.smtp_reply], ['deferred', 'it could not be loaded']);
+    assert.deepEqual(server.sessions, [], 'nobody was dialled');
+    const logged = (name: string) => app.logged.filter(({ event }) => event === name);
+    assert.deepEqual(
+      logged('composing_failed').map(({ level, reason }) => [level, reason]),
+      [['error', 'it could not be loaded']],
+    );
+    assert.deepEqual(logged('signing_unavailable'), []);
+    assert.ok(logged('storage_failed').length > 0);
+    await rename('keys_away', 'dkim_keys');
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+    assert.equal(mails().length, 1);
+  });
+
   it('mail of a domain with no active key waits as well', async () => {
     const app = await start();
     await app.app.db.commit.transact((tx) => tx.run(`UPDATE dkim_keys SET state = 'pending'`));

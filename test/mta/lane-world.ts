@@ -223,7 +223,8 @@ export class LaneWorld {
       prepare: async () => {
         this.prepared++;
         await new Promise((resolve) => setImmediate(resolve));
-        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
+        const [wanted, mail] = [{ messageId: 'msg_1' }, Promise.resolve(ready)];
+        return { kind: 'preparing', wanted, mail, heldNow: () => Promise.resolve(null) };
       },
       keptBack: () => Promise.resolve(null),
       requeue: (job) => {
@@ -270,6 +271,9 @@ export class LaneWorld {
           this.delivered.set(job.domain, times);
           times.push(this.clock.monotonic());
           return { kind: 'done', outcome: this.control.learn(site.name, part, accepted()), followUps: [] };
+        },
+        fail: () => {
+          throw new Error('every mail can be made');
         },
       },
       failed: (error) => this.errors.push(error),

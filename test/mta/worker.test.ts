@@ -3,7 +3,7 @@ import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
-import type { Held, Prepared } from '../../src/mta/prepare/prepare.ts';
+import type { Failure, Held, Prepared } from '../../src/mta/prepare/prepare.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
@@ -46,6 +46,8 @@ class Bench {
   readonly attempts: string[] = [];
   /** What the attempts were given to send. */
   readonly kinds: Prepared['kind'][] = [];
+  /** The mails that failed before a connection was looked for. */
+  readonly failed: Failure[] = [];
   readonly moved: string[] = [];
   readonly done: [id: string, dueAt: number | null][] = [];
   readonly failures: unknown[] = [];
@@ -54,6 +56,8 @@ class Bench {
   storageErrors: (Error | undefined)[] = [];
   slots = 1;
   prepare: (id: string) => Promise<Prepared> = () => Promise.resolve(ready);
+  /** What is found out about a mail before a connection is looked for. */
+  failure: (id: string) => Failure | null = () => null;
   sign: (id: string, mail: Prepared) => Promise<Prepared> = (_, mail) => Promise.resolve(mail);
   /** A connection that takes no time, one that takes a while, or none. */
   passageNow: (id: string) => Passage | null = () => inner;
@@ -92,7 +96,10 @@ class Bench {
       leaseMs: HOUR,
       prepare: async (job) => {
         const prepared = await this.prepare(job.id);
-        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
+        const failure = this.failure(job.id);
+        if (failure !== null) return { kind: 'failed', failure };
+        const mail = this.sign(job.id, prepared);
+        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
       },
       keptBack: (job) => this.keptBack(job.id),
       requeue: (job) => this.moved.push(job.id),
@@ -108,6 +115,11 @@ class Bench {
           this.kinds.push(mail.kind);
           this.attempts.push(`${job.id}#${number}`);
           return this.attempt(job.id, number);
+        },
+        fail: (job, failure, number) => {
+          this.failed.push(failure);
+          this.attempts.push(`${job.id}#${number}`);
+          return { kind: 'done', outcome: deferred(NOW + 60_000), followUps: [] };
         },
       },
       failed: (error) => this.failures.push(error),
@@ -190,12 +202,26 @@ describe('mta/worker', () => {
     assert.deepEqual(bench.units.at(-1), ['b:outcome']);
   });
 
-  it('lets a mail wait that could not be signed because storage failed', async () => {
-    bench.sign = () => Promise.reject(new Error('no disk'));
-    bench.offer('a');
+  it('looks for no connection for a mail that cannot be sent, and writes its outcome with the next claim', async () => {
+    const asked: string[] = [];
+    const failure: Failure = { kind: 'unsigned', why: 'no key' };
+    bench.failure = (id) => (id === 'b' ? null : failure);
+    bench.passageNow = (id) => {
+      asked.push(id);
+      return inner;
+    };
+    bench.states.set('canceled', deliveryState({ status: 'canceled', dueAt: null }));
+    bench.offer('a', 'canceled', 'b', 'c');
     await settleEventLoop();
-    assert.deepEqual(bench.kinds, ['unsigned']);
-    assert.match(String(bench.failures[0]), /no disk/);
+    assert.deepEqual([asked, bench.failed, bench.kinds], [['b'], [failure, failure], ['ready']]);
+    assert.deepEqual(bench.units, [
+      ['a:claimed'],
+      ['a:outcome', 'canceled:claimed'],
+      ['b:claimed'],
+      ['b:outcome', 'c:claimed'],
+      ['c:outcome'],
+    ]);
+    assert.deepEqual([bench.statusOf('a'), bench.left], ['deferred', 0]);
   });
 
   it('makes the next mail ready while the claim is written', async () => {
@@ -405,11 +431,21 @@ describe('mta/worker', () => {
       );
     });
 
-    it('while a mail is loaded: it waits like one that cannot be signed', async () => {
+    it('while a mail is loaded: it waits, and nobody is dialled', async () => {
       bench.prepare = () => Promise.reject(broken);
+      bench.passageNow = () => assert.fail('a connection is looked for');
       bench.offer('a');
       await settleEventLoop();
-      assert.deepEqual([bench.kinds, bench.failures], [['unsigned'], [broken]]);
+      const failure = { kind: 'unready', why: 'it could not be loaded' };
+      assert.deepEqual([bench.failed, bench.failures, bench.laneFailures], [[failure], [broken], []]);
+      assert.equal(bench.statusOf('a'), 'deferred');
+    });
+
+    it('while a mail is made whose connection is there: it waits', async () => {
+      bench.sign = () => Promise.reject(broken);
+      bench.offer('a');
+      await settleEventLoop();
+      assert.deepEqual([bench.kinds, bench.failures], [['unready'], [broken]]);
     });
   });
 

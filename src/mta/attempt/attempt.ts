@@ -4,15 +4,14 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
 import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Part } from '../lanes/rests.ts';
-import type { Prepared, Ready } from '../prepare/prepare.ts';
-import type { Site } from '../sites/sites.ts';
+import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Job } from '../due-queue.ts';
 import type { Attempted } from '../worker.ts';
 import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
 import { deliver } from './deliver.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import type { Passage, Passages } from './passages.ts';
+import type { Passage, Passages, SitePassage } from './passages.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 
 export interface AttemptDeps extends AttemptNotesDeps {
@@ -48,29 +47,43 @@ export class Attempts {
 
   /** Tries the mail once. Throws only for a bug. */
   async attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted> {
-    const frameAt = this.frameOf(number, passage);
     if (mail.kind !== 'ready') {
       this.deps.passages.release(passage);
-      return done(this.outcomeOfUnready(frameAt(this.deps.clock.now()), job, mail));
+      return this.fail(job, mail, number);
     }
-    const { destination } = passage;
-    if (destination.kind === 'site') return this.attemptSite(job, mail, number, passage, destination, frameAt);
+    if (passage.kind !== 'inner') return this.attemptSite(job, mail, number, passage);
+    const { startedAt, destination } = passage;
     const now = this.deps.clock.now();
     let ended: Done;
     if (destination.kind === 'simulator') {
       const end = simulatedEnd(mail.testOutcome, mail.recipient, this.options.simulatorDomain);
       ended = { kind: 'done', ...simulate(end, number, now) };
-    } else if (destination.kind === 'discard') ended = done(discarded(frameAt(now)));
-    else ended = done(outcomeOfRoute(frameAt(now), destination.route));
+    } else {
+      const frame = this.frameOf(number, startedAt)(now);
+      ended = done(destination.kind === 'discard' ? discarded(frame) : outcomeOfRoute(frame, destination.route));
+    }
     this.notes.note(job, mail, destination, number, ended.outcome);
     return ended;
   }
 
+  /** Returns the end of an attempt whose mail cannot be sent: it waits where a later try may send it. */
+  fail({ id }: Job, failure: Failure, number: number): Attempted {
+    const { log, clock } = this.deps;
+    const now = clock.now();
+    const frame = this.frameOf(number, now)(now);
+    if (failure.kind === 'gone') return done(cannotBuild(frame, 'its rows are gone'));
+    if (failure.kind === 'unbuildable') return done(cannotBuild(frame, failure.why));
+    const facts = { recipient_id: id, delivery_id: id, reason: failure.why };
+    if (failure.kind === 'unsigned')
+      log.error({ event: 'signing_unavailable', ...facts }, 'a mail waits because it cannot be signed');
+    else log.error({ event: 'composing_failed', ...facts }, 'a mail waits because it could not be loaded or composed');
+    return done(waitForUs(frame, failure.why));
+  }
+
   /** The wait before the next try begins when the attempt has ended: a host that lets us wait is not asked again at once. */
-  private frameOf(number: number, { startedAt, destination }: Passage): FrameAt {
+  private frameOf(number: number, startedAt: number, viaRelay = false): FrameAt {
     const { deps, options } = this;
     const lot = deps.random();
-    const viaRelay = destination.kind === 'site' && destination.relay !== null;
     return (endedAt) => ({
       startedAt,
       endedAt,
@@ -81,22 +94,17 @@ export class Attempts {
     });
   }
 
-  private async attemptSite(
-    job: Job,
-    mail: Ready,
-    number: number,
-    passage: Passage,
-    site: Site,
-    frameAt: FrameAt,
-  ): Promise<Attempted> {
+  private async attemptSite(job: Job, mail: Ready, number: number, passage: SitePassage): Promise<Attempted> {
     const { control, clock } = this.deps;
-    const lane = laneName(site.name, job.source ?? null);
+    const { source = null } = job;
+    const { destination: site } = passage;
+    const lane = laneName(site.name, source);
     const part = partOf(job);
     control.begin(lane, part);
     delete job.pacedLane;
     let isLearnt = false;
     try {
-      const outcome = await this.sendToSite(job, mail, number === 1, passage, site, frameAt);
+      const outcome = await this.sendToSite(source, mail, number, passage);
       if (outcome === null) return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
       isLearnt = true;
       // The mail has used up its part of what its source may send today.
@@ -111,29 +119,18 @@ export class Attempts {
 
   /** Returns null where nothing was sent. */
   private async sendToSite(
-    { source = null }: Job,
+    source: string | null,
     mail: Ready,
-    isFirstAttempt: boolean,
-    passage: Passage,
-    site: Site,
-    frameAt: FrameAt,
+    number: number,
+    passage: SitePassage,
   ): Promise<Outcome | null> {
-    if (passage.kind === 'unreached') return passage.outcome(frameAt(this.deps.clock.now()));
-    if (passage.kind !== 'connected') throw new Error('a mail for a site has come without a connection');
-    const context = this.deps.passages.contextOf(source);
-    const tried = await deliver(context, { site, mail, frameAt, isFirst: isFirstAttempt }, passage.connection);
+    const { passages, clock } = this.deps;
+    const { startedAt, destination: site } = passage;
+    const frameAt = this.frameOf(number, startedAt, site.relay !== null);
+    if (passage.kind === 'unreached') return passage.outcome(frameAt(clock.now()));
+    const context = passages.contextOf(source);
+    const tried = await deliver(context, { site, mail, frameAt, isFirst: number === 1 }, passage.connection);
     return tried.kind === 'untried' ? null : tried.outcome;
-  }
-
-  private outcomeOfUnready(frame: AttemptFrame, { id }: Job, mail: Exclude<Prepared, Ready>): Outcome {
-    const { log } = this.deps;
-    if (mail.kind === 'gone') return cannotBuild(frame, 'its rows are gone');
-    if (mail.kind === 'unbuildable') return cannotBuild(frame, mail.why);
-    const facts = { recipient_id: id, delivery_id: id, reason: mail.why };
-    if (mail.kind === 'unsigned')
-      log.error({ event: 'signing_unavailable', ...facts }, 'a mail waits because it cannot be signed');
-    else log.error({ event: 'composing_failed', ...facts }, 'a mail waits because it could not be composed');
-    return waitForUs(frame, mail.why);
   }
 }
 

@@ -44,12 +44,21 @@ export interface PassageOptions {
   localOf: (source: Source) => { addresses: readonly string[]; families: readonly number[] };
 }
 
-export type Passage = { startedAt: number; destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }> } & (
-  | { kind: 'connected'; destination: Site; connection: HostConnection }
-  | { kind: 'inner' }
+/** The way of a mail to its site. */
+export type SitePassage = { startedAt: number; destination: Site } & (
+  | { kind: 'connected'; connection: HostConnection }
   /** Every host of the site was dialled, and none let us in. */
-  | { kind: 'unreached'; destination: Site; outcome: Extract<Reached, { kind: 'unreached' }>['outcome'] }
+  | { kind: 'unreached'; outcome: Extract<Reached, { kind: 'unreached' }>['outcome'] }
 );
+
+export type Passage =
+  | SitePassage
+  /** The mail needs no connection. */
+  | {
+      kind: 'inner';
+      startedAt: number;
+      destination: Exclude<Destination, { kind: 'site' | 'hold' | 'unresolved' }>;
+    };
 
 /** There is no passage now: the mail waits for a connection, its destination is another by now, or this machine cannot dial. */
 export type NoPassage =
@@ -70,21 +79,21 @@ export class Passages {
   }
 
   /** Returns a passage that takes no time, or null. */
-  findIdle(job: Job, wanted: Wanted | null): Passage | null {
+  findIdle(job: Job, wanted: Wanted): Passage | null {
     const destination = this.deps.sites.known(job.domain);
     if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved') return null;
     const startedAt = this.deps.clock.now();
-    if (destination.kind !== 'site' || wanted === null) return { kind: 'inner', startedAt, destination };
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
     const connection = takeIdleConnection(this.contextOf(job.source ?? null), destination, wanted);
     return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
   }
 
-  async find(job: Job, wanted: Wanted | null): Promise<Passage | NoPassage> {
+  async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
     const destination = this.deps.sites.known(job.domain);
     if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved')
       return { kind: 'moved' };
     const startedAt = this.deps.clock.now();
-    if (destination.kind !== 'site' || wanted === null) return { kind: 'inner', startedAt, destination };
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
     const { source = null } = job;
     const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
     switch (reached.kind) {

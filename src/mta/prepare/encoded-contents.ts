@@ -5,6 +5,7 @@
 import { LRUCache } from 'lru-cache';
 import { createLru } from '../../base/lru.ts';
 import type { Composed } from './compose.ts';
+import type { Made } from './composer.ts';
 
 /** Bytes of one entry beside its body: the header lines, the hash and the entry itself. */
 const ENTRY_BYTES = 500;
@@ -32,16 +33,19 @@ export class EncodedContents {
     });
   }
 
-  /** Returns the encoded content. Callers that ask while it is being encoded share the work; a failure is not kept. */
-  get(contentId: string, encode: (contentId: string) => Promise<Composed>): Promise<Composed> {
+  /** Returns the content if it is kept or being encoded, in which case callers share the work; null where neither is true. */
+  find(contentId: string): Promise<Composed> | null {
     const kept = this.kept.get(contentId);
     if (kept !== undefined) return Promise.resolve(kept);
-    const before = this.encoding.get(contentId);
-    if (before !== undefined) {
-      before.isShared = true;
-      return before.composed;
-    }
-    const encoding = { composed: encode(contentId), isShared: this.seen.has(contentId) };
+    const encoding = this.encoding.get(contentId);
+    if (encoding === undefined) return null;
+    encoding.isShared = true;
+    return encoding.composed;
+  }
+
+  /** Adds a content that is being encoded and was not found; a failure is not kept. */
+  add(contentId: string, made: Promise<Pick<Made, 'composed'>>): void {
+    const encoding = { composed: made.then(({ composed }) => composed), isShared: this.seen.has(contentId) };
     this.encoding.set(contentId, encoding);
     encoding.composed.then(
       (composed) => {
@@ -51,7 +55,6 @@ export class EncodedContents {
       },
       () => this.encoding.delete(contentId),
     );
-    return encoding.composed;
   }
 
   /** Returns the content if it is kept. */

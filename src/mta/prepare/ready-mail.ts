@@ -1,10 +1,13 @@
 /** The parts of a mail beside its content: the envelope, the header, and the facts of its row that a session needs. */
+import { ThreadRefusal } from '../../base/threads.ts';
+import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { COPY_FIELD, marksFor } from '../../messages/delivery/return-path.ts';
+import type { Tracking } from '../../tracking/track.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
 import type { Made } from './composer.ts';
 import { addressesIn, headOf } from './head.ts';
 import type { Signed } from './mail-job.ts';
-import type { Prepared, PrepareDeps } from './prepare.ts';
+import type { PrepareDeps } from './prepare.ts';
 import type { StoredMail } from './stored-mail.ts';
 import { listHeaders } from './tracking.ts';
 
@@ -28,12 +31,42 @@ export interface Ready {
   testOutcome: string | null;
 }
 
+/** Why a mail cannot be sent. */
+export type Failure =
+  /** The rows are gone: there is nothing to send. */
+  | { kind: 'gone' }
+  /** The mail cannot be signed now: it waits, and never leaves unsigned. */
+  | { kind: 'unsigned'; why: string }
+  /** A fault of ours kept it from being loaded or composed: it waits. */
+  | { kind: 'unready'; why: string }
+  /** The mail can never be built. */
+  | { kind: 'unbuildable'; why: string };
+
+export type Prepared = Ready | Failure;
+
 /** A mail that no later try could build either, unlike one for which storage or keys failed. */
 export class Unbuildable extends Error {}
 
-export type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
+/** Returns what an error says about the mail; throws all errors again that are not about it. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
+  if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
+  throw error;
+}
+
+type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
   frontOf: (isWhole: boolean) => string;
 };
+
+/** The parts that a mail is made from, beside its content. */
+export interface Draft {
+  row: StoredMail;
+  /** The keys that sign it; none where it goes unsigned. */
+  keys: readonly SigningKey[];
+  addressed: Addressed;
+  /** The tracking of this recipient's copy; null where nothing is tracked, and the content is then the same for all. */
+  tracking: Tracking | null;
+}
 
 /** Returns the envelope of a mail, and what writes its header up to the lines of the content. */
 export async function addressedOf(
@@ -54,8 +87,7 @@ export async function addressedOf(
 
 /** Returns the mail, or why it cannot be signed. */
 export function readyMail(
-  row: StoredMail,
-  { envelopeFrom, recipient, smtpUtf8 }: Addressed,
+  { row, addressed: { envelopeFrom, recipient, smtpUtf8 } }: Draft,
   front: string,
   { composed, signed }: Made,
 ): Ready | Extract<Signed, { kind: 'unsigned' }> {

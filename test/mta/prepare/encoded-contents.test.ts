@@ -7,6 +7,21 @@ const composed = (bytes: number): Composed => ({
   bodyHash: '',
 });
 
+/** Finds a content, or encodes it and waits until it is added. */
+async function get(
+  contents: EncodedContents,
+  id: string,
+  encode: (id: string) => Promise<Composed>,
+): Promise<Composed> {
+  const found = contents.find(id);
+  if (found !== null) return found;
+  const made = encode(id).then((one) => ({ composed: one }));
+  contents.add(id, made);
+  await made;
+  await new Promise((resolve) => setImmediate(resolve));
+  return (await made).composed;
+}
+
 describe('encoded contents', () => {
   it('encodes a content once for callers that ask while it is being encoded, and after that', async () => {
     const asked: string[] = [];
@@ -15,12 +30,12 @@ describe('encoded contents', () => {
       asked.push(id);
       return Promise.resolve(composed(100));
     };
-    const both = Promise.all([contents.get('a', encode), contents.get('a', encode)]);
+    const both = Promise.all([get(contents, 'a', encode), get(contents, 'a', encode)]);
     assert.equal(contents.made('a'), undefined, 'it is being encoded');
     const [one, other] = await both;
     assert.equal(one, other);
     assert.equal(contents.made('a'), one);
-    assert.equal(await contents.get('a', encode), one);
+    assert.equal(await get(contents, 'a', encode), one);
     assert.deepEqual(asked, ['a']);
   });
 
@@ -31,20 +46,20 @@ describe('encoded contents', () => {
       asked.push(id);
       return Promise.resolve(composed(100));
     };
-    for (let n = 0; n < 20; n++) await contents.get(String(n), encode);
+    for (let n = 0; n < 20; n++) await get(contents, String(n), encode);
     assert.equal(contents.bytes, 0);
-    await contents.get('7', encode);
+    await get(contents, '7', encode);
     assert.equal(contents.made('7')?.content.body.length, 100);
     asked.length = 0;
-    await contents.get('7', encode);
-    await contents.get('7', encode);
+    await get(contents, '7', encode);
+    await get(contents, '7', encode);
     assert.deepEqual(asked, [], 'the second time it was kept');
   });
 
   it('keeps a content that failed and is asked for again only when it is asked for a second time', async () => {
     const contents = new EncodedContents(10_000);
-    await assert.rejects(contents.get('a', () => Promise.reject(new Error('the disk'))));
-    await contents.get('a', () => Promise.resolve(composed(10)));
+    await assert.rejects(get(contents, 'a', () => Promise.reject(new Error('the disk'))));
+    await get(contents, 'a', () => Promise.resolve(composed(10)));
     assert.equal(contents.bytes, 0);
   });
 
@@ -56,21 +71,21 @@ describe('encoded contents', () => {
       return Promise.resolve(composed(3000));
     };
     for (let n = 0; n < 100; n++) {
-      await Promise.all([contents.get(String(n), encode), contents.get(String(n), encode)]);
+      await Promise.all([get(contents, String(n), encode), get(contents, String(n), encode)]);
       assert.ok(contents.bytes <= 10_000, `${String(contents.bytes)} bytes`);
     }
     assert.ok(contents.bytes >= 6000);
     asked.length = 0;
-    await contents.get('99', encode);
+    await get(contents, '99', encode);
     assert.deepEqual(asked, [], 'the last ones are kept');
-    await contents.get('0', encode);
+    await get(contents, '0', encode);
     assert.deepEqual(asked, ['0'], 'the first ones are not');
   });
 
   it('does not keep a content that alone is larger than the limit', async () => {
     const contents = new EncodedContents(1000);
     for (let n = 0; n < 3; n++)
-      assert.equal((await contents.get('a', () => Promise.resolve(composed(5000)))).content.body.length, 5000);
+      assert.equal((await get(contents, 'a', () => Promise.resolve(composed(5000)))).content.body.length, 5000);
     assert.equal(contents.bytes, 0);
   });
 
@@ -79,8 +94,8 @@ describe('encoded contents', () => {
     const contents = new EncodedContents(1000);
     const encode = (): Promise<Composed> =>
       isBroken ? Promise.reject(new Error('the disk')) : Promise.resolve(composed(10));
-    await assert.rejects(contents.get('a', encode), /the disk/);
+    await assert.rejects(get(contents, 'a', encode), /the disk/);
     isBroken = false;
-    assert.equal((await contents.get('a', encode)).content.body.length, 10);
+    assert.equal((await get(contents, 'a', encode)).content.body.length, 10);
   });
 });

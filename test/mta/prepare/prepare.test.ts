@@ -5,6 +5,7 @@ import type { SigningKey } from '../../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../../src/messages/delivery/return-path.ts';
 import {
   createPrepare,
+  type Failed,
   type Held,
   type Prepared,
   type PrepareDeps,
@@ -33,7 +34,8 @@ function prepareWith(
   const { begin, close } = createPrepare(deps);
   const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
     const begun = await begin(deliveryId);
-    return begun.kind === 'preparing' ? begun.mail : begun;
+    if (begun.kind === 'held') return begun;
+    return begun.kind === 'failed' ? begun.failure : begun.mail;
   };
   return Object.assign(prepare, { close });
 }
@@ -85,30 +87,27 @@ describe('mta/prepare/prepare', () => {
     return { ...mail, text, head: text.slice(0, text.indexOf('\r\n\r\n') + 2).replace(/\r\n[ \t]+/g, ' ') };
   }
 
-  it('says what its connection has to satisfy before it is signed, and nothing where there is nothing to send', async () => {
+  it('says what its connection has to satisfy before it is signed', async () => {
     const { begin, close } = createPrepare(deps);
-    const wantedOf = async (id: string, from = begin): Promise<unknown> => {
-      const begun = await from(id);
+    for (const [row, tlsRequest] of [
+      [await store({}), null],
+      [await store({ require_tls: 1 }), 'require'],
+    ] as const) {
+      const begun = await begin(row.id);
       assert.ok(begun.kind === 'preparing');
-      const { wanted } = begun;
+      assert.deepEqual(begun.wanted, { messageId: row.message_id, tlsRequest });
       await begun.mail;
-      return wanted;
-    };
-    const [plain, strict] = [await store({}), await store({ require_tls: 1 })];
-    assert.deepEqual(await wantedOf(plain.id), { messageId: plain.message_id, tlsRequest: null });
-    assert.deepEqual(await wantedOf(strict.id), { messageId: strict.message_id, tlsRequest: 'require' });
-    assert.equal(await wantedOf('dlv_gone'), null);
+    }
     await close();
-    const unsigned = createPrepare({
-      ...deps,
-      keysFor: () => Promise.resolve({ kind: 'unavailable', why: 'no key' }),
-    });
-    assert.equal(
-      await wantedOf(plain.id, (id) => unsigned.begin(id)),
-      null,
-      'nobody is dialled for what cannot be signed',
-    );
-    await unsigned.close();
+  });
+
+  it('says before anybody is dialled that a mail is gone or cannot be signed', async () => {
+    const { id } = await store({});
+    const keysFor: PrepareDeps['keysFor'] = () => Promise.resolve({ kind: 'unavailable', why: 'no key' });
+    const { begin, close } = createPrepare({ ...deps, keysFor });
+    assert.deepEqual(await begin('dlv_gone'), { kind: 'failed', failure: { kind: 'gone' } });
+    assert.deepEqual(await begin(id), { kind: 'failed', failure: { kind: 'unsigned', why: 'no key' } });
+    await close();
   });
 
   it('composes, signs and addresses a mail', async () => {
@@ -308,7 +307,7 @@ describe('mta/prepare/prepare', () => {
     }
 
     /** Says whether the bytes are made when it is known that the mail may go, which is when a connection may wait for them. */
-    async function isMadeAtOnce(begun: Preparing | Held): Promise<boolean> {
+    async function isMadeAtOnce(begun: Preparing | Failed | Held): Promise<boolean> {
       assert.ok(begun.kind === 'preparing');
       const late = Symbol('late');
       return (await Promise.race([begun.mail, Promise.resolve(late)])) !== late;
@@ -349,13 +348,11 @@ describe('mta/prepare/prepare', () => {
       const { made } = await storeWithFile(10, 'multipart/mixed');
       const prepare = createPrepare(deps);
       const begun = await prepare.begin(made.id);
-      assert.ok(begun.kind === 'preparing');
-      assert.deepEqual([(await begun.mail).kind, begun.wanted], ['unbuildable', null]);
+      assert.equal(begun.kind === 'failed' && begun.failure.kind, 'unbuildable');
       const { made: late } = await storeWithFile(300_000);
       await prepare.close();
       const refused = await prepare.begin(late.id);
-      assert.ok(refused.kind === 'preparing');
-      assert.deepEqual([(await refused.mail).kind, refused.wanted], ['unready', null]);
+      assert.equal(refused.kind === 'failed' && refused.failure.kind, 'unready');
     });
   });
 

@@ -1,0 +1,158 @@
+/**
+ * Makes mails from drafts: composes the content, or takes it as it was composed for another recipient, and signs the header. Contents
+ * that are loaded in the same turn of the event loop share one query.
+ */
+import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
+import type { Log } from '../../base/log.ts';
+import type { Tracking } from '../../tracking/track.ts';
+import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
+import type { Composed, StoredContent } from './compose.ts';
+import { EncodedContents } from './encoded-contents.ts';
+import type { Order } from './mail-batches.ts';
+import type { Signed } from './mail-job.ts';
+import type { PrepareDeps } from './prepare.ts';
+import { failureOf, readyMail, Unbuildable, type Draft, type Prepared } from './ready-mail.ts';
+import { loadAttachments, loadContents, loadRaw, type StoredMail, type StoredText } from './stored-mail.ts';
+
+/** Encoded contents of several recipients that are kept, in bytes. */
+const CACHE_BYTES = 32 * 1024 * 1024;
+
+export class Drafts {
+  private readonly db: PrepareDeps['db'];
+  private readonly log: Log;
+  private readonly composer: Composer;
+  private readonly contents: BatchLoader<StoredText>;
+  private readonly encodedContents = new EncodedContents(CACHE_BYTES);
+
+  constructor(deps: Pick<PrepareDeps, 'db' | 'clock' | 'log'>) {
+    this.db = deps.db;
+    this.log = deps.log;
+    this.composer = createComposer(deps);
+    this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
+  }
+
+  /** Begins to make a mail, and tells whether that may take long. The mail rejects where storage fails. */
+  async begin(draft: Draft): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
+    const { row, tracking } = draft;
+    const composed = tracking === null ? this.encodedContents.made(row.content_id) : undefined;
+    const isLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
+    if (composed !== undefined)
+      return { mail: this.finish(draft, this.makeFrom(draft, composed)), mayTakeLong: isLong };
+    const text = await this.textOf(row.content_id);
+    const mayTakeLong = isLong || hasBytes(text) || isLarge(storedText(text, tracking));
+    return { mail: this.finish(draft, this.make(draft, text)), mayTakeLong };
+  }
+
+  /** Ends the threads. */
+  close(): Promise<void> {
+    return this.composer.close();
+  }
+
+  private async finish(draft: Draft, made: Promise<Prepared>): Promise<Prepared> {
+    try {
+      const mail = await made;
+      if (mail.kind !== 'ready' || !mail.eightBit) return mail;
+      return { ...mail, inSevenBits: () => this.makeSevenBit(draft) };
+    } catch (error) {
+      return failureOf(error);
+    }
+  }
+
+  /** Composes and makes a mail. Where others of the same content ask for it meanwhile, one composes and each signs for itself. */
+  private async make(draft: Draft, text: StoredText): Promise<Prepared> {
+    const isShared = draft.tracking === null;
+    const encoded = isShared ? this.encodedContents.find(text.id) : null;
+    if (encoded !== null) return this.makeFrom(draft, await encoded);
+    const front = draft.addressed.frontOf(text.is_raw === 1);
+    const made = this.compose(draft, text, front);
+    if (isShared) this.encodedContents.add(text.id, made);
+    return readyMail(draft, front, await made);
+  }
+
+  /** Makes a mail whose content is composed. */
+  private async makeFrom(draft: Draft, composed: Composed): Promise<Prepared> {
+    const { row, keys, addressed } = draft;
+    const front = addressed.frontOf(composed.isWhole === true);
+    const unsigned = {
+      head: front + composed.content.headers,
+      bodyHash: composed.bodyHash,
+      timestamp: signedAt(row),
+      keys,
+    };
+    const signed = keys.length === 0 ? NOT_SIGNED : await this.composer.sign(unsigned, orderOf(row));
+    return readyMail(draft, front, { composed, signed });
+  }
+
+  /** Makes a submitted mail once more, for a host that takes 7 bits only (RFC 6152 section 3). Never rejects: an attempt is under way. */
+  private async makeSevenBit(draft: Draft): Promise<Prepared> {
+    const { row, addressed } = draft;
+    try {
+      const text = await this.textOf(row.content_id);
+      const front = addressed.frontOf(true);
+      return readyMail(draft, front, await this.compose(draft, text, front, { sevenBit: true }));
+    } catch (error) {
+      if (error instanceof Unbuildable) return failureOf(error);
+      const facts = { event: 'composing_failed', recipient_id: row.id, delivery_id: row.id, err: error };
+      this.log.error(facts, 'a mail waits because it could not be brought into 7 bits');
+      return { kind: 'unready', why: 'it could not be brought into 7 bits' };
+    }
+  }
+
+  /** Composes the content of a draft, and signs its mail. */
+  private async compose(
+    { row, keys, tracking }: Draft,
+    text: StoredText,
+    front: string,
+    form: Pick<StoredContent, 'sevenBit'> = {},
+  ): Promise<Made> {
+    const leave = hasBytes(text) ? await this.composer.room() : null;
+    try {
+      const stored: StoredContent = {
+        ...storedText(text, tracking),
+        ...form,
+        ...(text.is_raw === 0 ? {} : { raw: await this.rawOf(text.id) }),
+        attachments: text.attachment_count === 0 ? [] : await loadAttachments(this.db.prepared, text.id),
+      };
+      const sign = keys.length === 0 ? null : { front, timestamp: signedAt(row), keys };
+      return await this.composer.make(stored, sign, orderOf(row));
+    } catch (error) {
+      if (error instanceof Unencodable) throw new Unbuildable(`content ${text.id} cannot be encoded`, { cause: error });
+      throw error;
+    } finally {
+      leave?.();
+    }
+  }
+
+  private async textOf(contentId: string): Promise<StoredText> {
+    const text = await this.contents.load(contentId);
+    if (text === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
+    return text;
+  }
+
+  private async rawOf(contentId: string): Promise<Buffer> {
+    const raw = await loadRaw(this.db.prepared, contentId);
+    if (raw === null) throw new Unbuildable(`content ${contentId} is not stored`);
+    return raw;
+  }
+}
+
+/** Returns whether the content has attachments, or is a submitted mail. */
+const hasBytes = ({ attachment_count: attachments, is_raw: isRaw }: StoredText): boolean =>
+  attachments > 0 || isRaw === 1;
+
+/** Returns a content without its attachments and its bytes. */
+const storedText = ({ id, html, text, auto_text: autoText }: StoredText, tracking: Tracking | null): StoredContent => ({
+  id,
+  html,
+  text,
+  autoText: autoText === 1,
+  attachments: [],
+  ...(tracking === null ? {} : { tracking }),
+});
+
+const NOT_SIGNED: Signed = { kind: 'signed', signatures: '' };
+
+const orderOf = (row: StoredMail): Order => (row.class === 0 ? 0 : 1);
+
+/** The signature has the time of acceptance, in seconds, so that every try sends the same bytes. */
+const signedAt = (row: StoredMail): number => Math.floor(row.created_at / 1000);
