@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { createTransport } from 'nodemailer';
-import type { EventRow, ReportRow } from '../../src/storage/tables.ts';
+import type { DomainRow, EventRow, ReportRow } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
 import { freePort, missing } from '../support/harness/peer.ts';
@@ -196,7 +196,7 @@ describe('journey: reports at awkward moments', () => {
     const { id } = await app.send();
     await app.follow().of(id, 'delivered');
     const path = returnPath();
-    const [domain] = await app.app.db.reader<{ id: string }>('domains').where({ name: 'acme.test' });
+    const [domain] = await app.app.db.reader<DomainRow>('domains').where({ name: 'acme.test' });
     await app.operator.ask('updateDomain', {
       params: { id: domain?.id ?? '' },
       body: { return_path: 'new.acme.test' },

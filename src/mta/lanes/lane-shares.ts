@@ -62,7 +62,10 @@ export const isWanted = ({ demand, hasRate }: Pick<LaneLook, 'demand' | 'hasRate
  * Decides at one look what the node may use from now on, and what it announces; a claim of null: it needs no row. What was taken from
  * its share is announced as its own until it is closed.
  */
-export function decideShare(look: LaneLook, others: readonly LaneClaim[]): { share: LaneShare; claim: LaneClaim | null } {
+export function decideShare(
+  look: LaneLook,
+  others: readonly LaneClaim[],
+): { share: LaneShare; claim: LaneClaim | null } {
   const { epoch, had, open, allowed } = look;
   const isOver = !isWanted(look);
   // Without mail the lane keeps the connections that are open still, and the others may have those that it closes.
