@@ -4,7 +4,9 @@
  */
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { withoutControls } from '../mail/header.ts';
+import { isAutoSubmitted, isMarkedAutoReply } from '../mail/auto-reply.ts';
+import { parseHeaders, withoutControls } from '../mail/header.ts';
+import { fieldOf } from '../mail/mime-read.ts';
 import type { OwnMail } from '../messages/accept/own-mail.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import type { Finding } from './finding.ts';
@@ -23,12 +25,37 @@ export const FORWARDED_AN_HOUR = 20;
 const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
 
 /**
- * True for a mail that a person should read: to such an address, with a sender (a notice has none), and neither a report nor a
- * machine's answer.
+ * Returns whether a person should read this mail: it came to such an address, has a sender (a notice has none), and is neither a report nor
+ * the answer of a machine. Words do not make it one: people quote bounces, and write of mail that could not be delivered.
  */
-export function isForOperator(row: Forwardable, { kind, token }: Finding): boolean {
-  const isLetter = kind === 'other' || (kind === 'unsubscribe' && token === null);
-  return isLetter && row.sender !== '' && addressee(row) !== null;
+export function isForOperator(row: Forwardable, finding: Finding): boolean {
+  return row.sender !== '' && addressee(row) !== null && isLetter(row, finding);
+}
+
+function isLetter({ raw }: Forwardable, { kind, token, copy, messageId, isWellFormed }: Finding): boolean {
+  switch (kind) {
+    case 'other':
+      return true;
+    case 'complaint':
+    case 'report':
+      return false;
+    case 'unsubscribe':
+      return token === null;
+    case 'auto_reply':
+    case 'bounce':
+    case 'delay': {
+      const namesMail = token !== null || copy !== null || messageId !== null;
+      return !isWellFormed && !namesMail && !isOfMachine(raw);
+    }
+  }
+}
+
+/** Returns whether the header of a mail says that a program wrote it (RFC 3834), or that it is a report (RFC 6522). */
+function isOfMachine(raw: Buffer): boolean {
+  const end = raw.indexOf('\r\n\r\n');
+  const headers = parseHeaders(end < 0 ? raw : raw.subarray(0, end + 2));
+  const isReport = /^\s*multipart\/report\b/i.test(fieldOf(headers, 'content-type') ?? '');
+  return isReport || isAutoSubmitted(headers) || isMarkedAutoReply(headers);
 }
 
 /** Returns the mail to the operator; null where there is none. */

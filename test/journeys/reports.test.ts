@@ -401,6 +401,18 @@ describe('journey: reports', () => {
         assert.deepEqual(toOperator(), []);
       });
 
+    for (const [what, mail] of [
+      ['a spam trap', 'Subject: Your server\r\n\r\nWe have received your unsolicited mail at our spamtrap.'],
+      ['a fraud', "Subject: Phishing\r\n\r\nIt says 'Verification required: confirm your bank account'."],
+      ['an absent record', 'Subject: Absence of a PTR record\r\n\r\nYour server has none.'],
+      ['a bounce that they got', 'Subject: Delivery failure\r\n\r\nYour server said 550 5.7.1 rejected. Why?'],
+    ] as const)
+      it(`a letter about ${what} goes on, whatever its words`, async () => {
+        await restart({ operatorAddress: 'root@op.test' });
+        await send(port(), 'pat@people.test', 'abuse@rp.acme.test', `From: pat@people.test\r\n${mail}`);
+        assert.deepEqual(await states(1), ['forwarded']);
+      });
+
     it('is kept where there is no operator, and from the 21st of an hour on', async () => {
       await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
       assert.deepEqual(await states(1), ['kept']);
