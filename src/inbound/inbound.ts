@@ -57,8 +57,8 @@ export interface InboundPorts {
   submissions: number | null;
 }
 
-/** RFC 3464 reports bring the mail back: they may be as large as that, of which the front is kept. */
-const LARGEST_REPORT = 35 * 1024 * 1024;
+/** Reports of RFC 3464 bring the mail back, so they may be larger than the largest mail by this much; only the front of them is kept. */
+const MORE_THAN_MAIL = 10 * 1024 * 1024;
 const MOST_REPORT_RECIPIENTS = 100;
 const REPORT_THREADS = 1;
 
@@ -111,7 +111,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       host: settings.mx.host,
       port: settings.mx.place.port,
       isSecure: false,
-      size: LARGEST_REPORT,
+      size: submission.size + MORE_THAN_MAIL,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
       limits: { ...MX_LIMITS, ...settings.limits },

@@ -9,7 +9,7 @@
 import { isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
 import { addressKey, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
-import { decodeWords } from './charset.ts';
+import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
@@ -55,7 +55,7 @@ const MARK = 'delivery';
 /** Header fields that are not sent on: Bcc, Return-Path, and the options that the mail has for us. */
 const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
 
-/** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submitted-worker.ts). */
+/** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submission-worker.ts). */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
   const whole = withLastCrlf(withCrlf(bytes));
@@ -70,14 +70,20 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   return readFields(fields, body);
 }
 
-/** Returns the header as text. One field that is not UTF-8 leaves the others as they are. */
+/**
+ * Returns the header as text, which is sent as UTF-8 (RFC 6532). A line that is not UTF-8 is in the charset of the mail's text: programs
+ * that leave out encoded words write both alike. Without one it is read as windows-1252. The other lines stay as they are.
+ */
 function textOfHead(head: Buffer): string {
   if (isUtf8(head)) return head.toString('utf8');
-  const lines = head.toString('latin1').split('\r\n');
-  return lines
+  const octets = head.toString('latin1');
+  const charset = readContentType(valueOf(parseHeaders(octets), 'content-type')).params.get('charset') ?? '';
+  const known = /^utf-?\d/i.test(charset) ? null : charset;
+  return octets
+    .split('\r\n')
     .map((line) => {
-      const octets = Buffer.from(line, 'latin1');
-      return isUtf8(octets) ? octets.toString('utf8') : line;
+      const bytes = Buffer.from(line, 'latin1');
+      return isUtf8(bytes) ? bytes.toString('utf8') : decodeCharset(line, known);
     })
     .join('\r\n');
 }

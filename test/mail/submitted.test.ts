@@ -230,6 +230,19 @@ describe('mail/submitted', () => {
     assert.equal(mail.subject, 'café');
   });
 
+  for (const [charset, octets] of [
+    ['windows-1251', [0xcf, 0xf0, 0xe8, 0xe2, 0xe5, 0xf2]],
+    ['koi8-r', [0xf0, 0xd2, 0xc9, 0xd7, 0xc5, 0xd4]],
+  ] as const)
+    it(`reads a header in ${charset} by the charset of the text`, () => {
+      const type = `Content-Type: text/plain; charset=${charset}\r\n`;
+      const mail = good(
+        Buffer.concat([Buffer.from(`${FROM}${type}Subject: `), Buffer.from(octets), Buffer.from('\r\n\r\n')]),
+      );
+      assert.equal(mail.subject, 'Привет');
+      assert.equal(mail.head, `${FROM}${type}Subject: Привет\r\n`);
+    });
+
   it('leaves a field in UTF-8 as it is beside one that is not', () => {
     const mail = good(
       Buffer.concat([Buffer.from(`${FROM}Subject: grüße\r\nX-Old: `), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')]),
