@@ -40,8 +40,6 @@ const held: readonly string[] = [
   'src/api',
   'src/app',
   'src/app.ts',
-  'src/bin',
-  'src/cli',
   'src/backup',
   'src/base',
   'src/bin',

@@ -45,7 +45,7 @@ export class WaitingLine<Item> {
     other.count += line.items.size;
   }
 
-  /** Says whether an item waits in a share that `mayGo`, among the first so many. */
+  /** Returns whether one of the first `most` shares with waiting items `mayGo`. */
   some(mayGo: (share: string) => boolean, most = Infinity): boolean {
     let left = most;
     for (const share of this.shares.keys()) {
