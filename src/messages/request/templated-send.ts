@@ -101,7 +101,8 @@ export async function expandSend(
       rendered += message.length;
       if (message.template !== null) templates.set(index, message.template);
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
+      // A fault of the server is not one of the entry: the client has to send the whole request again.
+      if (!(error instanceof Problem) || error.status >= 500) throw error;
       refused.set(index, error);
       entries.push(entry);
     }

@@ -170,6 +170,20 @@ describe('messages/templated-send', () => {
     assert.equal((body['recipients'] as unknown[]).length, 11);
   });
 
+  it('refuses the request, not its entries, while the server cannot render', async () => {
+    const overloaded: Renderer = {
+      ...renderer,
+      render: () => Promise.reject(new Problem('service_unavailable', 'Too many.', { retryAfter: 1 })),
+    };
+    await assert.rejects(
+      expand({ template_id: 'a', recipients: entries(3) }, { renderer: overloaded }),
+      (error) => error instanceof Problem && error.code === 'service_unavailable' && error.retryAfter === 1,
+    );
+    const faulty = { variables: 7 };
+    const expanded = await expand({ template_id: 'a', recipients: [faulty, ...entries(1)] });
+    assert.deepEqual([...expanded.refused.keys()], [0], 'a fault of an entry stays its own');
+  });
+
   it('refuses a request whose mails together are too much to hold, or to wait for', async () => {
     const rows: [renderer: Renderer & { calls: number }, code: string, calls: number][] = [
       // Subject and html: 8 MiB an entry, and 64 MiB are not more than the limit.
