@@ -148,15 +148,18 @@ function comment(source: string, at: number, start: number, trimBefore: boolean)
     close = source.indexOf('--', close + 1);
   if (close < 0) throw syntax(`the comment is never closed`, at);
   const end = source.indexOf('}}', close) + 2;
-  const trimAfter = long ? isTrim(source[close + 2]) && source[close + 3] === '}' : source[close - 1] === '~';
+  const trimAfter = long ? isTrim(source[close + 2]) && source[close + 3] === '}' : trimsAfter(source, close);
   return { token: null, literal: null, end, trimBefore, trimAfter, standalone: true };
 }
 
+/** Returns whether a mark is before the `}}` of a short comment. Several hyphens are a drawn line and part of the comment, as in Handlebars. */
+const trimsAfter = (source: string, close: number): boolean =>
+  source[close - 1] === '~' || (source[close - 1] === '-' && source[close - 2] !== '-');
+
 function liquidTag(source: string, at: number): Found {
   const { start, close, end, trimBefore, trimAfter } = tagAt(source, at);
-  const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(source.slice(start, Math.min(close, start + 1000)));
-  const name = head?.[1] ?? '';
-  const bodyAt = start + (head?.[0].length ?? 0);
+  const { name, length } = headOf(source.slice(start, Math.min(close, start + LONGEST_HEAD)));
+  const bodyAt = start + length;
   const common = { literal: null, end, trimBefore, trimAfter, standalone: false };
   if (name === '#') return { ...common, token: null };
   if (name === 'raw') {
@@ -197,10 +200,47 @@ interface TagPlace {
 function tagAt(source: string, at: number): TagPlace {
   const trimBefore = isTrim(source[at + 2]);
   const start = at + (trimBefore ? 3 : 2);
-  const found = endOf(source, start, '%}');
+  const found = tagEnd(source, start);
   if (found < 0) throw syntax(`'{%' is never closed`, at);
   const trimAfter = found > start && isTrim(source[found - 1]);
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
+}
+
+/** Tags that may be followed by any words, as in Liquid. */
+const WITHOUT_VALUES: ReadonlySet<string> = new Set(['#', 'comment', 'endcomment', 'raw', 'endraw']);
+
+/** Returns the place of the `%}` of a tag. Only values have quotes, in which a `%}` is text: the apostrophe of a comment begins none. */
+function tagEnd(source: string, start: number): number {
+  const { name, length } = headOf(source.slice(start, start + LONGEST_HEAD));
+  if (WITHOUT_VALUES.has(name)) return source.indexOf('%}', start);
+  return name === 'liquid' ? endOfLines(source, start + length) : endOf(source, start, '%}');
+}
+
+/** Returns the place of the `%}` of a `{% liquid %}`, each line of which is a tag. */
+function endOfLines(source: string, from: number): number {
+  const plain = source.indexOf('%}', from);
+  if (plain < 0 || !/['"]/.test(source.slice(from, plain))) return plain;
+  let comments = 0;
+  for (let at = from; at < source.length;) {
+    const lineEnd = source.indexOf('\n', at);
+    const line = source.slice(at, lineEnd < 0 ? source.length : lineEnd);
+    const { name } = headOf(line);
+    if (name === 'comment') comments++;
+    const end = comments > 0 || WITHOUT_VALUES.has(name) ? line.indexOf('%}') : outsideQuotes(line, 0, '%}');
+    if (end >= 0) return at + end;
+    if (name === 'endcomment') comments--;
+    at += line.length + 1;
+  }
+  return plain;
+}
+
+/** White space and a name that are longer are not read as the head of a tag. */
+const LONGEST_HEAD = 1000;
+
+/** Reads the name of a Liquid tag, `#` for a comment, and how long the text up to its end is. */
+export function headOf(text: string): { name: string; length: number } {
+  const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(text);
+  return { name: head?.[1] ?? '', length: head?.[0].length ?? 0 };
 }
 
 /** Finds the end tag of a block whose inside is not read. */
@@ -233,14 +273,20 @@ function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   throw syntax(`{% comment %} is never closed`, openedAt);
 }
 
-/** Returns the place of `mark` outside of quotes. An unclosed quote is ignored, or one apostrophe would hide the rest. */
+/** Returns the place of `mark`: the first outside of quotes, else the first of all. */
 function endOf(source: string, from: number, mark: string): number {
   const plain = source.indexOf(mark, from);
   if (plain < 0) return -1;
+  const end = outsideQuotes(source, from, mark);
+  return end < 0 ? plain : end;
+}
+
+/** Returns the place of `mark` outside of quotes. An unclosed quote is ignored, or one apostrophe would hide the rest. */
+function outsideQuotes(source: string, from: number, mark: string): number {
   let at = from;
   for (;;) {
     const end = source.indexOf(mark, at);
-    if (end < 0) return plain;
+    if (end < 0) return -1;
     const quote = firstQuote(source, at, end);
     if (quote < 0) return end;
     const closed = source.indexOf(source[quote] ?? '"', quote + 1);

@@ -6,7 +6,7 @@ import { Reader, type Expression, type Known } from './expression.ts';
 import { failed, syntax } from './fault.ts';
 import type { Language } from './lexemes.ts';
 import { dropText, isBlank, type Branch, type ForOptions, type Node, type When } from './node.ts';
-import { tokenize, type Token } from './tokens.ts';
+import { headOf, tokenize, type Token } from './tokens.ts';
 
 /** A block that is not closed yet. */
 interface Open {
@@ -458,9 +458,7 @@ class Builder {
     let skipping = 0;
     for (const line of body.split('\n')) {
       this.look();
-      const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(line);
-      const name = head?.[1] ?? '';
-      const start = head?.[0].length ?? 0;
+      const { name, length: start } = headOf(line);
       const rest = line.slice(start);
       if (name === 'comment') skipping++;
       else if (name === 'endcomment') skipping--;

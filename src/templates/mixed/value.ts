@@ -43,6 +43,11 @@ export class Range {
   get length(): number {
     return Math.max(0, this.to - this.from + 1);
   }
+  /** The element of this index; from the end for a negative one, as that of a list. */
+  at(index: number): number | undefined {
+    const n = index < 0 ? this.length + index : index;
+    return n >= 0 && n < this.length ? this.from + n : undefined;
+  }
 }
 
 export const plain = (value: unknown): unknown =>
@@ -64,7 +69,7 @@ export function memberOf(given: unknown, key: string): unknown {
   if (value === null || value === undefined || key === '__proto__' || key === 'constructor') return undefined;
   if (typeof value === 'string') return key === 'size' || key === 'length' ? value.length : undefined;
   if (Array.isArray(value)) return elementOf(value, key);
-  if (value instanceof Range) return elementOf(listOf(value, 1000), key);
+  if (value instanceof Range) return elementOf(value, key);
   if (!isObject(value)) return undefined;
   if (Object.hasOwn(value, key)) return value[key];
   if (key === 'size') return keysOf(value).length;
@@ -83,10 +88,10 @@ export function keysOf(value: object): readonly string[] {
   return keys;
 }
 
-function elementOf(list: readonly unknown[], key: string): unknown {
+function elementOf(list: readonly unknown[] | Range, key: string): unknown {
   if (/^-?\d{1,9}$/.test(key)) return list.at(Number(key));
   if (key === 'size' || key === 'length') return list.length;
-  if (key === 'first') return list[0];
+  if (key === 'first') return list.at(0);
   if (key === 'last') return list.at(-1);
   return undefined;
 }

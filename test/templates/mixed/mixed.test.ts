@@ -452,6 +452,61 @@ describe('templates/mixed', () => {
     assert.equal(out('{{#gone}}x{{/gone}}{{^gone}}y{{/gone}}', {}, 'html'), 'y');
   });
 
+  describe('ends a tag without values at its first %}, as LiquidJS does', () => {
+    const liquid = new Liquid();
+    const rows = [
+      `a{% # don't shout %}b it's c`,
+      `a {%- # don't shout -%} b it's c`,
+      `a{% # say "hi %}b "c`,
+      `a{% # "%}b" %}c`,
+      `a{% # don't\n # won't %}b`,
+      `a{% #don't %}b{% # can't %}c{{ plan }}`,
+      `a{% if plan %}{% # don't %}it's{% endif %}b`,
+      `a{% comment don't %}x{% endcomment %}b it's c`,
+      `a{% comment %}don't {% # won't %}{% endcomment %}b it's c`,
+      `a{% raw %}don't{% endraw %}b it's c`,
+      `a{% liquid\n # don't\n echo "x"\n%}b it's c`,
+      `a{%- liquid\n echo "x"\n # don't -%} b it's c`,
+      `a{% liquid # don't\n echo plan %}b it's c`,
+      `a{% liquid\n echo 'x'\n # it's %}b 'c`,
+      `a{% liquid\n comment\n don't\n endcomment\n echo "x"\n%}b it's c`,
+      `a{% liquid\n comment\n don't\n endcomment\n if plan\n echo 'y'\n # say "z\n endif\n%}b "c`,
+    ];
+    for (const source of rows)
+      it(JSON.stringify(source), () => {
+        assert.equal(out(source, data, 'text'), liquid.parseAndRenderSync(source, data));
+      });
+
+    it('but takes it for text in the quotes of a value', () => {
+      assert.equal(out(`{% assign x = "%}" %}{{ x }}`), '%}');
+      assert.equal(out(`{% liquid\n # don't\n echo "%}"\n%}it's`), `%}it's`);
+      assert.equal(out(`{% if plan == '%}' %}a{% else %}b{% endif %}`, data), 'b');
+    });
+  });
+
+  it('trims behind a short comment with either mark, but not behind a drawn line', () => {
+    const rows: [source: string, expected: string][] = [
+      ['a {{! x -}} b', 'a b'],
+      ['a {{! x ~}} b', 'a b'],
+      ['a {{-! x -}} b', 'ab'],
+      ['a {{! x }} b', 'a  b'],
+      ['a {{! ---- x ----}} b', 'a  b'],
+    ];
+    for (const [source, expected] of rows) assert.equal(out(source), expected, source);
+  });
+
+  it('reads the members of a range of any length, as LiquidJS does', () => {
+    const liquid = new Liquid();
+    for (const range of ['(1..5000)', '(1..3)', '(-2..2)', '(4..4)', '(7..3)']) {
+      const source = `{% assign r = ${range} %}{{ r.size }} {{ r.first }} {{ r.last }} {{ r[0] }} {{ r[2] }} {{ r[4999] }}`;
+      assert.equal(out(source), liquid.parseAndRenderSync(source), source);
+    }
+    assert.equal(
+      out('{% assign r = (1..1000000000) %}{{ r.size }} {{ r.last }} {{ r[-2] }}'),
+      '1000000000 1000000000 999999999',
+    );
+  });
+
   it('formats finding 9: takes a third brace for text only where it closes one', () => {
     assert.match(out('Hello {{name}}}!', data), /closed by three braces/);
     assert.match(out('{a} {{name}}}', data), /closed by three braces/);
