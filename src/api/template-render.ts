@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/render-message.ts';
-import { checkVariables, templateMembers } from '../messages/request/template-members.ts';
+import { checkVariables, requireTemplateOf, templateMembers } from '../messages/request/template-members.ts';
 import type { Database } from '../storage/database.ts';
 import { completeSample, joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
@@ -101,6 +101,7 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
       const own = [body.subject, body.html, body.text].some((one) => one != null);
+      requireTemplateOf(body, '');
       if (id != null && own)
         throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', {
           field: 'template_id',
