@@ -2,11 +2,11 @@
 import type { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { templateProblem } from '../messages/request/render-message.ts';
+import { declarableType, templateProblem } from '../messages/request/render-message.ts';
 import { checkVariables } from '../messages/request/template-members.ts';
-import type { Part } from '../templates/mixed/index.ts';
+import { hasLiteral, type Part } from '../templates/mixed/index.ts';
 import type { Renderer } from '../templates/renderer.ts';
-import type { TemplateBody } from '../templates/template-store.ts';
+import type { DeclaredVariable, TemplateBody } from '../templates/template-store.ts';
 import type { TemplateChange } from './template-schemas.ts';
 
 /** A template without any contents. */
@@ -25,9 +25,10 @@ export const empty: TemplateBody = {
 
 type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
 
-/** Returns the body with the given members replaced; null removes a member. */
+/** Returns the body with the given members replaced; null removes a member, or makes it what it is in a template without it. */
 export function applied(body: TemplateBody, given: Contents): TemplateBody {
   const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
+  const orDefault = <T>(value: T | null | undefined, before: T, without: T): T => or(value, before) ?? without;
   return {
     subject: or(given.subject, body.subject),
     from: or(given.from, body.from),
@@ -46,19 +47,22 @@ export function applied(body: TemplateBody, given: Contents): TemplateBody {
         ? body.variables
         : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
             name,
-            type: type ?? 'string',
+            type: type ?? declarableType(fallback) ?? 'string',
             required: required ?? false,
             default: fallback ?? null,
           })),
-    locale: given.locale ?? body.locale,
-    timezone: given.timezone ?? body.timezone,
-    strict: given.strict_variables ?? body.strict,
+    locale: orDefault(given.locale, body.locale, empty.locale),
+    timezone: orDefault(given.timezone, body.timezone, empty.timezone),
+    strict: orDefault(given.strict_variables, body.strict, empty.strict),
     sample: or(given.sample_variables, body.sample),
   };
 }
 
-/** Checks the syntax of the sources. Throws the first fault. */
-export async function checkSources(
+/**
+ * Checks the sources and the declared variables of a request, of which a change has those alone that are new. Throws the first
+ * fault.
+ */
+export async function checkGiven(
   { renderer }: { renderer: Renderer },
   accountId: string,
   body: TemplateBody,
@@ -66,6 +70,30 @@ export async function checkSources(
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
   for (const result of await renderer.read(accountId, parts))
     if (!result.ok) throw templateProblem(result.faults[0], result.name);
+  checkLines(body);
+  body.variables.forEach(checkDefault);
+}
+
+/** Line breaks in values become spaces when a mail is rendered, but not what the author of the template wrote. */
+function checkLines({ subject, from }: TemplateBody): void {
+  const cure = 'Remove it, or let the tags beside it trim it: `{%- … -%}`.';
+  if (subject !== null && hasLiteral(subject, 'subject', /[\r\n\0]/))
+    throw new Problem('invalid_field', `\`subject\` has a line break or NUL in its text. ${cure}`, {
+      field: 'subject',
+    });
+  if (from !== null && hasLiteral(from, 'header', /\p{Cc}/u))
+    throw new Problem('invalid_sender', `\`from\` has a line break or control character in its text. ${cure}`, {
+      field: 'from',
+    });
+}
+
+/** A send that relies on a default of another type would be refused. */
+function checkDefault({ name, type, default: fallback }: DeclaredVariable, n: number): void {
+  const actual = declarableType(fallback);
+  if (actual === null || actual === type) return;
+  throw new Problem('invalid_field', `The default of the variable \`${name}\` is of type ${actual}, not ${type}.`, {
+    field: `variables[${String(n)}].default`,
+  });
 }
 
 /** Checks that there is content, and that addresses, defaults and sample values are valid. Throws the first fault. */

@@ -5,16 +5,14 @@ import { isId } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { localeSchema, timezoneSchema } from '../messages/request/template-members.ts';
 import { MOST_SOURCE } from '../templates/mixed/index.ts';
-import type { Template } from '../templates/template-store.ts';
-
-const TYPES = ['string', 'number', 'boolean', 'object', 'array'] as const;
+import { VARIABLE_TYPES, type Template } from '../templates/template-store.ts';
 
 const Declared = z.strictObject({
   name: z
     .string()
     .regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/)
     .describe('As the template spells it.'),
-  type: z.enum(TYPES).nullish().describe('`string` where not given.'),
+  type: z.enum(VARIABLE_TYPES).nullish().describe('Where not given, that of the default, else `string`.'),
   required: z.boolean().nullish().describe('A send without it is refused. Default: false.'),
   default: z.unknown().optional().describe('What it is where a send does not give it.'),
 });
@@ -82,7 +80,7 @@ export const TemplateChange = z
   })
   .meta({
     id: 'TemplateChange',
-    description: 'The members to change; all others stay the same, and null removes a member.',
+    description: 'The members to change; all others stay the same, and null removes a member or makes it its default.',
   });
 
 /** A text of an answer, or null. */
@@ -103,7 +101,7 @@ export const TemplateRecord = z
       .array(
         z.object({
           name: z.string().describe('As the template spells it.'),
-          type: z.enum(TYPES).describe('What a send must give.'),
+          type: z.enum(VARIABLE_TYPES).describe('What a send must give.'),
           required: z.boolean().describe('Whether a send without it is refused.'),
           default: z.unknown().describe('What it is where a send does not give it.'),
         }),

@@ -10,6 +10,7 @@ import {
   createTemplate,
   deleteTemplate,
   findTemplate,
+  nameFor,
   pageOfTemplates,
   versionsOf,
   type Template,
@@ -20,7 +21,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
-import { applied, checkBody, checkSources, empty } from './template-contents.ts';
+import { applied, checkBody, checkGiven, empty } from './template-contents.ts';
 import { renderRoute } from './template-render.ts';
 import { NewTemplate, sample, TemplateChange, TemplateRecord, templateRecord } from './template-schemas.ts';
 
@@ -88,9 +89,9 @@ function createRoute(deps: TemplatesDeps): Route {
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
       const given = call.body;
       const body = applied(empty, given);
-      await checkSources(deps, call.caller.accountId, body);
+      await checkGiven(deps, call.caller.accountId, body);
       checkBody(body);
-      const name = given.name ?? given.alias ?? body.subject ?? 'Untitled';
+      const name = given.name ?? nameFor(given.alias ?? null, body);
       const { accountId } = call.caller;
       const created = { accountId, alias: given.alias ?? null, name, body, publish: given.publish !== false };
       const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
@@ -162,7 +163,7 @@ function changeRoute(deps: TemplatesDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateTemplate',
       description:
-        'Given members replace the old ones, null removes one. New content makes a new version, a draft until it is published; sends use the published version until then.',
+        'Given members replace the old ones, null removes one or makes it its default. Content that is new makes a new version, a draft until it is published; sends use the published version until then.',
       scope: ['template'],
       act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,
@@ -176,8 +177,8 @@ function changeRoute(deps: TemplatesDeps): Route {
     async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
       const { alias: newAlias, name, publish, ...given } = call.body;
       const changes = Object.values(given).some((value) => value !== undefined);
-      // Unchanged sources were checked before.
-      await checkSources(deps, call.caller.accountId, applied(empty, given));
+      // Unchanged contents were checked before.
+      await checkGiven(deps, call.caller.accountId, applied(empty, given));
       const change = (before: TemplateBody): TemplateBody => {
         const after = applied(before, given);
         checkBody(after);
@@ -189,7 +190,7 @@ function changeRoute(deps: TemplatesDeps): Route {
         change: changes ? change : null,
         publish: publish === true,
         ...(newAlias === undefined ? {} : { alias: newAlias }),
-        ...(name == null ? {} : { name }),
+        ...(name === undefined ? {} : { name }),
       };
       return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },

@@ -1,4 +1,5 @@
 /** Templates and their versions. A change makes a new version; a published version never changes. */
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -13,10 +14,13 @@ export interface TemplateDeps {
   clock: Clock;
 }
 
+/** The types that a variable can be declared with: those of JSON. */
+export const VARIABLE_TYPES = ['string', 'number', 'boolean', 'object', 'array'] as const;
+
 /** A variable that a template declares. */
 export interface DeclaredVariable {
   name: string;
-  type: 'string' | 'number' | 'boolean' | 'object' | 'array';
+  type: (typeof VARIABLE_TYPES)[number];
   required: boolean;
   default: unknown;
 }
@@ -71,14 +75,20 @@ export async function createTemplate(
   });
 }
 
-/** Changes the given properties; `change` makes the new body from the latest. Throws `not_found` and `already_exists`. */
+/** Returns the name of a template that was made without one. */
+export const nameFor = (alias: string | null, { subject }: TemplateBody): string => alias ?? subject ?? 'Untitled';
+
+/**
+ * Changes the given properties; a name of null becomes that of a template made without one. `change` makes the new body from
+ * the latest; one that is the same makes no version. Throws `not_found` and `already_exists`.
+ */
 export async function changeTemplate(
   { db, clock }: TemplateDeps,
   input: {
     accountId: string;
     idOrAlias: string;
     alias?: string | null;
-    name?: string;
+    name?: string | null;
     change: ((body: TemplateBody) => TemplateBody) | null;
     publish: boolean;
   },
@@ -89,23 +99,25 @@ export async function changeTemplate(
     const before = await load(tx, input.accountId, input.idOrAlias);
     const latest = await loadVersion(tx, before, before.latest_version);
     const body = input.change === null ? latest.body : input.change(latest.body);
-    const version = input.change === null ? before.latest_version : before.latest_version + 1;
-    const row: TemplateRow = {
+    const isNew = !isSameContent(body, latest.body);
+    const version = isNew ? before.latest_version + 1 : before.latest_version;
+    const alias = input.alias === undefined ? before.alias : input.alias;
+    const changed: TemplateRow = {
       ...before,
-      alias: input.alias === undefined ? before.alias : input.alias,
-      name: input.name ?? before.name,
+      alias,
+      name: input.name === undefined ? before.name : (input.name ?? nameFor(alias, body)),
       latest_version: version,
       published_version: input.publish ? version : before.published_version,
-      updated_at: now,
       published_at: input.publish && before.published_version !== version ? now : before.published_at,
     };
+    const row = isDeepStrictEqual(changed, before) ? before : { ...changed, updated_at: now };
     await refuseTaken(tx, row);
     await tx.run(
       'UPDATE templates SET alias = ?, name = ?, latest_version = ?, published_version = ?, updated_at = ?, published_at = ? WHERE id = ?',
       [row.alias, row.name, row.latest_version, row.published_version, row.updated_at, row.published_at, row.id],
     );
     const template = { row, version, body };
-    const fresh = input.change === null ? [] : [versionRow(row.id, version, body, now)];
+    const fresh = isNew ? [versionRow(row.id, version, body, now)] : [];
     await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction({ ...template, before })]);
     return template;
   });
@@ -265,6 +277,13 @@ const versionRow = (templateId: string, version: number, body: TemplateBody, now
   created_at: now,
   sample_json: body.sample === null ? null : JSON.stringify(body.sample),
 });
+
+/** Returns whether two contents are stored as the same. */
+function isSameContent(one: TemplateBody, other: TemplateBody): boolean {
+  const stored = (body: TemplateBody): unknown[] => Object.values(versionRow('', 0, body, 0));
+  const others = stored(other);
+  return stored(one).every((value, n) => value === others[n]);
+}
 
 const bodyOf = (row: TemplateVersionRow): TemplateBody => ({
   subject: row.subject,

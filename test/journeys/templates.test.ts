@@ -117,6 +117,24 @@ describe('journey: templates', () => {
         /must be an IANA name such as `Europe\/Vienna`\.$/,
       ],
       [{ html: 'x', variables: [{ name: 'a' }, { name: 'a' }] }, 'invalid_field', 'variables', /twice/],
+      [
+        { html: 'x', variables: [{ name: 'a' }, { name: 'qty', type: 'string', default: 1 }] },
+        'invalid_field',
+        'variables[1].default',
+        /`qty` is of type number, not string/,
+      ],
+      [
+        { html: 'x', variables: [{ name: 'list', type: 'object', default: [] }] },
+        'invalid_field',
+        'variables[0].default',
+        /array, not object/,
+      ],
+      [{ html: 'x', subject: 'Hello\n{{ name }}' }, 'invalid_field', 'subject', /line break/],
+      [{ html: 'x', subject: 'Hello {{ name }}\n' }, 'invalid_field', 'subject', /line break/],
+      [{ html: 'x', subject: 'Hello\0' }, 'invalid_field', 'subject', /NUL/],
+      [{ html: 'x', subject: 'a{% if vip %}\rb{% endif %}' }, 'invalid_field', 'subject', /line break/],
+      [{ html: 'x', subject: '{{#each items}}{{ t }}\n{{/each}}' }, 'invalid_field', 'subject', /line break/],
+      [{ html: 'x', from: '{{ name }}\n <hi@acme.test>' }, 'invalid_sender', 'from', /line break/],
       [{ htlm: 'x' }, 'unknown_field', 'htlm', /html/],
     ] as const;
     for (const [body, code, field, message] of rows) {
@@ -124,6 +142,66 @@ describe('journey: templates', () => {
       assert.deepEqual([status, answer.error.code, answer.error.field], [400, code, field], text);
       assert.match(answer.error.message, message);
     }
+  });
+
+  it('takes line breaks of a subject that no mail gets', async () => {
+    const variables = { vip: true, name: 'Ana\nB' };
+    const rows: [subject: string, rendered: string][] = [
+      ['{%- if vip -%}\n  Dear {{ name }}\n{%- endif -%}\n', 'Dear Ana B'],
+      ['{{#if vip}}\nHi{{/if}}', 'Hi'],
+      ['{% if vip %}\n{% assign x = 1 %}\n{% endif %}Hi {{ x }}', 'Hi 1'],
+      ['{% capture x %}a\nb{% endcapture %}{{ x }}', 'a b'],
+      ['{# a comment #}{{!-- one\ntwo --}}Hi', '{# a comment #}Hi'],
+    ];
+    for (const [n, [subject, rendered]] of rows.entries()) {
+      const alias = `lines-${String(n)}`;
+      const { status, text } = await create({ alias, from: WELCOME.from, subject, html: 'x' });
+      assert.equal(status, 201, text);
+      const { body } = await send({ to: 'ana@dest.test', template_id: alias, variables });
+      assert.equal((await received(body.id)).subject, rendered, subject);
+    }
+  });
+
+  it('takes the type of a variable from its default, so that a send can rely on it', async () => {
+    const defaults = { qty: 1, on: false, list: ['a'], map: { a: 1 }, text: '', none: null };
+    const variables = Object.entries(defaults).map(([name, value]) => ({ name, default: value }));
+    const html = '{{ qty }}{{ on }}{{ list }}{{ map.a }}{{ text }}{{ none }}';
+    const { body } = await create({ ...WELCOME, html, variables });
+    assert.deepEqual(
+      body.variables.map(({ type }) => type),
+      ['number', 'boolean', 'array', 'object', 'string', 'string'],
+    );
+    assert.equal((await send({ to: 'ana@dest.test', template_id: 'welcome', variables: { name: 'A' } })).status, 202);
+    const other = await send({ to: 'ana@dest.test', template_id: 'welcome', variables: { qty: 'x' } });
+    assert.deepEqual([other.body.error.code, other.body.error.field], ['invalid_field', 'variables.qty']);
+    const refused = await patch('welcome', { variables: [{ name: 'qty', type: 'boolean', default: 1 }] });
+    assert.equal(refused.body.error.field, 'variables[0].default');
+  });
+
+  it('removes with null what was given, and makes no version where nothing is new', async () => {
+    const given = { locale: 'de-AT', timezone: 'Europe/Vienna', strict_variables: true };
+    const { body: made } = await create({ ...WELCOME, ...given });
+    const members = (body: Template & Partial<typeof given>) => [body.locale, body.timezone, body.strict_variables];
+    const same = await patch('welcome', { ...WELCOME, ...given });
+    assert.deepEqual([same.status, same.body.version], [200, 1], same.text);
+    assert.deepEqual(same.body, made);
+    const cleared = await patch('welcome', { locale: null, timezone: null, strict_variables: null, publish: true });
+    assert.deepEqual([...members(cleared.body), cleared.body.version], ['en', 'UTC', false, 2]);
+    const again = await patch('welcome', { locale: null, publish: true });
+    assert.deepEqual(again.body, cleared.body);
+    assert.equal((await patch('welcome', { name: null })).body.name, 'welcome');
+    assert.deepEqual((await patch('welcome', { name: null, alias: null })).status, 200);
+    assert.equal((await read(made.id)).body.name, 'Hello {{ name }}');
+  });
+
+  it('refuses a version without its template, in a preview as in a send', async () => {
+    const message = { subject: 's', html: 'x', template_version: 1, variables: {} };
+    const refusals = [
+      await send({ ...message, from: WELCOME.from, to: 'ana@dest.test' }),
+      await app.request<{ error: { code: string; field: string } }>('POST', '/v1/templates/render', message),
+    ];
+    for (const { status, body } of refusals)
+      assert.deepEqual([status, body.error.code, body.error.field], [400, 'missing_field', 'template_id']);
   });
 
   it('makes a new version of each change, and sends the published one until another is', async () => {

@@ -3,7 +3,12 @@ import { Problem, type ProblemCode } from '../../base/problem.ts';
 import type { Database } from '../../storage/database.ts';
 import type { TemplateFault } from '../../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../../templates/renderer.ts';
-import { templateToSend, type DeclaredVariable, type Template } from '../../templates/template-store.ts';
+import {
+  templateToSend,
+  VARIABLE_TYPES,
+  type DeclaredVariable,
+  type Template,
+} from '../../templates/template-store.ts';
 import { refuseBothContents, withoutTemplateMembers, type Json, type TemplateMembers } from './template-members.ts';
 
 export interface RenderDeps {
@@ -134,6 +139,10 @@ const isAbsent = (variables: Variables, name: string): boolean =>
   !Object.hasOwn(variables, name) || variables[name] === undefined || variables[name] === null;
 
 const typeOf = (value: unknown): string => (Array.isArray(value) ? 'array' : typeof value);
+
+/** Returns the type that a variable must be declared with to have this value; null for what no variable can be. */
+export const declarableType = (value: unknown): DeclaredVariable['type'] | null =>
+  VARIABLE_TYPES.find((type) => value !== null && type === typeOf(value)) ?? null;
 
 function requireOutput(result: PartResult, prefix: string): string {
   if (result.ok) return result.output;

@@ -5,6 +5,7 @@
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
+import { printsLiteral } from './literals.ts';
 import type { Node } from './node.ts';
 import { sampleOf, type SampleData } from './sample.ts';
 import { parse } from './tree.ts';
@@ -56,6 +57,12 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }
+}
+
+/** Returns whether a template prints a text of its own that matches, in some of its branches; false where it cannot be compiled. */
+export function hasLiteral(source: string, part: Part, pattern: RegExp): boolean {
+  const compiled = compile(source, part);
+  return compiled.ok && printsLiteral(compiled.template.nodes, pattern);
 }
 
 /** Tags between two looks at the clock, which cost more than a tag. */
