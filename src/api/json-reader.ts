@@ -5,6 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
+import { createGate } from '../scheduling/gate.ts';
 import { hashJson, readJson } from './json.ts';
 import type { RoundedNumber } from './json-numbers.ts';
 import type { JsonObject, JsonResult } from './json.ts';
@@ -16,7 +17,10 @@ import type { SendRules } from '../messages/request/send-request.ts';
 export const INLINE_BYTES = 256 * 1024;
 
 const THREADS = 2;
-/** Bodies waiting for a thread; more answer 503, since each holds up to 50 MiB. */
+/**
+ * Bodies of one account that wait for a thread; more answer 503. Accounts take turns, and what all of them may have waiting is limited
+ * by the memory for bodies, of which none may have it all.
+ */
 const MOST_WAITING = 16;
 const IDLE_MS = 30_000;
 /** The largest honest body takes under 2 s; a thread that takes longer is ended. */
@@ -34,10 +38,10 @@ export interface JsonBody {
 
 export interface JsonReader {
   /**
-   * With `send`, large ones are also checked as a send request. Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies
-   * at once).
+   * `owner` is who takes turns with others for the threads: the account. With `send`, large bodies are also checked as a send request.
+   * Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner at once).
    */
-  read(bytes: Buffer, send?: SendRules | null): JsonBody | Promise<JsonBody>;
+  read(bytes: Buffer, use: { owner: string; send?: SendRules | null }): JsonBody | Promise<JsonBody>;
   /** Ends the threads; what is still waiting in them is refused. */
   close(): Promise<void>;
 }
@@ -46,25 +50,39 @@ export function createJsonReader(deps: { clock: Clock }): JsonReader {
   const threads = createThreads<JsonJob, JsonJobResult>(deps, {
     entry: new URL('./json-worker.ts', import.meta.url),
     count: THREADS,
-    mostWaiting: MOST_WAITING,
+    // The gate lets no more in than there are threads.
+    mostWaiting: THREADS,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
   });
+  const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
+
+  async function inThread(owner: string, job: JsonJob): Promise<JsonBody> {
+    const leave = await gate.enter(owner);
+    if (leave === null) throw tooMany();
+    try {
+      return await threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse);
+    } finally {
+      leave();
+    }
+  }
+
   return {
-    read(bytes, send = null) {
-      if (bytes.length <= INLINE_BYTES) return bodyOf(readJson(bytes));
-      return threads.run({ bytes, send }, ownMemory([bytes])).then(bodyOf, refuse);
-    },
+    read: (bytes, { owner, send = null }) =>
+      bytes.length <= INLINE_BYTES ? bodyOf(readJson(bytes)) : inThread(owner, { bytes, send }),
     close: () => threads.close(),
   };
 }
+
+const tooMany = (): Problem =>
+  new Problem('service_unavailable', 'Too many large bodies at once. Try again.', { retryAfter: 1 });
 
 function refuse(error: unknown): never {
   if (!(error instanceof ThreadRefusal)) throw error;
   switch (error.why) {
     case 'full':
-      throw new Problem('service_unavailable', 'Too many large bodies at once.', { retryAfter: 1 });
+      throw tooMany();
     case 'closed':
       throw new Problem('service_unavailable', 'The service is stopping.');
     case 'slow':

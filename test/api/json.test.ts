@@ -175,11 +175,14 @@ function sorted(value: unknown): unknown {
 describe('the reader of large bodies', () => {
   const large = (value: JsonObject): Buffer => Buffer.from(JSON.stringify({ ...value, fill: 'x'.repeat(300_000) }));
 
+  const one = { owner: 'acc_1' };
+  const other = { owner: 'acc_2' };
+
   it('gives the same as the small one, and the same hash', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
     const bytes = large({ a: [1, { b: 'ä' }] });
     const inline = readJson(bytes);
-    const body = await reader.read(Buffer.from(bytes));
+    const body = await reader.read(Buffer.from(bytes), one);
     assert.ok(inline.kind === 'ok');
     assert.deepEqual(body.value, inline.value);
     assert.equal(body.hash(), hashJson(inline.value));
@@ -188,7 +191,7 @@ describe('the reader of large bodies', () => {
 
   it('reads many at once, each answered with its own', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
-    const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map(async (n) => reader.read(large({ n }))));
+    const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map(async (n) => reader.read(large({ n }), one)));
     assert.deepEqual(
       bodies.map((body) => body.value['n']),
       [0, 1, 2, 3, 4, 5],
@@ -198,7 +201,7 @@ describe('the reader of large bodies', () => {
 
   it('refuses more than it can hold, and everything when it is closed', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
-    const results = Promise.allSettled(Array.from({ length: 30 }, async (_, n) => reader.read(large({ n }))));
+    const results = Promise.allSettled(Array.from({ length: 30 }, async (_, n) => reader.read(large({ n }), one)));
     await reader.close();
     const settled = await results;
     const codes = settled.map((result) =>
@@ -206,20 +209,38 @@ describe('the reader of large bodies', () => {
     );
     assert.ok(codes.every((code) => code === 'service_unavailable' || code === 'fulfilled'));
     assert.ok(codes.slice(20).every((code) => code === 'service_unavailable'));
-    await assert.rejects(async () => reader.read(large({})), { code: 'service_unavailable' });
+    await assert.rejects(async () => reader.read(large({}), one), { code: 'service_unavailable' });
+  });
+
+  it('lets accounts take turns, and refuses one that has too many waiting without the others', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    const done: string[] = [];
+    const read = async (owner: string): Promise<void> => {
+      await reader.read(large({}), { owner });
+      done.push(owner);
+    };
+    const many = Array.from({ length: 30 }, () => read(one.owner));
+    const settled = Promise.allSettled(many);
+    const few = [read(other.owner), read(other.owner)];
+    await Promise.all(few);
+    assert.ok(done.length <= 8, `${String(done.length)} were read before the second of another account`);
+    const refused = (await settled).filter(({ status }) => status === 'rejected');
+    assert.equal(refused.length, 12, 'two are read, 16 wait');
+    await reader.close();
   });
 
   it('ends idle threads, and one that takes too long', async () => {
     const clock = new FakeClock();
     const reader = createJsonReader({ clock });
-    await reader.read(large({}));
+    await reader.read(large({}), one);
     assert.equal(clock.nextAt(), clock.now() + 30_000, 'idle');
     clock.advance(30_000);
     assert.equal(clock.nextAt(), null);
-    const slow = assert.rejects(async () => reader.read(large({})), { code: 'timeout' });
+    const slow = assert.rejects(async () => reader.read(large({}), one), { code: 'timeout' });
+    await Promise.resolve();
     clock.advance(20_000);
     await slow;
-    assert.equal((await reader.read(large({ a: 1 }))).value['a'], 1, 'the next gets a new thread');
+    assert.equal((await reader.read(large({ a: 1 }), one)).value['a'], 1, 'the next gets a new thread');
     await reader.close();
   });
 });

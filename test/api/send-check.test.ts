@@ -68,7 +68,7 @@ describe('api/send-check', () => {
   for (const [body, why] of bodies) {
     it(`comes to the same apart as here: ${why}`, async () => {
       const reader = createJsonReader({ clock: new FakeClock() });
-      const read = await reader.read(Buffer.from(JSON.stringify(body)), rules);
+      const read = await reader.read(Buffer.from(JSON.stringify(body)), { owner: 'acc_1', send: rules });
       const { checked } = read;
       assert.ok(checked !== null && checked.kind !== 'templated');
       assert.deepEqual(
@@ -103,8 +103,11 @@ describe('api/send-check', () => {
 
   it('leaves small bodies and other requests alone', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
-    assert.equal((await reader.read(Buffer.from(JSON.stringify(single({}))), rules)).checked, null);
-    const other = await reader.read(Buffer.from(JSON.stringify(single({ text: long }))));
+    assert.equal(
+      (await reader.read(Buffer.from(JSON.stringify(single({}))), { owner: 'acc_1', send: rules })).checked,
+      null,
+    );
+    const other = await reader.read(Buffer.from(JSON.stringify(single({ text: long }))), { owner: 'acc_1' });
     assert.deepEqual([other.checked, other.value['subject']], [null, 'Žluť']);
     await reader.close();
   });

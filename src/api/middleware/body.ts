@@ -1,5 +1,6 @@
 /** Reads the body. Its refusals have a fixed order: content type 415, size 413, JSON 400. */
 import { Problem } from '../../base/problem.ts';
+import { networkOf } from '../../net/ip.ts';
 import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
 import { ownerOf } from '../exchange.ts';
@@ -41,7 +42,10 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
     const bytes = await readBody(deps, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
-      exchange.body = await deps.reader.read(bytes, exchange.route?.sendRules?.(exchange.at) ?? null);
+      exchange.body = await deps.reader.read(bytes, {
+        owner: ownerOf(exchange) ?? networkOf(exchange.ip),
+        send: exchange.route?.sendRules?.(exchange.at) ?? null,
+      });
     }
   }
   if (exchange.body === null) {
