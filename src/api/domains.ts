@@ -123,14 +123,14 @@ function addRoute(deps: DomainsDeps): Route {
       path: PATH,
       operationId: 'createDomain',
       description:
-        'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`.',
+        'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`. An account has at most 1,000.',
       scope: ['domain'],
       act: { says: 'added the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
       operatorBody: NewDomain.extend({ trusted: z.boolean().optional() }),
       body: NewDomain.meta({ id: 'NewDomain', description: 'A domain to send from.' }),
       bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
       responses: { 201: { ...answer('The new domain.'), headers: { Location: 'Path of the domain.' } } },
-      problems: ['already_exists'],
+      problems: ['already_exists', 'invalid_state'],
     },
     async (call: Call<object, object, z.output<typeof NewDomain> & { trusted?: boolean | undefined }>) => {
       const {

@@ -45,8 +45,10 @@ export interface DomainChanges {
 }
 
 const LONGEST_LIST = 1000;
+/** Domains of one account: each is checked again and again. Those that are trusted are not, so they do not count. */
+const MOST_DOMAINS = 1000;
 
-/** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
+/** Adds a domain with a pair of DKIM keys. Throws `invalid_field`, `already_exists` and `invalid_state`. */
 export async function addDomain(
   deps: DomainDeps & { keyring: Keyring },
   input: NewDomain,
@@ -66,11 +68,21 @@ export async function addDomain(
       [row.name, row.account_id],
     );
     if (same !== undefined) throw alreadyAdded(row, same.account_id === row.account_id);
+    if (row.trusted === 0) await refuseTooMany(tx, row);
     if (row.status === 'verified') await endClaims(tx, row);
     await insertRows(tx, [{ domains: [row], dkim_keys: keys }, alsoInTransaction({ row, keys })]);
   });
   deps.changed?.(row.name);
   return { row, keys };
+}
+
+async function refuseTooMany(tx: Connection, { account_id: accountId }: DomainRow): Promise<void> {
+  const there = await tx.all('SELECT id FROM domains WHERE account_id = ? AND trusted = 0 LIMIT ?', [
+    accountId,
+    MOST_DOMAINS,
+  ]);
+  if (there.length >= MOST_DOMAINS)
+    throw new Problem('invalid_state', `An account has at most ${String(MOST_DOMAINS)} domains. Remove one first.`);
 }
 
 function alreadyAdded({ name }: DomainRow, isOwn: boolean): Problem {

@@ -7,25 +7,30 @@ import type { DomainWithKeys } from './domain-record.ts';
 import { withKeys, type DomainDeps } from './domain-store.ts';
 
 /**
- * Returns the domains to check, those checked longest ago first: their last check is too old (or in the future: the clock was
- * set back). Domains that lost a record come sooner, and again when their countdown has ended.
+ * Returns the domains to check: those that were never checked, first come first, and those checked longest ago whose last check is too
+ * old (or in the future: the clock was set back). Each kind has half of the places, and what the other leaves: many new domains hold up
+ * no check of the others. Domains that lost a record come sooner, and again when their countdown has ended.
  */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },
   { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
 ): Promise<DomainRow[]> {
   const now = clock.now();
-  return await db
-    .reader<DomainRow>('domains')
-    .where({ trusted: 0 })
-    .whereRaw(
-      `(checked_at IS NULL OR checked_at <= ? OR checked_at > ?
-        OR ((failing_since IS NOT NULL OR (verified_at IS NOT NULL AND status <> 'verified')) AND checked_at <= ?)
-        OR (status = 'verified' AND checked_at < refused_at AND refused_at <= ?))`,
-      [now - every, now, now - brokenEvery, now],
-    )
-    .orderByRaw('checked_at IS NOT NULL, checked_at')
-    .limit(most);
+  const watched = () => db.reader<DomainRow>('domains').where({ trusted: 0 }).limit(most);
+  const [fresh, due] = await Promise.all([
+    watched().whereNull('checked_at').orderBy('id'),
+    watched()
+      .whereRaw(
+        `(checked_at <= ? OR checked_at > ?
+          OR ((failing_since IS NOT NULL OR (verified_at IS NOT NULL AND status <> 'verified')) AND checked_at <= ?)
+          OR (status = 'verified' AND checked_at < refused_at AND refused_at <= ?))`,
+        [now - every, now, now - brokenEvery, now],
+      )
+      .orderBy('checked_at'),
+  ]);
+  const half = Math.ceil(most / 2);
+  const ofFresh = fresh.slice(0, Math.max(half, most - due.length));
+  return [...ofFresh, ...due.slice(0, most - ofFresh.length)];
 }
 
 /** Returns domains that lost a record and whose members have not been told yet. */

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
+import { newId } from '../../src/base/id.ts';
+import { insertRows } from '../../src/storage/rows.ts';
 import { addAccount } from '../../src/accounts/account-store.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import { Problem, type ProblemCode } from '../../src/base/problem.ts';
@@ -7,7 +9,7 @@ import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { removeRetiredKeys, rotateDkim } from '../../src/domains/dkim-rotation.ts';
-import { addDomain, findDomain, listDomains, updateDomain } from '../../src/domains/domain-store.ts';
+import { addDomain, findDomain, listDomains, removeDomain, updateDomain } from '../../src/domains/domain-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -54,6 +56,22 @@ describe('domains/domain-store', () => {
       assert.ok(!key.private_key_sealed.includes('PRIVATE'));
       createPrivateKey(keyring.open(sealPurpose(key.id), key.private_key_sealed).toString());
     }
+  });
+
+  it('refuses more than a thousand domains of an account, apart from those that are trusted', async () => {
+    const { row } = await addDomain(deps(), { accountId, name: 'acme.test' });
+    const domains = Array.from({ length: 999 }, (_, n) => ({
+      ...row,
+      id: newId('dom', clock.now()),
+      name: `d${String(n)}.test`,
+    }));
+    await temp.db.commit.transact((tx) => insertRows(tx, [{ domains }]));
+    await assert.rejects(addDomain(deps(), { accountId, name: 'more.test' }), has('invalid_state'));
+    await addDomain(deps(), { accountId, name: 'trusted.test', trusted: true });
+    const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
+    await addDomain(deps(), { accountId: other.id, name: 'more.test' });
+    await removeDomain(deps(), { accountId, nameOrId: 'd7.test' });
+    await addDomain(deps(), { accountId, name: 'more.test' });
   });
 
   it('trusts a domain where the operator says so: verified, signing at once', async () => {

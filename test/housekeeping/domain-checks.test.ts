@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
+import { domainsToCheck } from '../../src/domains/domain-watch.ts';
+import { insertRows } from '../../src/storage/rows.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { CHECK_BROKEN_EVERY_MS, CHECK_EVERY_MS, domainChecks } from '../../src/housekeeping/domain-checks.ts';
@@ -97,5 +100,42 @@ describe('housekeeping/domain-checks', () => {
     assert.deepEqual([await checkedAfter(29), await checkedAfter(1)], [false, true]);
     assert.deepEqual([await checkedAfter(14), await checkedAfter(1), await checkedAfter(1)], [false, true, false]);
     assert.equal((await db.reader<DomainRow>('domains').first())?.status, 'failed');
+  });
+
+  it('gives new domains half of the checks, and the rest to those that are due again', async () => {
+    const clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
+    const { db } = temp;
+    const deps = { db, clock, keyring: openKeyring(folder) };
+    const { id: accountId } = await ensureDefaultAccount(deps);
+    const { row } = await addDomain(deps, { accountId, name: 'acme.test' });
+    const rowsOf = (name: string, count: number, checkedAt: number | null): DomainRow[] =>
+      Array.from({ length: count }, (_, n) => ({
+        ...row,
+        id: newId('dom', clock.now()),
+        name: `${name}${String(n)}.test`,
+        checked_at: checkedAt === null ? null : checkedAt + n,
+      }));
+    const wanted = { every: CHECK_EVERY_MS, brokenEvery: CHECK_BROKEN_EVERY_MS, most: 20 };
+    const long = clock.now() - 2 * CHECK_EVERY_MS;
+    const rows: [fresh: number, due: number, checkedFresh: number, checkedDue: number][] = [
+      [100, 100, 10, 10],
+      [100, 3, 17, 3],
+      [4, 100, 4, 16],
+      [100, 0, 20, 0],
+      [0, 100, 0, 20],
+      [5, 5, 5, 5],
+    ];
+    for (const [fresh, due, checkedFresh, checkedDue] of rows) {
+      await db.commit.transact(async (tx) => {
+        await tx.run('DELETE FROM dkim_keys');
+        await tx.run('DELETE FROM domains');
+        await insertRows(tx, [{ domains: [...rowsOf('new', fresh, null), ...rowsOf('due', due, long)] }]);
+      });
+      const names = (await domainsToCheck(deps, wanted)).map(({ name }) => name);
+      // Of each kind, those that have waited longest.
+      const first = (kind: string, count: number) =>
+        Array.from({ length: count }, (_, n) => `${kind}${String(n)}.test`);
+      assert.deepEqual(names, [...first('new', checkedFresh), ...first('due', checkedDue)]);
+    }
   });
 });
