@@ -10,6 +10,7 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
+import { environment } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -107,6 +108,8 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring,
     ...config.storage,
     workOrder: [RECORD_CHANGE],
     node: nodeSelf(config, keyring),
+    // The unit hides all of /proc but the processes.
+    bootId: environment()['POSTHORN_BOOT_ID'] ?? null,
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),

@@ -8,9 +8,9 @@ import type { Form } from './kind.ts';
 
 const PREFIX = 'POSTHORN_';
 
-/** Variables with this prefix that are not settings: for the command line, clients and tests. */
+/** Variables with this prefix that are not settings: for the command line, the unit, clients and tests. */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(
-  ['CONFIG', 'API_KEY', 'BASE_URL', 'CORPORA'].map((name) => PREFIX + name),
+  ['CONFIG', 'BOOT_ID', 'API_KEY', 'BASE_URL', 'CORPORA'].map((name) => PREFIX + name),
 );
 
 /** One written value, as YAML would give it. */

@@ -27,7 +27,7 @@ const INTRODUCTION = `# Configuration
 
 Settings come from one YAML file and from environment variables; variables win. The file is the first of: the one named by \`--config\`, the one named by \`POSTHORN_CONFIG\`, \`/etc/posthorn/posthorn.yaml\`, \`config/posthorn.yaml\` under the working directory. Without any file everything has its default.
 
-- **Variables**: \`POSTHORN_\` and the path in capitals, with \`__\` between levels and \`_\` between words: \`delivery.dnsServers\` is \`POSTHORN_DELIVERY__DNS_SERVERS\`. An unknown \`POSTHORN_\` variable is one warning at the start. \`POSTHORN_CONFIG\`, \`POSTHORN_API_KEY\`, \`POSTHORN_BASE_URL\` and \`POSTHORN_CORPORA\` are not settings.
+- **Variables**: \`POSTHORN_\` and the path in capitals, with \`__\` between levels and \`_\` between words: \`delivery.dnsServers\` is \`POSTHORN_DELIVERY__DNS_SERVERS\`. An unknown \`POSTHORN_\` variable is one warning at the start. \`POSTHORN_CONFIG\`, \`POSTHORN_BOOT_ID\`, \`POSTHORN_API_KEY\`, \`POSTHORN_BASE_URL\` and \`POSTHORN_CORPORA\` are not settings.
 - **Secrets from files**: a variable that ends in \`_FILE\` names a file with the value: \`POSTHORN_DELIVERY__ROUTES_FILE=/run/secrets/routes.json\`. A systemd credential with the name of the setting does the same: \`LoadCredential=delivery.routes:/etc/posthorn/routes.json\`; of a folder that is handed over as \`LoadCredential=setting:/etc/posthorn/credentials\`, each file.
 - **Lists** are separated by commas or written as JSON, maps are JSON (in variables; the file has YAML lists and maps).
 - **Durations** have a unit: \`250ms\`, \`1s\`, \`5m\`, \`1h\`, \`30d\`. **Sizes** are bytes or have a unit: \`512MiB\`.

@@ -236,7 +236,7 @@ describe('loadConfig', () => {
     });
 
     it('that are not settings are none', () => {
-      const env = { POSTHORN_API_KEY: 'k', POSTHORN_BASE_URL: 'u', POSTHORN_CORPORA: 'c' };
+      const env = { POSTHORN_API_KEY: 'k', POSTHORN_BASE_URL: 'u', POSTHORN_CORPORA: 'c', POSTHORN_BOOT_ID: 'b' };
       assert.deepEqual(load({ env }).warnings, []);
     });
 

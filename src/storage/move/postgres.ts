@@ -4,6 +4,7 @@ import type { Connection } from '../connection.ts';
 import type { StoreAddress } from '../database.ts';
 import { addressOf, type PostgresAddress } from '../postgres/address.ts';
 import { connectTo, createPostgresConnection, type PostgresConnection } from '../postgres/connection.ts';
+import { readMachine } from '../postgres/machine.ts';
 import { standAlone } from '../postgres/node.ts';
 import { createPool, HOT, lockStart, prepareSchema, reach, refuseUnsuitable } from '../postgres/open.ts';
 import { NODE_TABLES } from '../postgres/own-tables.ts';
@@ -72,7 +73,7 @@ async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnecti
  */
 async function takeAlone(db: PostgresConnection): Promise<void> {
   await lockStart(db);
-  if (await hasTable(db, 'node_beats')) await standAlone(db, systemClock);
+  if (await hasTable(db, 'node_beats')) await standAlone({ connection: db, clock: systemClock, machine: readMachine() });
 }
 
 async function sideOf(address: PostgresAddress, db: PostgresConnection): Promise<CopySide> {

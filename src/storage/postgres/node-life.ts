@@ -1,7 +1,5 @@
 /** Which of the other nodes live. Of a node on this machine the process is looked at, of others their signs of life. */
 import { randomUUID } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
-import { hostname } from 'node:os';
 
 /** Tells the runs of a process number apart. */
 export const PROCESS = randomUUID();
@@ -35,10 +33,16 @@ export const readNodes = `SELECT n.epoch, n.name, n.version, n.facts, n.machine,
     (extract(epoch FROM clock_timestamp() - b.at) * 1000)::bigint AS quiet_ms
   FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
 
-/** Returns whether a node lives, where its process can be looked at; null elsewhere. */
-export function livesHere(other: Pick<NodeRow, 'epoch' | 'machine' | 'pid' | 'process'>): boolean | null {
+/**
+ * Returns whether a node lives, where its process can be looked at; null elsewhere. `machine` is that of this process (machine.ts): where it is
+ * null, nothing is known of the process of another node.
+ */
+export function livesHere(
+  other: Pick<NodeRow, 'epoch' | 'machine' | 'pid' | 'process'>,
+  machine: string | null,
+): boolean | null {
   if (other.process === PROCESS) return openHere.has(other.epoch);
-  if (other.machine !== thisMachine()) return null;
+  if (machine === null || other.machine !== machine) return null;
   return other.pid !== process.pid && isRunning(other.pid);
 }
 
@@ -51,26 +55,15 @@ function isRunning(pid: number): boolean {
   }
 }
 
-let machine: string | null = null;
-
-/** Returns what is the same for processes that see each other's numbers: this run of the machine, and the container on it. */
-export function thisMachine(): string {
-  return (machine ??= readMachine());
-}
-
-function readMachine(): string {
-  try {
-    return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${readlinkSync('/proc/self/ns/pid')}`;
-  } catch {
-    // Only Linux has these; elsewhere a name is the best there is.
-    return hostname();
-  }
-}
-
 /** How long each of the others has given no sign of life, by this process's own clock: the clock of the database may have been away. */
 export class Silences {
   private readonly seen = new Map<number, { beat: string; since: number }>();
   private lastLook = -Infinity;
+  private readonly machine: string | null;
+
+  constructor(machine: string | null) {
+    this.machine = machine;
+  }
 
   /** Notes what was read; returns the nodes that are dead. `now` is monotonic, in ms. */
   look(others: readonly NodeRow[], now: number): NodeRow[] {
@@ -86,7 +79,7 @@ export class Silences {
         this.seen.set(one.epoch, { beat: one.beat, since });
       }
       // A process that is there may be stopped: then only its silence tells.
-      if (livesHere(one) === false) return true;
+      if (livesHere(one, this.machine) === false) return true;
       return before?.beat === one.beat && now - before.since >= DEAD_AFTER_MS;
     });
   }

@@ -8,16 +8,7 @@ import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import { MOST_CLOCK_OFF_MS, rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
-import {
-  DEAD_AFTER_MS,
-  livesHere,
-  openHere,
-  PROCESS,
-  readNodes,
-  Silences,
-  thisMachine,
-  type NodeRow,
-} from './node-life.ts';
+import { DEAD_AFTER_MS, livesHere, openHere, PROCESS, readNodes, Silences, type NodeRow } from './node-life.ts';
 import type { NodeMessages } from './node-messages.ts';
 
 const BEAT_MS = 2000;
@@ -33,6 +24,9 @@ const STALE_MS = 3000;
 /** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
 const LEASE_MS = 10_000;
 
+/** Is equal to the machine of no node. */
+const UNKNOWN_MACHINE = '';
+
 /** Removes a node that has given no sign of life since it was read. */
 const REMOVE_SILENT = `DELETE FROM nodes WHERE epoch = ?
     AND EXISTS (SELECT 1 FROM node_beats b WHERE b.epoch = nodes.epoch AND b.at::text = ?) RETURNING epoch`;
@@ -46,13 +40,19 @@ function ignoreTrouble(error: unknown): void {
 const removeNode = (connection: PostgresConnection, epoch: number): Promise<void> =>
   connection.run('DELETE FROM nodes WHERE epoch = ?', [epoch]);
 
+interface Waiting {
+  connection: PostgresConnection;
+  clock: Pick<Clock, 'after' | 'monotonic'>;
+  /** The machine of this process (machine.ts). */
+  machine: string | null;
+}
+
 /**
  * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one is watched until it
  * gives a sign of life or is dead, unless its process can be seen to be gone.
  */
 export async function clearAway(
-  connection: PostgresConnection,
-  clock: Pick<Clock, 'after' | 'monotonic'>,
+  { connection, clock, machine }: Waiting,
   inTheWay: (other: NodeRow) => string | null,
 ): Promise<void> {
   const firstBeats = new Map<number, string>();
@@ -65,7 +65,7 @@ export async function clearAway(
       const hasBeaten = firstBeat !== other.beat;
       const isQuiet = other.quiet_ms >= DEAD_AFTER_MS;
       const isLong = isQuiet && clock.monotonic() - began >= BEAT_MS * 2;
-      const here = livesHere(other);
+      const here = livesHere(other, machine);
       // A process that is there and silent may be another program that got its number.
       const seen = here === false || (here === true && !isQuiet) ? here : null;
       const lives = seen ?? (hasBeaten ? true : isLong ? false : null);
@@ -80,8 +80,8 @@ export async function clearAway(
 }
 
 /** Removes the rows of dead nodes. Throws `DatabaseRefusal` when any other lives, which takes two seconds to see. */
-export const standAlone = (connection: PostgresConnection, clock: Pick<Clock, 'after' | 'monotonic'>): Promise<void> =>
-  clearAway(connection, clock, ({ name }) => `another server or command of Posthorn, on ${name}, uses the database`);
+export const standAlone = (waiting: Waiting): Promise<void> =>
+  clearAway(waiting, ({ name }) => `another server or command of Posthorn, on ${name}, uses the database`);
 
 /** The numbers of the transactions of this node, which several writers share. */
 export class MarkerNumbers {
@@ -116,6 +116,8 @@ export interface Node {
 export interface NodeDeps {
   connection: PostgresConnection;
   clock: Clock;
+  /** The machine of this process (machine.ts). */
+  machine: string | null;
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
   takenOver(): void;
@@ -133,7 +135,7 @@ export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<
        SELECT CAST(value AS BIGINT), ?, ?, ?, ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
      )
      INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch`,
-    [name, version, facts, thisMachine(), process.pid, PROCESS, String(self === null)],
+    [name, version, facts, deps.machine ?? UNKNOWN_MACHINE, process.pid, PROCESS, String(self === null)],
   );
   if (row === undefined) throw new Error('the node was not written');
   openHere.add(row.epoch);
@@ -149,7 +151,7 @@ export class JoinedNode implements Node, Nodes {
   readonly numbers = new MarkerNumbers();
   readonly leads: Promise<void>;
   private readonly deps: NodeDeps;
-  private readonly silences = new Silences();
+  private readonly silences: Silences;
   private records: readonly NodeRecord[] = [];
   /** When the records were read, by the monotonic clock. */
   private readAt = 0;
@@ -169,6 +171,7 @@ export class JoinedNode implements Node, Nodes {
 
   constructor(deps: NodeDeps, epoch: number, { name, facts }: Pick<NodeSelf, 'name' | 'facts'>) {
     this.deps = deps;
+    this.silences = new Silences(deps.machine);
     this.epoch = epoch;
     this.name = name;
     this.facts = facts;

@@ -15,6 +15,7 @@ import type { Value } from '../connection.ts';
 import { configOf, connectTo, createPostgresConnection, dropSocket, type PostgresConnection } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { joinCommitters } from './committers.ts';
+import { readMachine } from './machine.ts';
 import { clearAway, joinNodes, type JoinedNode } from './node.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, foldParts, NODE_TABLES } from './own-tables.ts';
@@ -57,6 +58,7 @@ const CONTROL = [
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const { takenOver = () => undefined } = options;
   const address = addressOf(options);
+  const machine = readMachine(options.bootId);
   /** When the connection for signs of life was lost, by the monotonic clock; null before that. */
   let lostAt: number | null = null;
   const others: Droppable[] = [];
@@ -83,11 +85,11 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     const { node, migrated } = await whileStarting(control, async () => {
       for (const sql of NODE_TABLES) await control.run(sql);
       const name = options.node?.name ?? null;
-      await clearAway(control, systemClock, (other) =>
+      await clearAway({ connection: control, clock: systemClock, machine }, (other) =>
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
       const migrated = await prepareSchema(address, control, options);
-      const deps = { connection: control, clock: systemClock, messages, takenOver };
+      const deps = { connection: control, clock: systemClock, machine, messages, takenOver };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {

@@ -92,7 +92,7 @@ describe('storage/postgres: several nodes', () => {
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
     const clock = new FakeClock(Date.now());
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection, clock, messages, takenOver: () => undefined };
+    const deps = { connection, clock, machine: null, messages, takenOver: () => undefined };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"roles":["delivery"]}' });
     /** Sets the clock `ahead` ms ahead and lets the node give signs of life until its row says so. */
     const saysIt = async (ahead: number, isSo: (off: number) => boolean): Promise<void> => {
@@ -135,7 +135,7 @@ describe('storage/postgres: several nodes', () => {
       drop: () => dropped++,
     };
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection: silencing, clock, messages, takenOver: () => undefined };
+    const deps = { connection: silencing, clock, machine: null, messages, takenOver: () => undefined };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{}' });
     isSilent = true;
     clock.advance(2000);
@@ -152,7 +152,14 @@ describe('storage/postgres: several nodes', () => {
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
     const clock = new FakeClock(Date.now());
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection, clock, messages, takenOver: () => undefined, answersAgain: () => undefined };
+    const deps = {
+      connection,
+      clock,
+      machine: null,
+      messages,
+      takenOver: () => undefined,
+      answersAgain: () => undefined,
+    };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"settings":{"plans":"a"}}' });
     node.describe('{"settings":{"plans":"b"}}');
     for (let told = ''; !told.includes('"plans":"b"');) {
@@ -172,12 +179,33 @@ describe('storage/postgres: several nodes', () => {
     const messages = new NodeMessages(connection, clock);
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
-    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
+    const node = await joinNodes({ connection, clock, machine: null, messages, takenOver }, self);
     await connection.close();
     clock.advance(20_000);
     const [record] = node.list();
     assert.ok(record !== undefined && record.quietMs >= 20_000, JSON.stringify(record));
     await node.leave();
+  });
+
+  it('bug: two nodes in sandboxes that hide the boot, on machines of one name, removed each other for ever', async () => {
+    const connection = createPostgresConnection(() => connectTo(addressOf({ url }), { setUp: [] }), {
+      reconnects: true,
+    });
+    await (await openDatabase({ url })).close();
+    const deps = { connection, clock: new FakeClock(), machine: null, takenOver: () => assert.fail('it must not end') };
+    const self = { name: 'one', version: '1', facts: '{}' };
+    const one = await joinNodes({ ...deps, messages: new NodeMessages(connection, systemClock) }, self);
+    // The other machine has a process of this number, and this one has none.
+    await connection.run("UPDATE nodes SET process = 'another', pid = 4194305 WHERE epoch = ?", [one.epoch]);
+    const messages = new NodeMessages(connection, systemClock);
+    const two = await joinNodes({ ...deps, messages }, { ...self, name: 'two' });
+    assert.deepEqual(
+      two.list().map(({ name }) => name),
+      ['one', 'two'],
+    );
+    await two.leave();
+    await one.leave();
+    await connection.close();
   });
 
   it('leads within 15 s of the last sign of life of a node on another machine', async () => {
@@ -192,7 +220,7 @@ describe('storage/postgres: several nodes', () => {
       const messages = new NodeMessages(connection, clock);
       const takenOver = (): void => assert.fail('it must not end');
       const node = await joinNodes(
-        { connection, clock, messages, takenOver },
+        { connection, clock, machine: null, messages, takenOver },
         { name: 'two', version: '1', facts: '{}' },
       );
       const led = { at: Infinity };
@@ -254,7 +282,7 @@ describe('storage/postgres: several nodes', () => {
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
     const messages = new NodeMessages(connection, clock);
-    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
+    const node = await joinNodes({ connection, clock, machine: null, messages, takenOver }, self);
     target = urlOf(folder, 'x');
     await assert.rejects(connection.all('SELECT pg_terminate_backend(pg_backend_pid())'));
     for (let beats = 0; beats < 6; beats++) {
@@ -311,13 +339,13 @@ describe('storage/postgres/node-life: silences', () => {
   });
 
   it('calls a node dead that was seen silent for the whole time', () => {
-    const silences = new Silences();
+    const silences = new Silences(null);
     for (let now = 0; now < DEAD_AFTER_MS; now += 2000) assert.deepEqual(silences.look([node('a')], now), []);
     assert.equal(silences.look([node('a')], DEAD_AFTER_MS).length, 1);
   });
 
   it('begins anew with each sign of life', () => {
-    const silences = new Silences();
+    const silences = new Silences(null);
     for (let now = 0; now <= 4 * DEAD_AFTER_MS; now += 2000)
       assert.deepEqual(silences.look([node(String(Math.floor(now / 10_000)))], now), []);
   });
@@ -328,7 +356,7 @@ describe('storage/postgres/node-life: silences', () => {
       [-300, 6000],
       [90_000, 4000],
     ] as const) {
-      const silences = new Silences();
+      const silences = new Silences(null);
       silences.look([node('a')], 2000);
       silences.look([node('a')], 4000);
       silences.look([{ ...node('b'), quiet_ms: quietMs }], 6000);
@@ -337,11 +365,11 @@ describe('storage/postgres/node-life: silences', () => {
         assert.deepEqual(silences.look([node('b')], now), []);
       assert.equal(silences.look([node('b')], deadAt + DEAD_AFTER_MS).length, 1);
     }
-    assert.equal(new Silences().untilDead(0), Infinity);
+    assert.equal(new Silences(null).untilDead(0), Infinity);
   });
 
   it('knows nothing after a pause in which it could not look: the others could not beat either', () => {
-    const silences = new Silences();
+    const silences = new Silences(null);
     for (let now = 0; now < DEAD_AFTER_MS; now += 2000) silences.look([node('a')], now);
     const back = 10 * DEAD_AFTER_MS;
     assert.deepEqual(silences.look([node('a')], back), []);

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { systemClock } from '../../../src/base/clock.ts';
 import { isStorageTrouble, StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { thisMachine } from '../../../src/storage/postgres/node-life.ts';
+import { readMachine } from '../../../src/storage/postgres/machine.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres/writer', () => {
@@ -57,7 +57,7 @@ describe('storage/postgres/writer', () => {
     await db.commit.transact(async (tx) => {
       await tx.run(
         `INSERT INTO nodes (epoch, name, machine, pid, process) VALUES (0, 'two', ?, CAST(? AS BIGINT), 'of a server that crashed')`,
-        [thisMachine(), String(process.ppid)],
+        [readMachine() ?? '', String(process.ppid)],
       );
       await tx.run("INSERT INTO node_beats (epoch, at) VALUES (0, clock_timestamp() - interval '1 hour')");
     });
