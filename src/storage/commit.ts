@@ -13,6 +13,7 @@ import { Problem } from '../base/problem.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
 import type { GroupTransaction } from './group-transaction.ts';
+import { isKeyTaken } from './idempotency-store.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
 /**
@@ -33,7 +34,7 @@ export interface CommitStats {
   groups: number;
   units: number;
   largestGroup: number;
-  /** Units that could not be written. Those that their own rule refused (`Problem`) are not counted. */
+  /** Units that could not be written. Those that were refused (`isRefusal`) are not counted. */
   failedUnits: number;
 }
 
@@ -60,6 +61,12 @@ export function isStorageTrouble(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
+
+/**
+ * Returns whether a unit was refused although the database would take it: by its own rule, or since the work of its idempotency key is done.
+ * Its caller answers either in order.
+ */
+const isRefusal = (error: unknown): boolean => error instanceof Problem || isKeyTaken(error);
 
 /** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
@@ -363,7 +370,7 @@ class GroupRunner {
 
   private fail(unit: Unit, error: unknown): void {
     if (error instanceof Error && isStorageTrouble(error)) this.trouble = error.message;
-    if (!(error instanceof Problem)) this.stats.failedUnits++;
+    if (!isRefusal(error)) this.stats.failedUnits++;
     unit.settled();
     unit.reject(error);
   }

@@ -122,6 +122,22 @@ describe('storage/commit', () => {
       assert.deepEqual([commit.stats.units, commit.stats.failedUnits, commit.trouble], [1, 0, null]);
     });
 
+    for (const [what, error, failedUnits] of [
+      ['on PostgreSQL', { code: '23505', constraint: 'idempotency_pkey' }, 0],
+      ['on SQLite', { message: 'SQLITE_CONSTRAINT: UNIQUE constraint failed: idempotency.key' }, 0],
+      ['but another key is', { code: '23505', constraint: 'messages_pkey' }, 1],
+      ['but a full disk is', { code: '53100' }, 1],
+    ] as const)
+      it(`bug: a request that was sent to two nodes raised the alarm that writes fail: its key counts as none ${what}`, async () => {
+        const commit = createCommitter(sqliteTransaction(notingConnection()));
+        const taken = Object.assign(new Error('refused'), error);
+        await assert.rejects(
+          commit.transact(() => Promise.reject(taken)),
+          taken,
+        );
+        assert.deepEqual([commit.stats.units, commit.stats.failedUnits], [1, failedUnits]);
+      });
+
     it('to begin fails all of them at once: trying one by one would only wait for the same lock', async () => {
       const connection = notingConnection((sql) => sql.startsWith('BEGIN'));
       const commit = createCommitter(sqliteTransaction(connection));
