@@ -2,13 +2,14 @@
  * Makes a backup of the database and, under a passphrase, of the keys, with or without a running server. The folder gets its
  * final name when everything is on disk and was read back.
  */
-import { chmod, mkdir, readdir, rm, statfs } from 'node:fs/promises';
-import { existsSync } from 'node:fs';
+import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Timer } from '../base/clock.ts';
 import { keyIdsOf } from '../base/keyring.ts';
 import { openCopySource, type CopySource } from '../storage/copy.ts';
-import { databaseFile, type StoreAddress } from '../storage/database.ts';
+import { databaseFile, mailFolder, type StoreAddress } from '../storage/database.ts';
+import { STRANGERS_LEAVE } from '../storage/disk-guard.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { CopyRefusal } from '../storage/move/sides.ts';
 import { readFacts, type Facts } from './facts.ts';
@@ -42,6 +43,8 @@ export interface BackupOptions {
   dataDir: string;
   /** The folder of the backups; it is created if needed. */
   dir: string;
+  /** `storage.minFreeBytes`: with less free room on the disk of the data a server refuses mail. */
+  minFreeBytes: number;
   kind: BackupKind;
   /** How many backups of this kind are kept. */
   keep: number;
@@ -65,7 +68,7 @@ export type Made =
     }
   | { kind: 'refused'; why: 'no_database' | 'busy' | 'no_room' | 'no_access' | 'damaged'; text: string };
 
-/** Space that stays free: a copy that fills the disk would stop a running server. */
+/** Space that stays free: files of the system need some, and the database grows while it is copied. */
 const MARGIN_BYTES = 64 * 1024 * 1024;
 const PROGRESS_EVERY_MS = 500;
 const MOST_KEY_FILE_BYTES = 64 * 1024;
@@ -108,13 +111,8 @@ const refused = (why: Extract<Made, { kind: 'refused' }>['why'], text: string): 
 });
 
 async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: CopySource): Promise<Made> {
-  const { bavail, bsize } = await statfs(options.dir);
-  const free = bavail * bsize;
-  if (free < source.bytes + MARGIN_BYTES)
-    return refused(
-      'no_room',
-      `${options.dir} has ${String(free)} bytes free; a copy needs ${String(source.bytes + MARGIN_BYTES)}`,
-    );
+  const why = await whyNoRoom(options, source.bytes);
+  if (why !== null) return refused('no_room', why);
   const name = freeName(options, deps.clock.now());
   const partial = path.join(options.dir, `${PARTIAL}${name}`);
   await mkdir(partial, { mode: 0o700 });
@@ -124,6 +122,23 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
     await rm(partial, { recursive: true, force: true });
     throw error;
   }
+}
+
+/** Returns why there is no room for a copy of this size, with the cure. One beside the data must leave what the server takes mail with. */
+async function whyNoRoom(
+  { storage, dataDir, dir, minFreeBytes }: BackupOptions,
+  bytes: number,
+): Promise<string | null> {
+  const { bavail, bsize } = await statfs(dir);
+  const free = bavail * bsize;
+  const data = mailFolder({ storage, dataDir });
+  const isBesideData = (await stat(dir)).dev === statSync(data, { throwIfNoEntry: false })?.dev;
+  const kept = MARGIN_BYTES + (isBesideData ? STRANGERS_LEAVE * minFreeBytes : 0);
+  if (free >= bytes + kept) return null;
+  const found = `${dir} has ${String(free)} bytes free; a copy needs ${String(bytes)}, and ${String(kept)} must stay free`;
+  return isBesideData
+    ? `${found}, as it is on the disk of the data, where a server with too little room refuses mail (storage.minFreeBytes): make room, or have backups made on another disk (backup.dir)`
+    : `${found}: make room there`;
 }
 
 /** Returns a name that is free: one that is taken moves on by a second. */

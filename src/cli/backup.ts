@@ -67,6 +67,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
       storage: config.storage,
       dataDir: config.dataDir,
       dir,
+      minFreeBytes: config.storage.minFreeBytes,
       kind: 'posthorn',
       keep: config.backup.keep,
       passphrase,

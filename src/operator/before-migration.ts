@@ -19,6 +19,7 @@ export async function copyBeforeMigration(config: Config, made: (folder: string)
       storage,
       dataDir,
       dir: backup.dir,
+      minFreeBytes: storage.minFreeBytes,
       kind: 'before-migration',
       keep: KEPT,
       passphrase: backup.passphrase,

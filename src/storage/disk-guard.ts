@@ -9,8 +9,8 @@ import type { Committer } from './commit.ts';
 
 /** A burst of mail fills far less than half a gigabyte in this time. */
 const LOOK_MS = 5_000;
-/** Strangers may fill the disk down to this many times the space that is kept for our own mail. */
-const STRANGERS_LEAVE = 2;
+/** Strangers, and backups beside the data, may fill the disk down to this many times the space that is kept for our own mail. */
+export const STRANGERS_LEAVE = 2;
 
 /** `minFreeBytes` is `storage.minFreeBytes`; `free` returns the free bytes in `dir`. */
 export function createDiskGuard(

@@ -5,13 +5,16 @@ import {
   cpSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statfsSync,
   statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { createBackup, type BackupOptions, type Made } from '../../src/backup/create.ts';
 import { Manifest, sumsText } from '../../src/backup/manifest.ts';
@@ -39,6 +42,7 @@ describe('backup', () => {
     storage: { url: `sqlite:${path.join(temp.folder, 'posthorn.db')}` },
     dataDir: temp.folder,
     dir: path.join(folder, 'backups'),
+    minFreeBytes: 0,
     kind: 'posthorn',
     keep: 3,
     passphrase: PASSPHRASE,
@@ -157,6 +161,31 @@ describe('backup', () => {
         [made.kind, made.kind === 'refused' && made.why, existsSync(dir)],
         ['refused', 'no_database', false],
       );
+    });
+
+    it('is refused where it would leave the server too little room for mail, beside the data only', async () => {
+      const dir = path.join(temp.folder, 'backups');
+      const { bavail, bsize } = statfsSync(temp.folder);
+      // One copy leaves more than this free, but not twice as much.
+      const minFreeBytes = Math.floor(bavail * bsize * 0.6);
+      const made = await createBackup(deps, wish({ dir, minFreeBytes, passphrase: null }));
+      assert.ok(made.kind === 'refused' && made.why === 'no_room', JSON.stringify(made));
+      assert.match(
+        made.text,
+        /must stay free, as .* the disk of the data.*minFreeBytes.*another disk \(backup\.dir\)$/,
+      );
+      assert.deepEqual(readdirSync(dir), ['posthorn.lock']);
+      rmSync(dir, { recursive: true });
+      const elsewhere = ['/dev/shm', os.tmpdir(), process.cwd()].find(
+        (one) => existsSync(one) && statSync(one).dev !== statSync(temp.folder).dev,
+      );
+      if (elsewhere === undefined) return;
+      const other = mkdtempSync(path.join(elsewhere, 'ph-backup-'));
+      try {
+        await make({ dir: other, minFreeBytes, passphrase: null });
+      } finally {
+        rmSync(other, { recursive: true });
+      }
     });
 
     it('is refused while another is made in the same folder', async () => {

@@ -61,6 +61,7 @@ describe('journey: backup', () => {
         storage: of.config.storage,
         dataDir: of.folder,
         dir,
+        minFreeBytes: 0,
         kind: 'posthorn',
         keep: 7,
         passphrase: PASSPHRASE,
