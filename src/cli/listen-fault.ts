@@ -74,7 +74,12 @@ export function listenFault(config: Listening, error: unknown): ListenFault | nu
         line: `${portSetting}: this user may not listen on port ${String(port)}: run it as the systemd service, give it the capability CAP_NET_BIND_SERVICE, or take a port from 1024 up`,
         exitCode: exitCodes.noPermission,
       };
+    // At boot an address may be there later than the server: a floating one, or that of a link that is slow.
     case 'EADDRNOTAVAIL':
+      return {
+        line: `${hostSetting}: this machine has no address ${host}; if it comes up later, a later start works`,
+        exitCode: exitCodes.unavailable,
+      };
     case 'EAFNOSUPPORT':
       return { line: `${hostSetting}: this machine has no address ${host}`, exitCode: exitCodes.config };
     default:

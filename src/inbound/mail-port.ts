@@ -66,7 +66,7 @@ export class MailPort {
     return { name, host, port: place.port, open: this.open, fault: this.fault };
   }
 
-  /** Rejects if the port cannot be had for a reason that will not pass, such as an address that this machine does not have. */
+  /** Rejects if the port cannot be had for another reason than a program that has it or a missing right, such as an address that this machine does not have. */
   async start(): Promise<void> {
     const code = await this.tryOnce();
     if (code === null) return;
