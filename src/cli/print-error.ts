@@ -8,7 +8,7 @@ import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ListenError } from './listen-fault.ts';
-import { machineFault } from './machine-fault.ts';
+import { isDiskFull, machineFault } from './machine-fault.ts';
 import { printable } from './table.ts';
 
 type Note = (line: string) => void;
@@ -60,6 +60,17 @@ export function printError(error: unknown, note: Note, dataDir: string | null): 
   }
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
+}
+
+/**
+ * Returns the reason if a later start may work by itself: what it needs is used by others, does not answer, or is full. Null where an operator has
+ * to act first, or the program is at fault.
+ */
+export function whyForNow(error: unknown, dataDir: string): string | null {
+  const lines: string[] = [];
+  const code = printError(error, (line) => lines.push(line), dataDir);
+  const mayPass = code === exitCodes.unavailable || code === exitCodes.cannotCreate || isDiskFull(error);
+  return mayPass ? (lines[0] ?? String(error)).replace(/^posthorn: /, '') : null;
 }
 
 const unavailable: Readonly<Record<UnavailableWhy, number>> = {

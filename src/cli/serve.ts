@@ -18,6 +18,7 @@ import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
 import { listenFault, ListenError } from './listen-fault.ts';
 import { isDiskFull } from './machine-fault.ts';
+import { whyForNow } from './print-error.ts';
 
 /** The running program, as `serve` uses it. */
 export interface Server {
@@ -34,8 +35,8 @@ export interface Server {
 
 export type StartApp = (config: Config, options: { log: Log; readSettings?: () => Config }) => Promise<Server>;
 
-/** The unit allows 20 starts in ten minutes; with this pause there are at most 19. */
-const FULL_DISK_PAUSE_MS = 30_000;
+/** The unit allows 20 starts in ten minutes; with this pause there are at most 19, so that it is tried for as long as it takes. */
+const PAUSE_MS = 30_000;
 
 /** The key of the first start expires, since it stays in the scroll-back of a terminal. */
 const FIRST_KEY = {
@@ -57,23 +58,24 @@ export function addServe(program: CommandUnknownOpts, context: Context, startApp
 
 async function serve(context: Context, startApp: StartApp): Promise<void> {
   const { config } = context.loadAloud();
-  makeDataFolder(config.dataDir);
-  // Before a file is opened: two servers would take back each other's claims.
-  if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
-    throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
-  }
-  const isFirst = await isFirstStart(config);
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
   const ending = awaitEnding();
   const stopGuarding = endOnUncaughtErrors(log);
   const systemd = managerIn(context.env, process.pid);
   const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
+  let isStarted = false;
   try {
+    makeDataFolder(config.dataDir);
+    // Before a file is opened: two servers would take back each other's claims.
+    if ((await lookAtSocket(socketPath(config.dataDir))) === 'live')
+      throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
+    const isFirst = await isFirstStart(config);
     const server = await startServer(config, () =>
       startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
     );
     void server.failed?.then(ending.fail);
+    isStarted = true;
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {
@@ -85,9 +87,12 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     // A supervisor starts a program again that ends with an error.
     if (ending.failure !== null) throw ending.failure;
   } catch (error) {
-    // systemd gives up after some starts within ten minutes: with this pause it goes on until there is room.
-    if (systemd !== null && isDiskFull(error))
-      await Promise.race([ending.asked, systemClock.sleep(FULL_DISK_PAUSE_MS)]);
+    const reason = isStarted && !isDiskFull(error) ? null : whyForNow(error, config.dataDir);
+    if (systemd !== null && reason !== null) {
+      log.warn({ event: 'start_waits', reason }, 'it cannot run now; systemd tries again in half a minute');
+      // systemd gives up after some starts within ten minutes.
+      await Promise.race([ending.asked, systemClock.sleep(PAUSE_MS)]);
+    }
     throw error;
   } finally {
     manager.close();

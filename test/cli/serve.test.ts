@@ -9,6 +9,7 @@ import { exitCodes } from '../../src/cli/exit-codes.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
 import { serveControl } from '../../src/operator/control-server.ts';
 import { Unavailable } from '../../src/operator/unavailable.ts';
+import { DatabaseRefusal } from '../../src/storage/database-refusal.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { Office } from '../operator/office.ts';
 import { ran } from './ran.ts';
@@ -139,6 +140,49 @@ describe('posthorn serve', () => {
       assert.deepEqual(listeners(), before);
     });
   }
+
+  describe('under systemd, at a start that fails', () => {
+    /** Fails the start. Resolves with the exit code and whether it waited, until a signal, before it ended. */
+    async function failedStart(error: Error): Promise<{ code: number; waited: boolean }> {
+      let tell: () => void = () => undefined;
+      const failed = new Promise<void>((resolve) => {
+        tell = resolve;
+      });
+      const startApp: StartApp = () => {
+        tell();
+        return Promise.reject(error);
+      };
+      const ended = ran(['serve'], { ...env, NOTIFY_SOCKET: '/nowhere/notify' }, { startApp });
+      await failed;
+      const waited = await Promise.race([
+        ended.then(() => false),
+        new Promise<boolean>((resolve) => setTimeout(resolve, 500, true)),
+      ]);
+      if (waited) process.emit('SIGTERM');
+      return { code: (await ended).code, waited };
+    }
+
+    for (const [what, error, code] of [
+      ['a port is taken', Object.assign(new Error('listen'), { code: 'EADDRINUSE' }), 69],
+      ['an address is not up yet', Object.assign(new Error('listen'), { code: 'EADDRNOTAVAIL' }), 69],
+      ['PostgreSQL does not answer', new DatabaseRefusal('unreachable', 'the database cannot be reached'), 69],
+      ['a backup is being made', new Unavailable('no_backup', 'another backup is being made'), 73],
+      ['the disk is full', Object.assign(new Error('full'), { code: 'ENOSPC' }), 74],
+    ] as const) {
+      it(`waits before it ends where ${what}, so that systemd does not give up`, async () => {
+        assert.deepEqual(await failedStart(error), { code, waited: true });
+      });
+    }
+    for (const [what, error, code] of [
+      ['the program is at fault', new Error('a fault'), 70],
+      ['a file is forbidden', Object.assign(new Error('no'), { code: 'EACCES', syscall: 'open' }), 77],
+      ['the key is missing', new KeyFileError('/x/secret.key is missing'), 78],
+    ] as const) {
+      it(`ends at once where ${what}`, async () => {
+        assert.deepEqual(await failedStart(error), { code, waited: false });
+      });
+    }
+  });
 
   it('ends with 78 where a setting is wrong, before anything is opened', async () => {
     const { code, notes } = await ran(['serve'], { ...env, POSTHORN_HTTP__PORT: 'eighty' }, { startApp: brief() });
