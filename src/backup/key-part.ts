@@ -49,7 +49,7 @@ export type Opened =
 export async function sealKeys(text: string, passphrase: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES);
   const nonce = randomBytes(NONCE_BYTES);
-  const cipher = createCipheriv('aes-256-gcm', await keyOf(passphrase, salt, COST), nonce).setAAD(PURPOSE);
+  const cipher = createCipheriv('aes-256-gcm', await keyOf(bare(passphrase), salt, COST), nonce).setAAD(PURPOSE);
   const data = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
   const part: z.input<typeof KeyPart> = {
     format: 1,
@@ -61,10 +61,18 @@ export async function sealKeys(text: string, passphrase: string): Promise<string
   return `${JSON.stringify(part)}\n`;
 }
 
-/** Opens what `sealKeys` made. */
+/** Opens what `sealKeys` made, also that of an earlier version, for which white space was part of a passphrase unless a setting read it from a file. */
 export async function openKeys(sealed: string, passphrase: string): Promise<Opened> {
   const part = readPart(sealed);
   if (part === null) return { kind: 'damaged' };
+  const opened = await openPart(part, bare(passphrase));
+  return opened.kind === 'wrong' && bare(passphrase) !== passphrase ? await openPart(part, passphrase) : opened;
+}
+
+/** Returns the passphrase without the white space around it: settings, credentials and files named on the command line give it in different forms. */
+const bare = (passphrase: string): string => (passphrase.trim() === '' ? passphrase : passphrase.trim());
+
+async function openPart(part: z.output<typeof KeyPart>, passphrase: string): Promise<Opened> {
   const { kdf } = part;
   if (128 * kdf.N * kdf.r > MOST_MEMORY) return { kind: 'damaged' };
   const data = Buffer.from(part.data, 'base64url');
