@@ -77,6 +77,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       { event: 'files_closed', files: closed },
       'other users of this machine could read the database: they no longer can',
     );
+  if (present.broken !== null)
+    log.warn(
+      { event: 'certificate_made_again', reason: present.broken },
+      'the self-signed certificate could not be used and was made again',
+    );
   const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { installedFile } from './installed-certificate.ts';
 import { ConfigError, readText } from './load.ts';
-import { OWN_CERT_FILE, ownCertificate } from './own-certificate.ts';
+import { OWN_CERT_FILE, ownCertificate, type OwnCertificate } from './own-certificate.ts';
 import path from 'node:path';
 import type { Config } from './schema.ts';
 
@@ -31,15 +31,17 @@ export function certificateFiles({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir
   return existsSync(installed) ? { certFile: installed, keyFile: installed, isInstalled: true } : null;
 }
 
-/** Returns the certificate to begin with, and its file. Makes one if there is none. Throws ConfigError if it cannot be used. */
+/**
+ * Returns the certificate to begin with, and its file. Makes one if there is none, and makes ours again if it is broken. Throws ConfigError if it cannot be used.
+ */
 export function presentCertificate(
   config: Pick<Config, 'tls' | 'dataDir' | 'smtp'>,
   now: number,
-): { file: string; certificate: Certificate } {
+): { file: string } & OwnCertificate {
   const files = certificateFiles(config);
-  if (files !== null) return { file: files.certFile, certificate: readCertificate(files) };
+  if (files !== null) return { file: files.certFile, certificate: readCertificate(files), broken: null };
   const { dataDir, smtp } = config;
-  return { file: path.join(dataDir, OWN_CERT_FILE), certificate: ownCertificate(dataDir, smtp.hostname, now) };
+  return { file: path.join(dataDir, OWN_CERT_FILE), ...ownCertificate(dataDir, smtp.hostname, now) };
 }
 
 /** Returns the names that clients expect: that of SMTP, and that of the API if HTTPS ends here. */

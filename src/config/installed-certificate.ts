@@ -2,9 +2,9 @@
  * The certificate that `posthorn tls install` has put into the data folder. Chain and key are in one file, so that a renewal replaces
  * both at the same instant and no reader sees the certificate of one with the key of the other.
  */
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { randomBytes } from 'node:crypto';
+import { replaceFile } from './replace-file.ts';
 
 /** Returns the path of the file, which may not exist. */
 export const installedFile = (dataDir: string): string => path.join(dataDir, 'tls.pem');
@@ -13,26 +13,7 @@ export const installedFile = (dataDir: string): string => path.join(dataDir, 'tl
 export function installCertificate(dataDir: string, bundle: string): boolean {
   const file = installedFile(dataDir);
   if (textOf(file) === bundle) return false;
-  const scratch = `${file}.${randomBytes(6).toString('hex')}.new`;
-  try {
-    const descriptor = openSync(scratch, 'wx', 0o600);
-    try {
-      writeSync(descriptor, bundle);
-      fsyncSync(descriptor);
-    } finally {
-      closeSync(descriptor);
-    }
-    renameSync(scratch, file);
-  } catch (error) {
-    rmSync(scratch, { force: true });
-    throw error;
-  }
-  const folder = openSync(dataDir, 'r');
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
-  }
+  replaceFile(file, bundle, 0o600);
   return true;
 }
 
