@@ -10,7 +10,7 @@ import { keyIdsOf } from '../base/keyring.ts';
 import { openCopySource, type CopySource } from '../storage/copy.ts';
 import { databaseFile, mailFolder, type StoreAddress } from '../storage/database.ts';
 import { STRANGERS_LEAVE } from '../storage/disk-guard.ts';
-import { lockFolder } from '../storage/folder-lock.ts';
+import { BACKUPS_LOCK, lockFolder } from '../storage/folder-lock.ts';
 import { CopyRefusal } from '../storage/move/sides.ts';
 import { readFacts, type Facts } from './facts.ts';
 import { readSmall, renameSynced, sizeOf, sumOf, sync, writeNew } from './files.ts';
@@ -81,7 +81,7 @@ export async function createBackup(deps: BackupDeps, options: BackupOptions): Pr
   if (file !== null && !existsSync(file)) return refused('no_database', `there is no database at ${file}`);
   const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);
   if (closed !== null) return refused('no_access', closed);
-  const lock = await lockFolder(options.dir);
+  const lock = await lockFolder(options.dir, BACKUPS_LOCK);
   if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
   try {
     await removePartial(options.dir);

@@ -10,9 +10,12 @@ export interface FolderLock {
   release(): Promise<void>;
 }
 
+/** The lock of a folder as that of backups. Its own, since backups may be in the data folder of a server that runs. */
+export const BACKUPS_LOCK = 'backups.lock';
+
 /** Takes the lock of the folder; null if another process, or another server in this one, has it. */
-export async function lockFolder(dataDir: string): Promise<FolderLock | null> {
-  const file = await open(path.join(dataDir, 'posthorn.lock'));
+export async function lockFolder(folder: string, name = 'posthorn.lock'): Promise<FolderLock | null> {
+  const file = await open(path.join(folder, name));
   const refused = await new Promise<Error | null>((resolve) => {
     // Without a timeout, servers that start in the same instant would block each other and none would get the lock.
     file.exec('PRAGMA busy_timeout = 500; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE', resolve);

@@ -23,7 +23,7 @@ import { verifyBackup } from '../../src/backup/verify.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sha256Hex } from '../../src/base/secret.ts';
 import { openCopySource } from '../../src/storage/copy.ts';
-import { lockFolder } from '../../src/storage/folder-lock.ts';
+import { BACKUPS_LOCK, lockFolder } from '../../src/storage/folder-lock.ts';
 import { newFolder } from '../support/harness/app.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { acceptedMail } from '../support/harness/mail-rows.ts';
@@ -115,7 +115,7 @@ describe('backup', () => {
       }
       assert.deepEqual(
         readdirSync(dir).sort(),
-        [path.basename(other.folder), 'posthorn-of-mine', 'posthorn.lock', ...names.slice(2)].sort(),
+        [path.basename(other.folder), 'posthorn-of-mine', 'backups.lock', ...names.slice(2)].sort(),
       );
     });
 
@@ -133,7 +133,7 @@ describe('backup', () => {
       }
       assert.deepEqual(
         readdirSync(dir).sort(),
-        ['posthorn.lock', ...made.map((one) => path.basename(one.folder))].sort(),
+        ['backups.lock', ...made.map((one) => path.basename(one.folder))].sort(),
       );
     });
 
@@ -174,7 +174,7 @@ describe('backup', () => {
         made.text,
         /must stay free, as .* the disk of the data.*minFreeBytes.*another disk \(backup\.dir\)$/,
       );
-      assert.deepEqual(readdirSync(dir), ['posthorn.lock']);
+      assert.deepEqual(readdirSync(dir), ['backups.lock']);
       rmSync(dir, { recursive: true });
       const elsewhere = ['/dev/shm', os.tmpdir(), process.cwd()].find(
         (one) => existsSync(one) && statSync(one).dev !== statSync(temp.folder).dev,
@@ -189,10 +189,25 @@ describe('backup', () => {
     });
 
     it('is refused while another is made in the same folder', async () => {
-      const lock = await lockFolder(path.join(folder, 'backups'));
+      const lock = await lockFolder(path.join(folder, 'backups'), BACKUPS_LOCK);
       const made = await createBackup(deps, wish());
       assert.deepEqual([made.kind, made.kind === 'refused' && made.why], ['refused', 'busy']);
       await lock?.release();
+    });
+
+    it('may be made in the data folder of a server that runs', async () => {
+      const dir = newFolder();
+      for (const name of readdirSync(temp.folder)) cpSync(path.join(temp.folder, name), path.join(dir, name));
+      const lock = await lockFolder(dir);
+      const made = await make({
+        storage: { url: `sqlite:${path.join(dir, 'posthorn.db')}` },
+        dataDir: dir,
+        dir,
+        keep: 1,
+      });
+      assert.deepEqual([path.dirname(made.folder), made.removed], [dir, []]);
+      await lock?.release();
+      rmSync(dir, { recursive: true });
     });
 
     it('is refused, with nothing left behind, where the database is damaged', async () => {
@@ -212,7 +227,7 @@ describe('backup', () => {
       ).catch((error: unknown) => error);
       // SQLite may find it while it copies or when the copy is read.
       assert.ok(made instanceof Error || (made as Made).kind === 'refused', JSON.stringify(made));
-      assert.deepEqual(readdirSync(dir), ['posthorn.lock']);
+      assert.deepEqual(readdirSync(dir), ['backups.lock']);
     });
   });
 

@@ -220,6 +220,6 @@ describe('backup of PostgreSQL', () => {
       ),
       /cannot be reached/,
     );
-    assert.deepEqual(readdirSync(dir), ['posthorn.lock']);
+    assert.deepEqual(readdirSync(dir), ['backups.lock']);
   });
 });
