@@ -5,25 +5,28 @@
  *
  * Pure and linear in the mail's length, for use in a thread (report-worker.ts), since anyone can send such a mail.
  */
-import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
+import { isAutoReplied, isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
-import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
+import { fieldOf, ownPartsOf, readMail, type MailPart } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
+import { unknownArrival, type Arrival } from './arrival.ts';
 import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
-import { CODE_OR_STATUS, quotesPermanent, statusOfWords, withoutReplies } from './diagnostic.ts';
+import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './diagnostic.ts';
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
 import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+import { hasNullSender, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
-/** Reads a mail. `envelope`: the recipients of the SMTP session, which come before any header. Never throws. */
-export function readReport(by: ReadBy, bytes: Uint8Array, envelope: readonly string[] = []): Finding {
+/** Reads a mail. Never throws. */
+export function readReport(by: ReadBy, bytes: Uint8Array, arrival: Arrival = unknownArrival): Finding {
   const { words } = by;
-  const notice = openNotice(readMail(bytes), words);
+  const { recipients: envelope } = arrival;
+  const notice = openNotice(readMail(bytes), words, arrival);
   const answer =
     complaint(notice) ??
     deliveryReport(notice, by) ??
@@ -96,7 +99,7 @@ function prose(notice: Notice, by: ReadBy): Answer {
 }
 
 function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
-  const { mail, original } = notice;
+  const { mail, original, arrival } = notice;
   const said = saidIn(notice, words);
   const { title, text } = said;
   if (fieldOf(mail.headers, 'x-failed-recipients') !== null) return said.late ? 'delay' : 'bounce';
@@ -104,7 +107,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   // The subject of the returned mail may itself mention an approval.
   if (words.challenge(title) && !said.failureInTitle) return 'auto_reply';
   if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
-  if (!isFromDaemon(mail, words)) return kindFromOthers(notice, words, said);
+  if (!isFromDaemon(mail, arrival, words)) return kindFromOthers(notice, words, said);
   if (!said.failure && isMarkedAutoReply(mail.headers)) return 'auto_reply';
   if (said.late) return 'delay';
   if (!said.failureInTitle && (words.success(title) || words.success(text))) return 'other';
@@ -128,7 +131,9 @@ function saidIn({ subject, lines }: Notice, words: BounceWords) {
     failureInTitle,
     late: isLate(title, lines, failureInTitle, words),
     /** A reply or a status is quoted, as only mail servers do. */
-    quotesReply: lines.some((line) => CODE_OR_STATUS.test(line)),
+    quotesReply: lines.some((line) => quotesServer(line, words)),
+    /** The same, and not in what a person's mail program has quoted. */
+    quotesReplyItself: lines.some((line) => !line.startsWith('>') && quotesServer(line, words)),
   };
 }
 
@@ -165,12 +170,17 @@ const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
 
 /** Judges a mail that no daemon sent. Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
 function kindFromOthers(notice: Notice, words: BounceWords, said: Said): FindingKind {
-  const { mail, original } = notice;
+  const { mail, original, arrival } = notice;
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
-  const isFromNull = hasNullSender(mail);
+  const isAnswering = isAutoReplied(mail.headers);
+  if (isAnswering && isFromRecipient(mail, arrival)) return 'auto_reply';
+  // Answering machines write from the null sender as well.
+  const isFromNull = hasNullSender(mail, arrival) && !isAnswering;
   const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
   const hasProof =
-    said.quotesReply || namesAddressAlone(notice, words) || (original.length > 0 && !isAutoSubmitted(mail.headers));
+    said.quotesReplyItself ||
+    namesAddressAlone(notice, words) ||
+    (original.length > 0 && !isAutoSubmitted(mail.headers));
   // A person who forwards a notice is not the recipient of our mail.
   const isPassedOn = !isProgram && PASSED_ON.test(said.title);
   const isNotice = said.failureInTitle
@@ -194,29 +204,3 @@ function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
     return !/[\p{L}\p{N}]/u.test(rest) && words.failure(foldText(`${before} ${between}`));
   });
 }
-
-/** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
-function isFromDaemon(mail: MailPart, words: BounceWords): boolean {
-  if (words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)))) return true;
-  if (mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status')
-    return true;
-  const [sender = ''] = fieldsOf(mail.headers, new Set(['return-path']));
-  return words.senders.has(/^\s*<?([^@<>\s]{1,64})/.exec(sender.toLowerCase())?.[1] ?? '');
-}
-
-const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);
-
-/** Returns the local part in lower case; of `MAILER-DAEMON` alone, and of `MAILER-DAEMON <>`, the name. */
-function localPartOfFrom(mail: MailPart): string {
-  const from = fromOf(mail);
-  const [first] = addressesIn(from);
-  return (
-    (first?.address ?? from)
-      .toLowerCase()
-      .replace(/^[<"\s]+/, '')
-      .split(/[@>\s]/, 1)[0] ?? ''
-  );
-}
-
-const hasNullSender = (mail: MailPart): boolean =>
-  fieldsOf(mail.headers, new Set(['return-path'])).some((value) => /^<\s*>/.test(value.trim()));

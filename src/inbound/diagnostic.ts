@@ -27,8 +27,20 @@ const REPLY =
 const ANOTHER = /^\s{0,20}(?:>>>|<?[^\s<>@:]{1,128}@[^\s<>@:]{1,255}>?:(?:\s|$))/;
 const REPLY_LINE = /^\s{0,20}(?:<<<\s{0,5})?[45][0-5][0-9]([ -])/;
 
-/** True of a line that quotes a reply or has an enhanced code. */
-export const CODE_OR_STATUS = new RegExp(`${REPLY.source}|${ENHANCED.source}`);
+/** A status with its mark: qmail's `#5.1.1`, `Status: 5.1.1`, `ERROR_CODE :5.1.1`; behind a code and a colon; before an address. */
+const MARKED = /(?:#|\b(?:status|error|code)(?:[ _]code)?[ :=]{1,3})[45]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9]|\.[0-9])/i;
+const BEHIND_COLON = /(?:^|[\s:>"'(;,#=[])[45][0-5][0-9]: {0,2}[45]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9]|\.[0-9])/;
+const BEFORE_ADDRESS = /(?:^|[^0-9.])[45]\.[0-9]{1,3}\.[0-9]{1,3} <[^<>\s@]{1,128}@/;
+/** A status that no word is before. */
+const AT_START = /(?:^|[:;,([-])\s{0,4}[45]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9]|\.[0-9])/;
+
+/**
+ * True of a line with a reply of a mail server. Three numbers with dots alone may be a date (`5.1.27`) or a version (`4.1.2`), so a mark
+ * or words that mean a status have to be beside them.
+ */
+export const quotesServer = (line: string, words: BounceWords): boolean =>
+  [REPLY, MARKED, BEHIND_COLON, BEFORE_ADDRESS].some((form) => form.test(line)) ||
+  (AT_START.test(line) && statusOfWords(line, words) !== null);
 
 /** The first code decides, as in a session: a later one may be what another host told the one that answers. */
 const AT_BEGIN =

@@ -17,11 +17,14 @@ import {
   type MailPart,
 } from '../mail/mime-read.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
+import type { Arrival } from './arrival.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { withoutOurSubject } from './our-subject.ts';
+import { hasNullSender, isAnswer, isFromDaemon } from './writer.ts';
 
 export interface Notice {
   mail: MailPart;
+  arrival: Arrival;
   /** Decoded, without the subject of the returned mail. */
   subject: string;
   /** Lines of the text for people, without the returned mail and its subject. */
@@ -47,12 +50,18 @@ const FINAL_RECIPIENT = /^[>\s]{0,20}final-recipient:/im;
 const FILE_TYPES = new Set(['text/plain', 'application/octet-stream']);
 const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'message/global-headers', 'text/rfc822']);
 
-export function openNotice(mail: MailPart, words: BounceWords): Notice {
+export function openNotice(mail: MailPart, words: BounceWords, arrival: Arrival): Notice {
   const own = [...ownPartsOf(mail)];
   const prose = linesOf(own);
   const inner = wrappedReport(mail, own, prose);
-  if (inner !== null) return openNotice(inner, words);
+  if (inner !== null) return openNotice(inner, words, arrival);
   const cut = whereOriginalBegins(prose, words);
+  const looseReport = (): DeliveryReport | null => {
+    // An answer may quote a report that its mailbox got from somebody else. A person who passes a report on is no null sender.
+    if (isAnswer(mail, arrival, words)) return null;
+    const isQuoting = hasNullSender(mail, arrival) && !isFromDaemon(mail, arrival, words);
+    return reportInProse(isQuoting ? prose.filter((line) => !line.startsWith('>')) : prose) ?? reportInFile(own);
+  };
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
   // A complaint that was forwarded whole counts; one inside a mail that bounced does not.
   const feedbackIn = deliveryPart === undefined ? [...partsOf(mail)] : own;
@@ -60,9 +69,14 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   const original = originalPart(own) ?? readHead(outdented(prose.slice(cut.start)));
   return {
     mail,
-    ...withoutOurSubject({ subject: wordsOf(mail.headers, 'subject'), lines: prose.slice(0, cut.end) }, original),
+    arrival,
+    ...withoutOurSubject(
+      { subject: wordsOf(mail.headers, 'subject'), lines: prose.slice(0, cut.end) },
+      original,
+      arrival.about?.subject ?? null,
+    ),
     original,
-    delivery: deliveryPart === undefined ? (reportInProse(prose) ?? reportInFile(own)) : reportIn(deliveryPart),
+    delivery: deliveryPart === undefined ? looseReport() : reportIn(deliveryPart),
     feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
   };
 }

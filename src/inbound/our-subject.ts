@@ -20,9 +20,16 @@ const LABELLED =
   /^([>\s*\-•]{0,20}(?:(?:the|your|message|mail|original|der|le|el|il|o) ){0,3}(?:subject|betreff|objet|sujet|asunto|assunto|oggetto|onderwerp|ämne|emne|aihe|temat|předmět|predmet|tárgy|subiect|konu|тема|θέμα|件名|主题|主題|主旨|제목)(?: (?:of|line)(?: \p{L}{1,10}){0,2})?(?: (?:is|was))?\s{0,4}[:：])\s{0,10}(\S.*)$/iu;
 const ANY_LABEL = /^[>\s]{0,20}[\p{L}-]{1,30}\s?[:：](?:\s|$)/u;
 
-/** Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject. */
-export function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[]): Prose {
-  const found = [wordsOf(original, 'subject')];
+/**
+ * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject. `sent`: the
+ * subject of our mail, where the token of the notice says which one it is.
+ */
+export function withoutOurSubject(
+  { subject, lines }: Prose,
+  original: readonly HeaderField[],
+  sent: string | null,
+): Prose {
+  const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];
   const own: string[] = [];
   let depth: number | null = null;
   for (const line of lines) {
@@ -37,7 +44,10 @@ export function withoutOurSubject({ subject, lines }: Prose, original: readonly 
   const cleaned = patterns.reduce((text, pattern) => text.replace(pattern, ''), own.join('\n')).split('\n');
   const title = patterns.reduce((text, pattern) => text.replace(pattern, ''), subject);
   // A notice whose subject is ours and nothing else says no more by it.
-  return { subject: /\p{L}/u.test(title) ? title : subject, lines: cleaned.map((line) => line.trimEnd()) };
+  return {
+    subject: /\p{L}/u.test(title) || sent !== null ? title : subject,
+    lines: cleaned.map((line) => line.trimEnd()),
+  };
 }
 
 const indent = (line: string): number => /^[>\s]{0,80}/.exec(line)?.[0].length ?? 0;

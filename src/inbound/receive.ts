@@ -21,6 +21,7 @@ import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import { aggregateSummary, type Aggregate } from './aggregate.ts';
+import type { SentMail } from './arrival.ts';
 import { createAggregateStore, type AggregateStoreDeps } from './aggregate-store.ts';
 import { findingRecord, type Finding } from './finding.ts';
 import { InTurn } from './in-turn.ts';
@@ -181,7 +182,9 @@ export class Receiver {
     try {
       const row = next.row ?? (await load(this.deps.db.prepared, next.id));
       if (row === null) return null;
-      return { row, result: await this.deps.reader.read(row.raw, JSON.parse(row.recipients_json) as string[]) };
+      const about = next.deliveryId === null ? null : await sentMail(this.deps.db.prepared, next.deliveryId);
+      const recipients = JSON.parse(row.recipients_json) as string[];
+      return { row, result: await this.deps.reader.read(row.raw, { recipients, sender: row.sender, about }) };
     } finally {
       this.reading -= 1;
     }
@@ -330,6 +333,15 @@ export class Receiver {
     await this.deps.trim();
     return end.keepsAll ? row.raw.length : beginningOf(row);
   }
+}
+
+/** Returns the mail of ours that the token of a recipient address names. */
+async function sentMail(db: Connection, deliveryId: string): Promise<SentMail | null> {
+  const [row] = await db.all<SentMail>(
+    'SELECT d.address, m.subject FROM deliveries d JOIN messages m ON m.id = d.message_id WHERE d.id = ?',
+    [deliveryId],
+  );
+  return row ?? null;
 }
 
 const beginningOf = ({ raw }: NewReport): number => Math.min(raw.length, budgets.kept_of_mail.most);

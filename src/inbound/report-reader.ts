@@ -7,6 +7,7 @@ import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path.ts';
+import { unknownArrival, type Arrival } from './arrival.ts';
 import type { Finding } from './finding.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
 
@@ -61,12 +62,12 @@ export function createReportReader({ clock }: { clock: Clock }, { keys, rules, c
     return written.json;
   }
   return {
-    /** Reads the first 512 KiB of a mail. `envelope`: the recipients of the SMTP session. */
-    async read(bytes: Uint8Array, envelope: readonly string[] = []): Promise<ReadResult> {
+    /** Reads the first 512 KiB of a mail. */
+    async read(bytes: Uint8Array, arrival: Arrival = unknownArrival): Promise<ReadResult> {
       try {
         // A copy, which is then handed over: a view would take the memory around it along.
         const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
-        const { finding, ms } = await threads.run({ bytes: own, envelope, rules: rulesInForce() }, [own.buffer]);
+        const { finding, ms } = await threads.run({ bytes: own, arrival, rules: rulesInForce() }, [own.buffer]);
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
         if (!(error instanceof ThreadRefusal)) throw error;

@@ -5,6 +5,7 @@ import { announceReady } from '../base/threads.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readHead } from '../mail/mime-read.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
+import type { Arrival } from './arrival.ts';
 import { readReport } from './classify.ts';
 import type { Finding } from './finding.ts';
 import { loopClaim } from './feedback-loops.ts';
@@ -12,8 +13,7 @@ import { readBounceWords, readFeedbackLoops } from './words-file.ts';
 
 export interface ReportJob {
   bytes: Uint8Array;
-  /** The recipients of the SMTP session, where there was one. */
-  envelope: readonly string[];
+  arrival: Arrival;
   /** The operator's bounce rules, as JSON. */
   rules: string;
 }
@@ -36,8 +36,8 @@ function judgeBy(rules: string): Judge {
 }
 
 /** Reads a mail; looks for the feedback loop of a complaint only. */
-function read({ bytes, envelope, rules }: ReportJob): Finding {
-  const finding = readReport({ words, judge: judgeBy(rules) }, bytes, envelope);
+function read({ bytes, arrival, rules }: ReportJob): Finding {
+  const finding = readReport({ words, judge: judgeBy(rules) }, bytes, arrival);
   if (finding.kind !== 'complaint') return finding;
   const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
   const headers = readHead(octets.replaceAll('\r\n', '\n'));

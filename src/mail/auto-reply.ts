@@ -47,6 +47,10 @@ export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
   return value !== undefined && value !== '' && !/^no\b/.test(value);
 }
 
+/** True for an answer that a mailbox gave by itself (RFC 3834 section 5.1). Some mail systems call their bounce notices so. */
+export const isAutoReplied = (headers: readonly HeaderField[]): boolean =>
+  /^\s*auto-replied\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
+
 /** Returns true for the field of RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer, but the mail itself sent back. */
 export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');

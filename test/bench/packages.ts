@@ -91,7 +91,7 @@ const hostileMails: Readonly<Record<string, string>> = {
 const ours = `async () => { const { readReport } = await import(${JSON.stringify(built('inbound/classify.js'))});
   const { readBounceWords } = await import(${JSON.stringify(built('inbound/words-file.js'))});
   const { judge } = await import(${JSON.stringify(built('messages/delivery/classify.js'))});
-  const words = readBounceWords(); return (bytes) => readReport({ words, judge }, bytes, []); }`;
+  const words = readBounceWords(); return (bytes) => readReport({ words, judge }, bytes); }`;
 const parser = (options: object): string => `async () => { const { simpleParser } = require('mailparser');
   return (bytes) => simpleParser(Buffer.from(bytes), ${JSON.stringify(options)}); }`;
 const forPeople = { skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, keepCidLinks: true };

@@ -12,8 +12,8 @@ import { readBounceWords } from '../../src/inbound/words-file.ts';
 const folder = path.resolve(import.meta.dirname, '../fixtures/reports');
 const words = readBounceWords();
 const TOKEN = '101jz00000000000000000000070123456789abcdef';
-const read = (text: string, envelope: string[] = []): Finding =>
-  readReport({ words, judge }, Buffer.from(text), envelope);
+const read = (text: string, recipients: string[] = []): Finding =>
+  readReport({ words, judge }, Buffer.from(text), { recipients, sender: null, about: null });
 const fixture = (name: string): string => readFileSync(path.join(folder, `${name}.eml`), 'utf8');
 
 type Recipient = readonly [address: string, action: string | null, status: string | null, verdict: string | null];

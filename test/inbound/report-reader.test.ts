@@ -58,7 +58,11 @@ describe('reading reports in threads', () => {
     const forged = await reader.read(fixture('dsn-failed'));
     assert.ok(forged.kind === 'read' && forged.finding.token === null && forged.finding.kind === 'bounce');
     const local = returnPathFor(key, 'dlv_01jz0000000000000000000007');
-    const real = await reader.read(fixture('dsn-failed'), [`${local}@rp.shop.example`]);
+    const real = await reader.read(fixture('dsn-failed'), {
+      recipients: [`${local}@rp.shop.example`],
+      sender: '',
+      about: null,
+    });
     assert.ok(real.kind === 'read' && real.finding.token === local.slice(2));
   });
 
@@ -77,8 +81,8 @@ describe('reading reports in threads', () => {
 
   it('counts the time of a mail that ends its thread', async () => {
     // Nothing of a mail is known to end it, so this is given what no thread takes.
-    const envelope = [Symbol('no text') as unknown as string];
-    assert.deepEqual(await open(null).read(fixture('vacation'), envelope), {
+    const recipients = [Symbol('no text') as unknown as string];
+    assert.deepEqual(await open(null).read(fixture('vacation'), { recipients, sender: null, about: null }), {
       kind: 'unreadable',
       why: 'died',
       ms: 5000,

@@ -211,6 +211,19 @@ describe('journey: reports', () => {
     assert.deepEqual([late['class'], late['reason'], late['enhanced_code']], ['soft', 'expired', '5.0.0']);
   });
 
+  it('changes nothing for an answer from the null sender that repeats a subject of failure', async () => {
+    const subject = 'Your parcel could not be delivered';
+    const { id, returnPath } = await delivered({ subject });
+    const head = `From: ana@dest.test\r\nSubject: Re: ${subject}\r\n`;
+    await send(port(), '', returnPath, `${head}Auto-Submitted: auto-replied\r\n\r\nIch bin bis 5.1.27 nicht im Büro.`);
+    await send(port(), '', returnPath, `${head}\r\nI am away.`);
+    assert.deepEqual(
+      (await read(2)).map(({ kind }) => kind),
+      ['auto_reply', 'other'],
+    );
+    assert.equal((await app.message(id)).status, 'delivered');
+  });
+
   it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
     const { id, returnPath } = await delivered();
     await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));
