@@ -38,12 +38,7 @@ async function changeOf(
 ): Promise<DeliveryChange | null> {
   switch (finding.kind) {
     case 'bounce':
-      return countsAsReport(sender, finding)
-        ? bouncedBy(
-            finding.recipients.filter(({ action }) => action === 'failed'),
-            owner.address_key,
-          )
-        : null;
+      return countsAsReport(sender, finding) ? bouncedBy(finding.recipients, owner.address_key) : null;
     case 'complaint':
       return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...finding.feedback });
     case 'unsubscribe':

@@ -11,21 +11,19 @@ export interface ReportDetail {
   recipients?: readonly (Omit<ReportRecipient, 'rule'> & { rule?: string | null })[];
 }
 
-/** Returns the bounce of the delivery whose address has this key. */
+/** Returns the bounce of the delivery whose address has this key; null where the report says that it did not fail. */
 export const bounceIn = ({ recipients = [] }: ReportDetail, key: string): ReturnType<typeof bouncedBy> =>
   bouncedBy(
-    recipients
-      .filter(({ action }) => action === 'failed')
-      .map((one) => ({
-        ...one,
-        code: null,
-        verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
-      })),
+    recipients.map((one) => ({
+      ...one,
+      code: null,
+      verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
+    })),
     key,
   );
 
 /** Returns true if the bounce puts the address on the suppression list. */
 export function isSuppressingReport(detail: ReportDetail, key: string): boolean {
   const change = bounceIn(detail, key);
-  return change.kind === 'bounced' && isSuppressing(change.verdict);
+  return change?.kind === 'bounced' && isSuppressing(change.verdict);
 }

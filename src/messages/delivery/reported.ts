@@ -5,9 +5,13 @@
 import { addressKey } from '../../mail/address.ts';
 import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 
-export interface ReportedFailure {
+/** The fate of one recipient, as a report tells it. */
+export interface Reported {
   address: string;
+  /** The address that it was before it was forwarded; null where that is the same, or not known. */
   original: string | null;
+  /** RFC 3464 section 2.3.3. */
+  action: string | null;
   code: number | null;
   status: string | null;
   diagnostic: string | null;
@@ -24,10 +28,19 @@ const LAST_TIME = Date.UTC(10_000, 0, 1) - 1;
 /** Returns true if the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
 const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
-/** Returns the bounce of the delivery whose address has the key `ownKey`. `failed`: the recipients that the report names. */
-export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): DeliveryChange {
+/**
+ * Returns the bounce of the delivery whose address has the key `ownKey`; null where the report says that this one did not fail. An
+ * address that was expanded, or forwarded to several, has its mail though one of those failed (RFC 3464 section 2.3.3).
+ */
+export function bouncedBy(recipients: readonly Reported[], ownKey: string): DeliveryChange | null {
   const isOwn = (address: string | null): boolean => address !== null && addressKey(address) === ownKey;
-  const own = failed.find(({ address, original }) => isOwn(address) || isOwn(original)) ?? failed[0];
+  const tried = recipients.filter(({ address }) => isOwn(address));
+  const forwarded = recipients.filter(({ address, original }) => !isOwn(address) && isOwn(original));
+  const named = [...tried, ...forwarded];
+  const hasFailed = tried.length > 0 ? tried.some(isFailed) : forwarded.every(isFailed);
+  if (!hasFailed) return null;
+  // A report that does not name it speaks of what it became on the way.
+  const own = (named.length > 0 ? named : recipients).find(isFailed);
   return {
     kind: 'bounced',
     verdict: own?.verdict ?? { class: 'undetermined', reason: 'other' },
@@ -36,6 +49,8 @@ export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): D
     smtpReply: own?.diagnostic ?? null,
   };
 }
+
+const isFailed = ({ action }: Reported): boolean => action === 'failed';
 
 /** Returns the complaint, or null for feedback that is not one. */
 export function complainedBy(feedback: {

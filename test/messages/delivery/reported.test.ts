@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { complainedBy } from '../../../src/messages/delivery/reported.ts';
+import { bouncedBy, complainedBy } from '../../../src/messages/delivery/reported.ts';
 
 describe('messages/delivery/reported', () => {
   for (const [text, expected] of [
@@ -15,5 +15,77 @@ describe('messages/delivery/reported', () => {
       const at = change?.kind === 'complained' ? change.arrivalDate : undefined;
       assert.equal(change?.kind === 'complained' ? change.source : null, 'jmrp');
       assert.equal(at == null ? at : new Date(at).toISOString(), expected);
+    });
+
+  type Group = readonly [address: string, original: string | null, action: string | null];
+  for (const [what, groups, failed] of [
+    ['it failed', [['ana@dest.test', null, 'failed']], 'ana@dest.test'],
+    ['it failed, in other letters', [['Ana@DEST.test', null, 'failed']], 'Ana@DEST.test'],
+    ['the report names another one', [['bo@else.test', null, 'failed']], 'bo@else.test'],
+    ['what it was forwarded to failed', [['bo@else.test', 'ana@dest.test', 'failed']], 'bo@else.test'],
+    [
+      'it failed, and another one as well',
+      [
+        ['bo@else.test', null, 'failed'],
+        ['ana@dest.test', null, 'failed'],
+      ],
+      'ana@dest.test',
+    ],
+    ...(['expanded', 'delivered', 'relayed', 'delayed'] as const).map(
+      (action) =>
+        [
+          `it was ${action}, and another one failed`,
+          [
+            ['ana@dest.test', null, action],
+            ['bo@else.test', null, 'failed'],
+          ],
+          null,
+        ] as const,
+    ),
+    [
+      'it was expanded, and one of its own failed',
+      [
+        ['ana@dest.test', 'ana@dest.test', 'expanded'],
+        ['bo@else.test', 'ana@dest.test', 'failed'],
+      ],
+      null,
+    ],
+    [
+      'one of those that it was forwarded to failed',
+      [
+        ['bo@else.test', 'ana@dest.test', 'failed'],
+        ['cy@else.test', 'ana@dest.test', 'relayed'],
+      ],
+      null,
+    ],
+    [
+      'all of those that it was forwarded to failed',
+      [
+        ['bo@else.test', 'ana@dest.test', 'failed'],
+        ['cy@else.test', 'ana@dest.test', 'failed'],
+      ],
+      'bo@else.test',
+    ],
+    [
+      'the report does not say what became of it',
+      [
+        ['ana@dest.test', null, null],
+        ['bo@else.test', null, 'failed'],
+      ],
+      null,
+    ],
+  ] as readonly (readonly [string, readonly Group[], string | null])[])
+    it(`bounces ${failed === null ? 'nothing' : `by ${failed}`}: ${what}`, () => {
+      const recipients = groups.map(([address, original, action]) => ({
+        address,
+        original,
+        action,
+        code: null,
+        status: null,
+        diagnostic: address,
+        verdict: null,
+      }));
+      const change = bouncedBy(recipients, 'ana@dest.test');
+      assert.equal(change?.kind === 'bounced' ? change.smtpReply : null, failed);
     });
 });
