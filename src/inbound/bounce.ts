@@ -18,8 +18,16 @@ export interface ReadBy {
 /** The mail grew too old: RFC 3463 section 3.5, and other codes that servers use for it. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
-/** Returns the recipients of a delivery report; the prose of the notice is used where the fields are empty. */
-export function reportedRecipients(delivery: DeliveryReport, notice: Notice, by: ReadBy): FoundRecipient[] {
+/**
+ * Returns the recipients of a delivery report; the prose of the notice is used where the fields are empty. `actionInProse`: what the prose
+ * says became of the mail.
+ */
+export function reportedRecipients(
+  delivery: DeliveryReport,
+  notice: Notice,
+  by: ReadBy,
+  actionInProse: () => ReportAction | null = () => null,
+): FoundRecipient[] {
   const prose = openProse(notice, by);
   return delivery.recipients.map((reported) => {
     const { originalRecipient, status } = reported;
@@ -31,7 +39,10 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, by:
     return {
       address,
       original: isOther ? originalRecipient : prose.origin(address),
-      ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
+      ...judged(
+        { action: actionOf(reported, quoted) ?? actionInProse(), status, diagnostic: inProse ?? quoted },
+        prose,
+      ),
       diagnostic: printable(reported.diagnostic ?? inProse?.text ?? null),
     };
   });
@@ -113,14 +124,16 @@ function once<Value>(find: () => Value): () => Value {
   return () => (found ??= { value: find() }).value;
 }
 
-/** Some gateways leave the action out. A recipient counts as failed only where the report says so. */
-function actionOf({ action, status }: ReportedRecipient): ReportAction {
-  if (action !== null) return action;
-  return status?.startsWith('2') === true ? 'delivered' : status?.startsWith('4') === true ? 'delayed' : 'failed';
+const ACTIONS: Readonly<Record<string, ReportAction>> = { 2: 'delivered', 4: 'delayed', 5: 'failed' };
+
+/** Some gateways leave the action out, or misspell it. A recipient counts as failed only where the report says so: by its status, else by the reply that it quotes. */
+function actionOf({ action, status }: ReportedRecipient, quoted: Diagnostic | null): ReportAction | null {
+  const level = status ?? quoted?.code?.toString() ?? quoted?.enhanced ?? '';
+  return action ?? ACTIONS[level.charAt(0)] ?? null;
 }
 
 interface Said {
-  action: ReportAction;
+  action: ReportAction | null;
   /** The Status field. */
   status: string | null;
   diagnostic: Diagnostic | null;

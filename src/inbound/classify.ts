@@ -7,6 +7,7 @@
  */
 import { isAutoReplied, isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
+import type { ReportAction } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readMail, type MailPart } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { unknownArrival, type Arrival } from './arrival.ts';
@@ -53,7 +54,9 @@ function complaint(notice: Notice): Answer | null {
 function deliveryReport(notice: Notice, by: ReadBy): Answer | null {
   const { mail, delivery } = notice;
   if (delivery === null || delivery.recipients.length === 0) return null;
-  const recipients = reportedRecipients(delivery, notice, by).filter(({ address }) => address !== '');
+  const recipients = reportedRecipients(delivery, notice, by, actionInProse(notice, by.words)).filter(
+    ({ address }) => address !== '',
+  );
   const actions = new Set(recipients.map(({ action }) => action));
   const kind: FindingKind = actions.has('failed') ? 'bounce' : actions.has('delayed') ? 'delay' : 'other';
   if (recipients.length === 0) return null;
@@ -61,6 +64,14 @@ function deliveryReport(notice: Notice, by: ReadBy): Answer | null {
     mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status';
   return { kind, recipients, isWellFormed };
 }
+
+/** Returns what the prose says became of the mail, for a report whose fields do not say it. */
+const actionInProse = (notice: Notice, words: BounceWords): (() => ReportAction | null) => {
+  let kind: FindingKind | null = null;
+  return () => ACTIONS[(kind ??= kindOfProse(notice, words))] ?? null;
+};
+
+const ACTIONS: Readonly<Partial<Record<FindingKind, ReportAction>>> = { bounce: 'failed', delay: 'delayed' };
 
 function rejection(notice: Notice, by: ReadBy): Answer | null {
   const recipients = rejectionIn(notice, by);

@@ -18,7 +18,7 @@ export interface FoundRecipient {
   address: string;
   /** The address we wrote to, where the report names another one. */
   original: string | null;
-  /** Null in complaints and unsubscribe mails. */
+  /** Null in complaints and unsubscribe mails, and where a report does not say it. */
   action: ReportAction | null;
   /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null where it says none. */
   status: string | null;

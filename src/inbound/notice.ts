@@ -57,7 +57,7 @@ export function openNotice(mail: MailPart, words: BounceWords, arrival: Arrival)
   if (inner !== null) return openNotice(inner, words, arrival);
   const cut = whereOriginalBegins(prose, words);
   const looseReport = (): DeliveryReport | null => {
-    // An answer may quote a report that its mailbox got from somebody else. A person who passes a report on is no null sender.
+    // An answer may quote a report about other mail. A person who passes a report on does not write from the null sender.
     if (isAnswer(mail, arrival, words)) return null;
     const isQuoting = hasNullSender(mail, arrival) && !isFromDaemon(mail, arrival, words);
     return reportInProse(isQuoting ? prose.filter((line) => !line.startsWith('>')) : prose) ?? reportInFile(own);

@@ -128,6 +128,8 @@ function readAction(value: string): ReportAction | null {
       return 'failed';
     case 'deliverable': // Postfix's, of an address that was only tried
       return 'delivered';
+    case 'delay':
+      return 'delayed';
     case 'delayed':
     case 'delivered':
     case 'relayed':

@@ -303,6 +303,20 @@ describe('delivery reports that say little', () => {
     ['Status: 2.1.5', '', 'other', 'null null', 'no action: success'],
     ['Status: 5.1.1', '', 'bounce', 'hard mailbox_not_found', 'no action: failure'],
     ['Action: expanded\nStatus: 2.0.0', '', 'other', 'null null', 'handed on'],
+    ['Action: delay', '', 'delay', 'soft other', 'late, in another form of the word'],
+    ['Action: dealyed', '', 'other', 'null null', 'an unknown action and nothing else'],
+    ['X-Queue: 1', '', 'other', 'null null', 'no action, no status'],
+    ['Diagnostic-Code: smtp; 250 2.0.0 queued', '', 'other', 'null null', 'no action: the reply is of success'],
+    ['Diagnostic-Code: smtp; 451 later', '', 'delay', 'soft other', 'no action: the reply is temporary'],
+    ['Diagnostic-Code: smtp; 550 5.1.1 x', '', 'bounce', 'hard mailbox_not_found', 'no action: the reply is permanent'],
+    ['X-Queue: 1', 'Your message could not be delivered.', 'bounce', 'undetermined other', 'the prose says failure'],
+    [
+      'X-Queue: 1',
+      'Your message is delayed. Delivery attempts will continue.',
+      'delay',
+      'soft other',
+      'the prose says delay',
+    ],
   ] as const) {
     it(`${JSON.stringify(fields)} with ${JSON.stringify(prose)}: ${reason}`, () => {
       const found = report(fields, prose);
