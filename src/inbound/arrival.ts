@@ -1,4 +1,4 @@
-/** What is known of a mail to us besides its own text. */
+/** The facts of a mail to us besides its own text: its session, and the mail of ours that it answers. */
 
 export interface Arrival {
   /** The recipients of the SMTP session, which come before any header. */

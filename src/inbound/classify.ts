@@ -13,13 +13,13 @@ import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { unknownArrival, type Arrival } from './arrival.ts';
 import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
-import { complainant, complaintIn } from './complaint.ts';
+import { complainant, complaintIn, markedComplaint } from './complaint.ts';
 import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './diagnostic.ts';
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
 import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
-import { hasNullSender, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
+import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
@@ -104,7 +104,11 @@ function aggregateReport({ mail, subject }: Notice): Answer | null {
 
 function prose(notice: Notice, by: ReadBy): Answer {
   const kind = kindOfProse(notice, by.words);
-  if (kind !== 'bounce' && kind !== 'delay') return { kind };
+  if (kind !== 'bounce' && kind !== 'delay') {
+    // An answer may bring our mail back, with fields in it that its sender has named so.
+    const marked = isAnswer(notice.mail, notice.arrival, by.words) ? null : markedComplaint(notice);
+    return marked === null ? { kind } : { kind: 'complaint', ...marked };
+  }
   const action = kind === 'bounce' ? 'failed' : 'delayed';
   return { kind, recipients: namedRecipients(action, notice, by) };
 }

@@ -4,7 +4,8 @@
  * delivery then. Its Feedback-ID does not: it names a campaign, an account and a stream, and no mail.
  */
 import { readComplainant } from '../mail/feedback-report.ts';
-import { fieldsOf, wordsOf } from '../mail/mime-read.ts';
+import type { HeaderField } from '../mail/header.ts';
+import { fieldsOf } from '../mail/mime-read.ts';
 import { foldText } from './bounce-words.ts';
 import type { Finding, FoundRecipient } from './finding.ts';
 import { addresseesOf } from './named-recipients.ts';
@@ -19,17 +20,24 @@ const COMPLAINANT = new Set([JMRP, 'x-original-rcpt-to', 'x-complaint-to', 'x-ao
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
 
-/** Returns the complaint in a notice, or null for any other mail. */
-export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipients'> | null {
+type Complaint = Pick<Finding, 'feedback' | 'recipients'>;
+
+/** Returns the complaint in a notice that says so in fields or in its subject, or null for any other mail. */
+export const complaintIn = (notice: Notice): Complaint | null =>
+  notice.feedback !== null || hasProviderSubject(notice) ? complaintOf(notice) : null;
+
+/** Returns the complaint that only a mark of a provider makes one, which has to be asked for last: a bounce brings a head back as well. */
+export const markedComplaint = (notice: Notice): Complaint | null =>
+  notice.delivery === null && marksIn(notice.original, COMPLAINANT).length > 0 ? complaintOf(notice) : null;
+
+function complaintOf(notice: Notice): Complaint {
   const { feedback } = notice;
-  const complainants = complainantsOf(notice);
-  if (feedback === null && !isProviderForm(notice)) return null;
   return {
-    recipients: complainants.map(complainant),
+    recipients: complainantsOf(notice).map(complainant),
     feedback: {
       // A report without a type comes from a spam button as well.
       type: feedback?.feedbackType ?? 'abuse',
-      source: feedback !== null ? 'arf' : fieldsOf(notice.original, new Set([JMRP])).length > 0 ? 'jmrp' : 'other',
+      source: feedback !== null ? 'arf' : marksIn(notice.original, new Set([JMRP])).length > 0 ? 'jmrp' : 'other',
       userAgent: feedback?.userAgent ?? null,
       arrivalDate: feedback?.arrivalDate ?? null,
     },
@@ -39,7 +47,7 @@ export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipie
 function complainantsOf({ feedback, original }: Notice): readonly string[] {
   const inReport = feedback?.complainants ?? [];
   if (inReport.length > 0) return inReport;
-  const marked = fieldsOf(original, COMPLAINANT)
+  const marked = marksIn(original, COMPLAINANT)
     .map(readComplainant)
     .filter((address) => address !== null);
   if (marked.length > 0) return [...new Set(marked)];
@@ -57,14 +65,14 @@ function readFor(received: string): string[] {
   return address === null ? [] : [address];
 }
 
-/** Reads a complaint whose mail comes back as a part, with a subject or a header that only such programs write. */
-function isProviderForm({ mail, original, delivery }: Notice): boolean {
-  if (original.length === 0 || delivery !== null) return false;
-  return (
-    fieldsOf(original, COMPLAINANT).length > 0 ||
-    PROVIDER_SUBJECT.test(foldText(wordsOf(mail.headers, 'subject')).trim())
-  );
+/** Providers put their fields before the mail, above its trace (RFC 5321 section 4.4). Below it are the sender's, who may use any name. */
+function marksIn(original: readonly HeaderField[], names: ReadonlySet<string>): string[] {
+  const trace = original.findIndex(({ name }) => name.toLowerCase() === 'received');
+  return fieldsOf(trace < 0 ? original : original.slice(0, trace), names);
 }
+
+const hasProviderSubject = ({ subject, original, delivery }: Notice): boolean =>
+  original.length > 0 && delivery === null && PROVIDER_SUBJECT.test(foldText(subject).trim());
 
 export const complainant = (address: string): FoundRecipient => ({
   address,

@@ -398,6 +398,60 @@ describe('complaints', () => {
   }
 });
 
+describe("a provider's field in the mail that comes back", () => {
+  const bringing = (head: string, prose: string, original: string): string => {
+    const { kind, recipients } = read(
+      `To: x@shop.example\n${head}\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\n${prose}\n--b\nContent-Type: message/rfc822\n\n${original}\n\nHello\n--b--\n`,
+    );
+    return [kind, ...recipients.map(({ address }) => address)].join(' ');
+  };
+  const trace = 'Received: from shop.example by mx.dest.example';
+  const mail = 'From: shop@shop.example\nTo: ana@dest.example\nSubject: Hello';
+
+  for (const field of ['X-Complaint-To', 'X-Original-Rcpt-To', 'X-AOL-Recipient', 'X-HmXmrOriginalRecipient']) {
+    const mark = `${field}: abuse@shop.example`;
+
+    it(`${field}: above the trace it makes a complaint`, () => {
+      const returned = `${mark}\n${trace}\n${mail}`;
+      assert.equal(bringing('From: fbl@isp.example\nSubject: FW: Hello', '', returned), 'complaint abuse@shop.example');
+    });
+
+    for (const [what, head, prose, returned, expected] of [
+      [
+        'a bounce is one',
+        `${DAEMON}\nSubject: failure notice`,
+        '<ana@dest.example>:\n550 5.1.1 unknown',
+        `${mark}\n${mail}`,
+        'bounce ana@dest.example',
+      ],
+      [
+        'a delay is one',
+        `${DAEMON}\nSubject: Warning: message delayed`,
+        'Delivery attempts will continue:\n\nana@dest.example',
+        `${trace}\n${mark}\n${mail}`,
+        'delay ana@dest.example',
+      ],
+      [
+        'an answer is one',
+        'From: ana@dest.example\nAuto-Submitted: auto-replied\nSubject: Re: Hello',
+        'I am away.',
+        `${mark}\n${mail}`,
+        'auto_reply',
+      ],
+      [
+        'a letter is none',
+        'From: ana@dest.example\nSubject: Re: Hello',
+        'Thank you.',
+        `${trace}\n${mail}\n${mark}`,
+        'other',
+      ],
+    ] as const)
+      it(`${field} of the sender: ${what}`, () => {
+        assert.equal(bringing(head, prose, returned), expected);
+      });
+  }
+});
+
 describe('a delivery report', () => {
   const returning = (returned: string): Finding =>
     read(
