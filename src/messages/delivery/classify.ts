@@ -70,6 +70,8 @@ interface PreparedReply {
   isReport: boolean;
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
+  /** The same without the guess of a bounce mail beside a reply that it quotes. */
+  said: PreparedReply['enhanced'];
   /** The mail operator of the host, null for a host of none; undefined without a host. */
   operator: string | null | undefined;
 }
@@ -100,6 +102,7 @@ function prepare({ phase, code, enhanced, text: whole, mx }: Refusal, index: Phr
     isReport: diagnostic !== null,
     code: ownCode,
     enhanced: triple(ownEnhanced),
+    said: triple(diagnostic?.code == null ? ownEnhanced : (diagnostic.enhanced ?? embedded(text))),
     operator: mx == null ? undefined : operatorOf(mx),
   };
 }
@@ -131,6 +134,8 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
   const isForReports = stage === 'own' && phases?.includes('report') === true;
   const hasWords = (reply: PreparedReply): boolean =>
     (text !== null && reply.found.has(text)) || names?.some((name) => reply.names.includes(name)) === true;
+  const restsOnWords =
+    stage !== 'own' && stage !== 'operator' && byWords && rule.class === 'hard' && enhanced === undefined;
   return {
     label: `${stage}:${rule.name}`,
     rule,
@@ -141,9 +146,24 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
       (enhanced?.some((pattern) => isEnhanced(pattern, reply.enhanced)) ?? true) &&
       (operators === undefined || isOf(operators, reply.operator)) &&
       (!byWords || hasWords(reply)) &&
+      !(restsOnWords && isAboutTheMail(reply)) &&
       (not === null || !reply.found.has(not)),
   };
 }
+
+/**
+ * True where the enhanced code, or without one that speaks of an address or a mailbox the phase, says that the refusal is about
+ * this mail or about who may write. Then words make it hard only by a rule that names its codes, or is one operator's: in
+ * such a reply, words of absence or closure mostly tell what the mail or the sender lacks.
+ */
+function isAboutTheMail({ enhanced, said, phase }: PreparedReply): boolean {
+  if (aboutTheMail.some((pattern) => isEnhanced(pattern, said))) return true;
+  return (phase === 'data' || phase === 'dot') && !aboutTheMailbox.some((pattern) => isEnhanced(pattern, enhanced));
+}
+
+/** RFC 3463: size for the mailbox or the system, the content, security and policy. */
+const aboutTheMail = ['x.2.3', 'x.3.4', 'x.6.x', 'x.7.x'];
+const aboutTheMailbox = ['x.1.x', 'x.2.x'];
 
 const isOf = (operators: readonly string[], operator: PreparedReply['operator']): boolean =>
   operator === undefined || (operator !== null && operators.includes(operator));

@@ -167,6 +167,44 @@ describe('messages/classify', () => {
       assert.deepEqual(classify(said('550 5.1.1 no such user', 'dot')), { class: 'hard', reason: 'mailbox_not_found' });
     });
 
+    describe('after the dot, words alone are hard only where nothing stands between the mailbox and its absence', () => {
+      for (const [line, verdict] of [
+        ['550 Requested action not taken: mailbox unavailable', 'block policy'],
+        ['554 This domain does not accept mail', 'block policy'],
+        ['550 This system no longer accepts mail in that format', 'block policy'],
+        ['554 address book entry of that sort not found', 'block policy'],
+        ['550 5.7.1 This system does not accept email with attachments of type .zip', 'block policy'],
+        ['554 30 Sorry, your message cannot be delivered. This mailbox is disabled', 'hard mailbox_disabled'],
+        ['552 1 Requested mail action aborted, mailbox not found', 'hard mailbox_not_found'],
+        ['550 5.1.1 The address ana is invalid', 'hard mailbox_not_found'],
+      ] as const)
+        it(`${line}: ${verdict}`, () => {
+          const { class: bounceClass, reason } = classify(said(line, 'dot'));
+          assert.equal(`${bounceClass} ${reason}`, verdict);
+        });
+    });
+
+    it('is hard by words under a code of policy, content or size only by rules that name their codes', () => {
+      const hard =
+        readFileSync(path.resolve(import.meta.dirname, '../../fixtures/replies.txt'), 'utf8').match(/^hard .*/gm) ?? [];
+      const rules = new Set<string>();
+      for (const line of hard) {
+        const { text } = readRefusal(line.replace(/^hard \w+ /, ''));
+        for (const enhanced of ['5.7.1', '5.6.0', '5.2.3', '5.3.4']) {
+          const plain = text.replace(/\d\.\d{1,3}\.\d{1,3}/g, '');
+          const judged = judge({ phase: 'rcpt', code: 550, enhanced, text: plain });
+          if (judged.class === 'hard') rules.add(judged.rule);
+        }
+      }
+      assert.deepEqual([...rules], ['words:missing-mailbox-plainly']);
+    });
+
+    it('does not take the guess of a bounce mail for a code of the reply that it quotes', () => {
+      const report = { phase: 'report', code: null, enhanced: '5.7.1' } as const;
+      assert.equal(classify({ ...report, text: 'smtp; 550 Invalid recipient ana@dest.test' }).class, 'hard');
+      assert.equal(classify({ ...report, text: 'smtp; 550 5.7.1 Invalid recipient ana@dest.test' }).class, 'block');
+    });
+
     it('is hard in a bounce mail as at RCPT, by the enhanced code where there is no other', () => {
       assert.equal(classify({ phase: 'report', code: null, enhanced: '5.1.1', text: '' }).class, 'hard');
       assert.equal(classify({ phase: 'report', code: null, enhanced: '4.1.1', text: 'user unknown' }).class, 'soft');
