@@ -46,9 +46,10 @@ export async function buildHousekeeping(
 ): Promise<Housekeeping> {
   const { config, db, clock, log, resolver, nodes, owners } = context;
   const trust = await createClockTrust({ db, clock, log });
+  context.idempotency.expireWhile(() => trust.isTrusted());
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, leads: () => nodes.isLeader }, [
-    expiredIdempotency({ store: context.idempotency, clock }),
-    retiredKeys({ db, clock }),
+    whenTrusted(trust, expiredIdempotency({ store: context.idempotency, clock })),
+    whenTrusted(trust, retiredKeys({ db, clock })),
     domainChecks({
       db,
       clock,
@@ -72,7 +73,7 @@ export async function buildHousekeeping(
     ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
     exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
-    oldExports({ db, clock, config }),
+    whenTrusted(trust, oldExports({ db, clock, config })),
     strayExports({ db, config }),
   ]);
 }

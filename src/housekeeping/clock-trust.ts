@@ -8,12 +8,12 @@ import type { Log } from '../base/log.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
-import { DAY_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 /** Time after a jump in which nothing is deleted for its age. */
 export const DOUBT_MS = DAY_MS;
-/** A jump forward while the program runs, longer than any mistake about a time zone or summer time. */
-const JUMP_MS = DAY_MS;
+/** A jump forward while the program runs: longer than any mistake about a time zone or summer time, shorter than one about the date. */
+const JUMP_MS = 18 * HOUR_MS;
 /** A jump between the last event of an earlier run and the start: servers are switched off over holidays. */
 const REST_MS = 7 * DAY_MS;
 /** The setting with the end of a day of doubt, by the clock that was doubted. */

@@ -47,7 +47,7 @@ describe('housekeeping/clock-trust', () => {
     assert.equal(isTrusted(), true);
     clock.advance(400 * DAY);
     assert.equal(isTrusted(), true);
-    clock.jump(23 * HOUR);
+    clock.jump(17 * HOUR);
     assert.equal(isTrusted(), true);
     clock.jump(-40 * DAY);
     assert.equal(isTrusted(), true);
@@ -63,6 +63,12 @@ describe('housekeeping/clock-trust', () => {
     clock.advance(1);
     assert.equal(isTrusted(), true);
     assert.equal(warned.length, 1);
+  });
+
+  it('doubts one that is set to the day after', async () => {
+    const { isTrusted } = await trust();
+    clock.jump(DAY);
+    assert.equal(isTrusted(), false);
   });
 
   it('believes it again as soon as it was set right', async () => {
