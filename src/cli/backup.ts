@@ -185,6 +185,7 @@ function printRefusal(
 async function restore(context: Context, folder: string, options: Options): Promise<void> {
   const { config } = context.load();
   const { restoreBackup } = await import('../backup/restore.ts');
+  await refuseRoot(config);
   const progress = showProgress(context, 'checking');
   const copying = showProgress(context, 'copying');
   const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
