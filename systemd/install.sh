@@ -7,6 +7,8 @@
 #
 #   --root FOLDER   installs into a system that is mounted there instead of into this one
 #   --no-start      leaves the service as it is: nothing is enabled, started or restarted
+#
+# Units are enabled when they are new. One that was switched off (systemctl disable) stays off.
 set -eu
 umask 022
 
@@ -112,6 +114,10 @@ if [ ! -e "$root/etc/posthorn/posthorn.yaml" ]; then
 fi
 
 wanted=posthorn.service
+new=
+# note_new UNIT: remembers it if it is not installed yet.
+note_new() { [ -e "$root$units/$1" ] || new="$new $1"; }
+note_new posthorn.service
 put "$units/posthorn.service" 644 <<UNIT
 $(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn.service")
 UNIT
@@ -120,6 +126,7 @@ if (cd / && "$node" "$source/src/bin/posthorn.cjs" backup --help 2>/dev/null) | 
   put "$units/posthorn-backup.service" 644 <<UNIT
 $(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn-backup.service")
 UNIT
+  note_new posthorn-backup.timer
   put "$units/posthorn-backup.timer" 644 <"$source/systemd/posthorn-backup.timer"
   wanted="$wanted posthorn-backup.timer"
 fi
@@ -130,25 +137,35 @@ case "$folders" in *'the units may write'*) changed=yes ;; esac
 [ -z "$folders" ] || printf '%s\n' "$folders" | grep -v 'restart the service' || true
 
 # --- start ----------------------------------------------------------------------------------------------------------
+enable_new() { [ -z "$new" ] || systemctl ${root:+"--root=$root"} --quiet enable $new; }
+is_on() { systemctl ${root:+"--root=$root"} --quiet is-enabled "$1" 2>/dev/null; }
 if [ -n "$root" ]; then
-  [ "$start" = no ] || systemctl --root="$root" --quiet enable $wanted
+  [ "$start" = no ] || enable_new
   say "installed into $root$program"
 elif [ "$start" = no ]; then
   say "installed into $program; start it with: systemctl enable --now $wanted"
 elif [ ! -d /run/systemd/system ]; then
-  systemctl --quiet enable $wanted
+  enable_new
   say "installed into $program; systemd does not run here, so it starts with the next boot"
 else
   systemctl daemon-reload
-  systemctl --quiet enable $wanted
+  enable_new
   verb=start
   [ "$changed" = no ] || verb=restart
+  # One that is switched off and was started by hand gets the new program, and one that does not run is left alone.
+  if ! is_on posthorn.service; then
+    verb=
+    [ "$changed" = no ] || verb=try-restart
+  fi
   # The reason is a line of the program's own.
-  systemctl "$verb" posthorn.service ||
+  [ -z "$verb" ] || systemctl "$verb" posthorn.service ||
     fail "the service does not start: $(journalctl -u posthorn -n 50 -o cat --no-pager 2>/dev/null | sed -n 's/^posthorn: //p' | tail -n 1) (more: journalctl -u posthorn -n 50)"
   for unit in $wanted; do
-    case "$unit" in *.timer) systemctl start "$unit" ;; esac
+    case "$unit" in *.timer) ! is_on "$unit" || systemctl start "$unit" ;; esac
   done
-  say "$(systemctl show --property=StatusText --value posthorn.service)"
+  ! systemctl --quiet is-active posthorn.service || say "$(systemctl show --property=StatusText --value posthorn.service)"
 fi
+for unit in $wanted; do
+  [ "$start" = no ] || is_on "$unit" || say "$unit is switched off and stays so; to switch it on: systemctl enable --now $unit"
+done
 [ "$changed" = yes ] || say 'nothing has changed'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lets the sandbox of both units write where the settings put the data, the database and the backups, and that of the backup reach a database
-# by network: a drop-in for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after
+# Lets the sandbox of both units write where the settings put the data, the database and the backups, has them wait for the disks of these, and
+# lets the backup reach a database by network: a drop-in for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after
 # you have changed one.
 #
 #   /opt/posthorn/systemd/paths.sh [--root FOLDER]
@@ -51,7 +51,7 @@ const ofDatabase = sqlite === undefined ? [] : [path.dirname(path.resolve(home, 
 const usual = ['/var/lib/posthorn', '/var/backups/posthorn'];
 const isUsual = (folder) => usual.some((one) => folder === one || folder.startsWith(`${one}/`));
 const folders = [...new Set([dataDir, ...ofDatabase, inSystem(backup.dir)])].filter((folder) => !isUsual(folder));
-const wrong = folders.find((folder) => /["\\\n]/.test(folder));
+const wrong = [dataDir, ...ofDatabase, inSystem(backup.dir)].find((folder) => /["\\\n]/.test(folder));
 if (wrong !== undefined) {
   console.error(`posthorn: a unit cannot name the folder ${JSON.stringify(wrong)}`);
   process.exit(1);
@@ -62,17 +62,31 @@ const service = folders.map((folder) => `ReadWritePaths="-${written(folder)}"\n`
 const head = '# Made by systemd/paths.sh from the settings dataDir, backup.dir and storage.url; it is replaced by each upgrade.\n';
 const condition =
   dataDir === usual[0] ? '' : `ConditionPathExists=\nConditionPathExists=${written(dataDir)}/secret.key\n`;
-const mounts = folders.map((folder) => `RequiresMountsFor="${written(folder)}"\n`).join('');
+// A volume that is mounted late: on the empty folder under it the server would begin a new database. The unit waits for the usual one itself. A disk
+// for backups that is away must not keep mail from being taken.
+const mountsFor = (needed) =>
+  [...new Set(needed)]
+    .filter((folder) => !usual.includes(folder))
+    .map((folder) => `RequiresMountsFor="${written(folder)}"\n`)
+    .join('');
+const ofData = [dataDir, ...ofDatabase];
+const mounts = mountsFor(ofData);
+const mountsOfBackup = mountsFor([...ofData, inSystem(backup.dir)]);
 fs.writeFileSync(`${scratch}/folders`, folders.map((folder) => `${folder}\n`).join(''));
 // A backup of a file needs no network. PostgreSQL may be on another machine, or behind a socket of this one.
 const network = /^postgres(ql)?:/.test(storage.url)
   ? 'PrivateNetwork=false\nIPAddressDeny=\nRestrictAddressFamilies=AF_INET AF_INET6\n'
   : '';
 const unit = (name, text) => fs.writeFileSync(`${scratch}/${name}`, text === '' ? '' : `${head}${text}`);
-unit('posthorn.service', service === '' ? '' : `[Service]\n${service}`);
+unit(
+  'posthorn.service',
+  [mounts && `[Unit]\n${mounts}`, service && `[Service]\n${service}`].filter((part) => part !== '').join('\n'),
+);
 unit(
   'posthorn-backup.service',
-  condition + service + network === '' ? '' : `[Unit]\n${condition}${mounts}\n[Service]\n${service}${network}`,
+  condition + mountsOfBackup + service + network === ''
+    ? ''
+    : `[Unit]\n${condition}${mountsOfBackup}\n[Service]\n${service}${network}`,
 );
 SCRIPT
 

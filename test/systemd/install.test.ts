@@ -152,6 +152,17 @@ describe('systemd/install.sh', () => {
     assert.doesNotMatch(readFileSync(path.join(root, 'etc/systemd/system/posthorn.service'), 'utf8'), /# old/);
   });
 
+  it('leaves what was switched off as it is', () => {
+    const link = path.join(root, 'etc/systemd/system/timers.target.wants/posthorn-backup.timer');
+    assert.ok(lstatSync(link).isSymbolicLink());
+    rmSync(link);
+    const again = run('install.sh', '--root', root);
+    assert.equal(again.status, 0, again.err);
+    assert.match(again.out, /^posthorn: posthorn-backup\.timer is switched off and stays so; .* enable --now/m);
+    assert.doesNotMatch(again.out, /posthorn\.service is switched off/);
+    assert.equal(lstatSync(link, { throwIfNoEntry: false }), undefined);
+  });
+
   it('lets the units write where the settings say, and takes that back', () => {
     const settings = path.join(root, 'etc/posthorn/posthorn.yaml');
     const before = readFileSync(settings, 'utf8');

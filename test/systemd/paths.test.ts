@@ -58,11 +58,23 @@ describe('systemd/paths.sh', () => {
 
   it('reads relative paths from the folder that the service starts in', () => {
     const settings = 'backup: { dir: backups }\n';
-    assert.equal(dropIn(settings, 'posthorn.service'), '');
+    assert.doesNotMatch(dropIn(settings, 'posthorn.service'), /ReadWritePaths/);
+    assert.match(dropIn(settings, 'posthorn.service'), /^RequiresMountsFor="\/var\/lib\/posthorn\/data"$/m);
     assert.match(
       dropIn(settings, 'posthorn-backup.service'),
       /^ConditionPathExists=\nConditionPathExists=\/var\/lib\/posthorn\/data\/secret\.key$/m,
     );
+  });
+
+  it('has both units wait for the disks of the data, and the backup alone for that of the backups', () => {
+    const settings =
+      'dataDir: /srv/ph\nstorage: { url: "sqlite:/srv/db/posthorn.db" }\nbackup: { dir: /srv/backups }\n';
+    const waits = (unit: string): string[] =>
+      [...dropIn(settings, unit).matchAll(/^RequiresMountsFor="(.*)"$/gm)].map(([, folder = '']) => folder);
+    assert.deepEqual(waits('posthorn.service'), ['/srv/ph', '/srv/db']);
+    assert.deepEqual(waits('posthorn-backup.service'), ['/srv/ph', '/srv/db', '/srv/backups']);
+    const usual = 'dataDir: /var/lib/posthorn\nbackup: { dir: /var/backups/posthorn }\n';
+    assert.deepEqual([dropIn(usual, 'posthorn.service'), dropIn(usual, 'posthorn-backup.service')], ['', '']);
   });
 
   // The last one: it takes the system of the others apart.
