@@ -30,6 +30,7 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     recorder,
     keys: returnPathKeys(context.keyring),
     isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
+    isVerifiedHost: async (host) => host === config.smtp.hostname || (await directory.isVerifiedReturnPath(host)),
     hasRoomForStrangers: () => disk.hasRoomForStrangers(),
     usedUp: context.usedUp,
     resolver: context.resolver,

@@ -64,6 +64,14 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
       const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;
     },
+    /** The same of a domain that is verified, or was until its records were lost: complaints about its mail come late. */
+    async isVerifiedReturnPath(host: string): Promise<boolean> {
+      const rows = await deps.db.prepared.all(
+        'SELECT 1 FROM domains WHERE return_path = ? AND verified_at IS NOT NULL LIMIT 1',
+        [host],
+      );
+      return rows.length > 0;
+    },
     /** Must be called when the domain changes. */
     forget(name: string): void {
       cache.forget(name);

@@ -3,15 +3,19 @@
  * JMRP). Who complained is often redacted; the token, the mark of the copy and the Message-ID of the returned head find the
  * delivery then. Its Feedback-ID does not: it names a campaign, an account and a stream, and no mail.
  */
+import { soughtDomain } from '../mail/address.ts';
+import { tagList } from '../mail/dkim/key-record.ts';
 import { readComplainant } from '../mail/feedback-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import { fieldsOf } from '../mail/mime-read.ts';
 import { foldText } from './bounce-words.ts';
 import type { Finding, FoundRecipient } from './finding.ts';
-import { addresseesOf } from './named-recipients.ts';
+import { addresseesOf, addressesOf } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
 const MOST_COMPLAINANTS = 100;
+const MOST_SIGNATURES = 10;
+const LONGEST_SIGNATURE = 4096;
 
 /** Microsoft's JMRP puts this header before the returned mail to name the recipient who complained. */
 const JMRP = 'x-hmxmroriginalrecipient';
@@ -20,7 +24,7 @@ const COMPLAINANT = new Set([JMRP, 'x-original-rcpt-to', 'x-complaint-to', 'x-ao
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
 
-type Complaint = Pick<Finding, 'feedback' | 'recipients'>;
+type Complaint = Pick<Finding, 'feedback' | 'recipients' | 'returned'>;
 
 /** Returns the complaint in a notice that says so in fields or in its subject, or null for any other mail. */
 export const complaintIn = (notice: Notice): Complaint | null =>
@@ -41,7 +45,18 @@ function complaintOf(notice: Notice): Complaint {
       userAgent: feedback?.userAgent ?? null,
       arrivalDate: feedback?.arrivalDate ?? null,
     },
+    returned: domainsIn(notice.original),
   };
+}
+
+function domainsIn(original: readonly HeaderField[]): NonNullable<Finding['returned']> {
+  const authors = addressesOf(original, new Set(['from'])).map((address) =>
+    soughtDomain(address.slice(address.lastIndexOf('@') + 1)),
+  );
+  const signers = fieldsOf(original, new Set(['dkim-signature']))
+    .slice(0, MOST_SIGNATURES)
+    .flatMap((value) => tagList(value.slice(0, LONGEST_SIGNATURE))?.get('d')?.toLowerCase() ?? []);
+  return { authors: [...new Set(authors)].slice(0, MOST_COMPLAINANTS), signers };
 }
 
 function complainantsOf({ feedback, original }: Notice): readonly string[] {

@@ -58,6 +58,8 @@ export interface Finding {
   isWellFormed: boolean;
   /** The content of an aggregate report (kind `report`), where it can be read. */
   aggregate?: Aggregate;
+  /** Of a complaint: the domains that the returned mail names as its author's and its signers', in lower case. */
+  returned?: { authors: readonly string[]; signers: readonly string[] };
   /** The feedback loop that a complaint claims to come from. */
   loop?: LoopClaim | null;
 }

@@ -7,6 +7,7 @@ import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
 import { addressKey } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
+import { readComplainant } from '../mail/feedback-report.ts';
 import { isSignedBy, type SignatureClaim } from '../mail/dkim/verify.ts';
 import {
   deliveryOf,
@@ -21,6 +22,8 @@ import type { Finding } from './finding.ts';
 
 export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & {
   stream: string;
+  /** The domain of its From. */
+  from_domain: string;
   /** The API request that made the message, for the log. */
   request_id: string | null;
 };
@@ -40,11 +43,11 @@ export interface MatchDeps {
   log: Log;
   keys: readonly ReturnPathKey[];
   resolver: Pick<Resolver, 'txt'>;
-  /** True for a host whose mail is ours. */
-  isOurHost(host: string): Promise<boolean>;
+  /** True for our own name, and for the return path of a domain that has been verified: of no other is it known who gets its mail. */
+  isVerifiedHost(host: string): Promise<boolean>;
 }
 
-const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream, m.request_id FROM deliveries d JOIN messages m ON m.id = d.message_id`;
+const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream, m.from_domain, m.request_id FROM deliveries d JOIN messages m ON m.id = d.message_id`;
 /** Addresses in the To field of a report that are looked at. */
 const MOST_ADDRESSEES = 10;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
@@ -60,7 +63,8 @@ export async function matched(deps: MatchDeps, finding: Finding): Promise<Match 
   if (finding.kind !== 'complaint' && finding.kind !== 'bounce') return null;
   const owner = await byMessage(db.prepared, finding);
   if (owner === null) return null;
-  const loop = finding.kind === 'complaint' && finding.loop != null ? await signedBy(deps, finding.loop) : null;
+  const claim = finding.kind === 'complaint' && fits(finding, owner) ? (finding.loop ?? null) : null;
+  const loop = claim === null ? null : await signedBy(deps, claim);
   return { owner, proof: loop === null ? null : 'feedback_loop', loop };
 }
 
@@ -96,6 +100,20 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
   return only === undefined || others.length > 0 ? null : only;
 }
 
+/**
+ * True where the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
+ * provider may truly report a mail of theirs that has ours.
+ */
+function fits({ recipients, returned }: Finding, { address_key, from_domain }: Owner): boolean {
+  const named = recipients.map(({ address }) => readComplainant(address)).filter((address) => address !== null);
+  const { authors, signers } = returned ?? { authors: [], signers: [] };
+  return (
+    (named.length === 0 || named.some((address) => addressKey(address) === address_key)) &&
+    authors.every((domain) => domain === from_domain) &&
+    (signers.length === 0 || signers.includes(from_domain))
+  );
+}
+
 /** Returns the name of the feedback loop where one of the signatures is good. */
 async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
   const { resolver, log } = deps;
@@ -116,9 +134,9 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
  * True where the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
-async function isAddressedToUs(deps: Pick<MatchDeps, 'isOurHost'>, { data }: SignatureClaim): Promise<boolean> {
+async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, { data }: SignatureClaim): Promise<boolean> {
   const [, to = ''] = /^to[ \t]*:((?:[^\r\n]|\r\n[ \t]){0,1000})/im.exec(Buffer.from(data).toString('latin1')) ?? [];
   for (const { address } of addressesIn(to).slice(0, MOST_ADDRESSEES))
-    if (await deps.isOurHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
+    if (await deps.isVerifiedHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
   return false;
 }

@@ -10,11 +10,24 @@ const owner: Owner = {
   address: 'ana@example.net',
   address_key: 'ana@example.net',
   stream: 'transactional',
+  from_domain: 'example.com',
   request_id: null,
 };
 
+/** What the report says of the returned mail: who complained, the domains of its From and of its signatures. */
+interface Said {
+  complained?: readonly string[];
+  authors?: readonly string[];
+  signers?: readonly string[];
+}
+
 /** Proof of a complaint that a feedback loop has signed over these fields. */
-async function proofOf(...fields: string[]): Promise<string | null | undefined> {
+const proofOf = (...fields: string[]): Promise<string | null | undefined> => proofFor({}, fields);
+
+async function proofFor(
+  { complained = [], authors = [], signers = [] }: Said,
+  fields = ['from:fbl@loop.example', 'to:fbl@mail.example.com'],
+): Promise<string | null | undefined> {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519');
   const data = Buffer.from([...fields, 'dkim-signature:v=1; d=loop.example; b='].join('\r\n'));
   const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
@@ -23,7 +36,7 @@ async function proofOf(...fields: string[]): Promise<string | null | undefined> 
     log: { warn: () => undefined },
     keys: [],
     resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
-    isOurHost: (host: string) => Promise.resolve(host === 'mail.example.com'),
+    isVerifiedHost: (host: string) => Promise.resolve(host === 'mail.example.com'),
   } as unknown as MatchDeps;
   const claim = {
     domain: 'loop.example',
@@ -37,7 +50,8 @@ async function proofOf(...fields: string[]): Promise<string | null | undefined> 
     token: null,
     copy: null,
     messageId: '<1@example.com>',
-    recipients: [],
+    recipients: complained.map((address) => ({ address })),
+    returned: { authors, signers },
     loop: { name: 'Loop', claims: [claim] },
   };
   return (await matched(deps, finding as unknown as Finding))?.proof;
@@ -53,4 +67,19 @@ describe('a complaint that a feedback loop has signed', () => {
     assert.equal(await proofOf('from:fbl@loop.example', 'subject:to: fbl@mail.example.com'), null);
     assert.equal(await proofOf('from:fbl@loop.example'), null);
   });
+
+  for (const [what, said, counts] of [
+    ['names the recipient', { complained: ['Ana@Example.net'] }, true],
+    ['has the name of the recipient taken out', { complained: ['redacted@example.net'] }, true],
+    ['names the recipient among others', { complained: ['bo@example.net', 'ana@example.net'] }, true],
+    ['names another recipient', { complained: ['eve@example.net'] }, false],
+    ['brings back mail from our domain', { authors: ['example.com'] }, true],
+    ['brings back mail from another domain', { authors: ['mallory.example'] }, false],
+    ['brings back mail from ours and another one', { authors: ['example.com', 'mallory.example'] }, false],
+    ['brings back what our domain and our relay signed', { signers: ['relay.example', 'example.com'] }, true],
+    ['brings back what another one signed', { authors: ['example.com'], signers: ['mallory.example'] }, false],
+  ] as const)
+    it(`proves ${counts ? 'something' : 'nothing'} where it ${what}`, async () => {
+      assert.equal(await proofFor(said), counts ? 'feedback_loop' : null);
+    });
 });

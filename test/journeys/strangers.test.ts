@@ -179,8 +179,11 @@ describe('journey: strangers', () => {
       };
       return `${await signHeaders({ head, bodyHash: relaxedBodyHash(Buffer.from(body)), timestamp: 1, signers: [signer] })}${head}\r\n${mail.slice(end + 4)}`;
     }
-    const complaint = (id: string, from: string): string =>
-      arf([`X-Message-Id: ${id}`]).replace('From: fbl@provider.test', `From: ${from}\r\nTo: fbl@rp.acme.test`);
+    const complaint = (
+      id: string,
+      from: string,
+      { to = 'fbl@rp.acme.test', head = [] }: { to?: string; head?: readonly string[] } = {},
+    ): string => arf([`X-Message-Id: ${id}`, ...head]).replace('From: fbl@provider.test', `From: ${from}\r\nTo: ${to}`);
 
     for (const [what, from, domain, change, counts] of [
       ['that is signed counts', 'feedback@arf.mail.yahoo.com', 'arf.mail.yahoo.com', (mail: string) => mail, true],
@@ -198,6 +201,45 @@ describe('journey: strangers', () => {
         app.resolver.zones = { ...app.resolver.zones, [`arf._domainkey.${domain} TXT`]: [dkimRecord(publicKey)] };
         const { id } = await delivered();
         await sendByHand(port(), '', 'fbl@rp.acme.test', change(await signed(complaint(id, from), domain)));
+        const [row] = await read(1);
+        assert.equal(row?.state, counts ? 'done' : 'unverified');
+        assert.equal((await app.message(id)).status, counts ? 'complained' : 'delivered');
+      });
+
+    for (const [what, to, head, counts] of [
+      [
+        'that brings back our mail counts',
+        'fbl@rp.acme.test',
+        ['From: Acme <hi@acme.test>', 'To: ana@dest.test'],
+        true,
+      ],
+      [
+        'about mail of another sender does not',
+        'fbl@rp.acme.test',
+        ['From: eve@evil.test', 'To: eve@dest.test'],
+        false,
+      ],
+      [
+        'about mail to another recipient does not',
+        'fbl@rp.acme.test',
+        ['From: hi@acme.test', 'To: eve@dest.test'],
+        false,
+      ],
+      [
+        'to the return path of a domain that is not verified does not',
+        'fbl@rp.evil.test',
+        ['From: hi@acme.test'],
+        false,
+      ],
+    ] as const)
+      it(`one ${what}`, async () => {
+        const [provider, domain] = ['feedback@arf.mail.yahoo.com', 'arf.mail.yahoo.com'];
+        app.resolver.zones = { ...app.resolver.zones, [`arf._domainkey.${domain} TXT`]: [dkimRecord(publicKey)] };
+        const added = await app.request<{ return_path: string }>('POST', '/v1/domains', { name: 'evil.test' });
+        assert.equal(added.body.return_path, 'rp.evil.test', added.text);
+        const { id } = await delivered();
+        const mail = await signed(complaint(id, provider, { to, head }), domain);
+        assert.match((await sendByHand(port(), '', to, mail)).at(-1) ?? '', /^250/);
         const [row] = await read(1);
         assert.equal(row?.state, counts ? 'done' : 'unverified');
         assert.equal((await app.message(id)).status, counts ? 'complained' : 'delivered');
