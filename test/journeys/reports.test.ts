@@ -263,6 +263,17 @@ describe('journey: reports', () => {
       await app.balanced();
     });
 
+  it('puts a complaint in the place of an entry with another reason, which goes only with force then', async () => {
+    const { id, returnPath } = await delivered();
+    await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test' });
+    await send(port(), 'fbl@provider.test', 'fbl@rp.acme.test', arf([`Return-Path: <${returnPath}>`]));
+    await app.follow().of(id, 'complained');
+    const entry = '/v1/suppressions/ana%40dest.test';
+    assert.equal((await app.get<{ reason: string }>(entry)).body.reason, 'complaint');
+    assert.equal((await app.request('DELETE', entry)).status, 409);
+    assert.equal((await app.request('DELETE', `${entry}?force=true`)).status, 204);
+  });
+
   it('does not believe a complaint that only names an address', async () => {
     const { id } = await delivered();
     await send(port(), 'fbl@provider.test', 'abuse@mail.posthorn.test', arf(['To: ana@dest.test']));

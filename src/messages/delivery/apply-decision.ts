@@ -74,7 +74,12 @@ export function applyDecision(
       detail_json: JSON.stringify(event.detail),
     });
   }
-  if (decision.suppress !== null) toWrite.suppressions.push(suppressionRow(row, decision.suppress, now));
+  if (decision.suppress !== null) {
+    const entry = suppressionRow(row, decision.suppress, now);
+    // Of entries for one address in one commit the first is written, and a complaint wins (storage/tables/suppressions.ts).
+    if (entry.reason === 'complaint') toWrite.suppressions.unshift(entry);
+    else toWrite.suppressions.push(entry);
+  }
 }
 
 const statFacts = (row: LoadedDelivery, now: number, source: string | null): StatFacts => ({

@@ -21,12 +21,13 @@ export const suppressions = table(
   },
   {
     isReferredTo: true,
-    // An entry that has ended is replaced, and one that will end gives way to one that lasts; another stays.
+    // An entry that has ended is replaced, and one that will end gives way to one that lasts. A complaint takes the place of every other
+    // reason: only it says that the recipient must ask for mail again. Another entry stays.
     onConflict: {
       key: ['account_id', 'address_key', 'scope'],
       sets: ['id', 'email', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
       where:
-        'suppressions.expires_at <= excluded.created_at OR (suppressions.expires_at IS NOT NULL AND excluded.expires_at IS NULL)',
+        "suppressions.expires_at <= excluded.created_at OR (excluded.expires_at IS NULL AND (suppressions.expires_at IS NOT NULL OR (excluded.reason = 'complaint' AND suppressions.reason <> 'complaint')))",
     },
   },
 );

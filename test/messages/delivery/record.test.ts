@@ -281,6 +281,31 @@ describe('messages/record', () => {
     assert.deepEqual(JSON.parse(event.detail_json), { stream: 'transactional', method: 'one_click' });
   });
 
+  for (const reason of ['manual', 'hard_bounce', 'unsubscribe', 'complaint'] as const)
+    it(`a complaint takes the place of the entry of the account with the reason ${reason}`, async () => {
+      const [id] = await accept();
+      const { address, address_key } = await delivery(id!);
+      const more = { scope: 'account', source_message_id: null, note: null, created_by: 'operator', expires_at: null };
+      const before = { id: 'sup_before', account_id: ACCOUNT, email: address, address_key, created_at: NOW };
+      await record(id!, claimed, outcome(accepted()));
+      await temp.db.commit.insert({ suppressions: [{ ...before, ...more, reason }] });
+      await record(id!, complaint);
+      const [entry, ...others] = await all<SuppressionRow>('suppressions');
+      assert.deepEqual(others, []);
+      const [source, by] = reason === 'complaint' ? [null, 'operator'] : [(await message()).id, 'posthorn'];
+      assert.deepEqual([entry?.reason, entry?.source_message_id, entry?.created_by], ['complaint', source, by]);
+    });
+
+  it('a complaint and a bounce of one address in one commit leave the complaint', async () => {
+    const [bounced, complained] = await accept({}, { lead: 0 });
+    await Promise.all([record(bounced!, claimed), record(complained!, claimed, outcome(accepted()))]);
+    await Promise.all([record(bounced!, outcome(refused())), record(complained!, complaint)]);
+    assert.deepEqual(
+      (await all<SuppressionRow>('suppressions')).map(({ reason }) => reason),
+      ['complaint'],
+    );
+  });
+
   it('knows several recipients of one message in one group; its status is that of `to`', async () => {
     const ids = await accept(
       { type: 'to' },
