@@ -1,6 +1,6 @@
 /**
  * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
- * books, except those that are suppressed at acceptance.
+ * books, except those that are suppressed at acceptance and those of simulated mail.
  *
  * The books are read once for each account after a start; from then on accepted mail is counted in memory. Quota is taken before the
  * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
@@ -41,6 +41,13 @@ interface Count extends Books {
   sinceRead: number;
   reading: Promise<void> | null;
 }
+
+/** In the books, the status from which simulated mail that was accepted goes to `none`: these rows are subtracted, and belong to no balance. */
+export const SIMULATED = 'simulated';
+
+/** Returns how many of these recipients count. */
+export const chargedOf = (recipients: readonly { status: string; test: number }[]): number =>
+  recipients.filter(({ status, test }) => status !== 'suppressed' && test === 0).length;
 
 const MOST_ACCOUNTS = 10_000;
 /** The age at which the books are read again where other nodes accept mail, in milliseconds. */
@@ -149,8 +156,10 @@ function isNearEnd({ mailsPerDay, mailsPerMonth }: QuotaLimits, { today, thisMon
 
 async function readBooks(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Books> {
   const [row] = await db.prepared.all<{ today: number | null; month: number | null }>(
-    `SELECT SUM(CASE WHEN day = ? THEN n ELSE 0 END) AS today, SUM(n) AS month FROM counters
-     WHERE account_id = ? AND day >= ? AND day <= ? AND from_status = 'none' AND to_status <> 'suppressed'`,
+    `SELECT SUM(CASE WHEN day = ? THEN charged ELSE 0 END) AS today, SUM(charged) AS month FROM (
+       SELECT day, CASE WHEN from_status = 'none' THEN n ELSE -n END AS charged FROM counters
+       WHERE account_id = ? AND day >= ? AND day <= ?
+         AND (from_status = 'none' AND to_status <> 'suppressed' OR from_status = '${SIMULATED}')) AS mails`,
     [day, accountId, `${day.slice(0, 7)}-01`, day],
   );
   return { today: row?.today ?? 0, thisMonth: row?.month ?? 0 };

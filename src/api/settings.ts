@@ -67,8 +67,10 @@ const Settings = z
       .describe('What the plan and the server allow.'),
     usage: z
       .object({
-        mails_today: z.int().describe('Recipients accepted since midnight, UTC.'),
-        mails_this_month: z.int().describe('Recipients accepted since the first of the month, UTC.'),
+        mails_today: z.int().describe('Recipients accepted since midnight, UTC, without simulated mail.'),
+        mails_this_month: z
+          .int()
+          .describe('Recipients accepted since the first of the month, UTC, without simulated mail.'),
       })
       .describe('How much of the quotas is used.'),
   })

@@ -379,6 +379,25 @@ describe('journey: administration', () => {
     assert.deepEqual(body.usage, { mails_today: 1, mails_this_month: 4 });
   });
 
+  it('counts no simulated mail against the quota, by whatever key', async () => {
+    await app.operator.call('accounts.plan', { account: 'default', plan: 'tiny' });
+    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
+      body: { name: 'sandbox', mode: 'test', scopes: ['send'] },
+    });
+    const mail = { from: 'hi@acme.test', to: 'a@dest.test', subject: 's', text: 't' };
+    const usage = async (): Promise<unknown> => (await call<{ usage: unknown }>('GET', '/v1/settings')).body.usage;
+    for (let n = 0; n < 5; n++) await app.send({}, { key });
+    await app.send({ test: true });
+    await app.send({ to: 'delivered@simulator.posthorn.test' });
+    assert.deepEqual(await usage(), { mails_today: 0, mails_this_month: 0 });
+    await app.send({ cc: ['b@dest.test', 'c@dest.test'] });
+    await refused('quota_exceeded', null, 'POST', '/v1/messages', mail);
+    await app.send({}, { key });
+    assert.deepEqual(await usage(), { mails_today: 3, mails_this_month: 3 });
+    await app.settled();
+    await app.balanced();
+  });
+
   it('lists the audit log with filters and pages', async () => {
     interface Page {
       data: { id: string; key_id: string; endpoint: string; status: number; result: string; at: string }[];

@@ -1,5 +1,5 @@
 /** Makes an acceptance durable: checks quota and disk, commits one transaction, then notifies the engine. */
-import type { SettleQuota } from '../../accounts/quota.ts';
+import { chargedOf, type SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { Problem } from '../../base/problem.ts';
@@ -63,14 +63,15 @@ const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
 
 const noop = (): void => undefined;
 
-/** Suppressed recipients get no mail, so they do not count. */
 function takeQuota(
   { takeQuota: take }: AcceptCommitDeps,
   { accountId, plan }: Sender,
   deliveries: readonly DeliveryRow[],
 ): Promise<SettleQuota> | SettleQuota {
-  if (take === undefined || plan === undefined) return noop;
-  return take(accountId, plan, deliveries.filter(({ status }) => status !== 'suppressed').length);
+  const charged = chargedOf(deliveries);
+  // Mail that does not count is accepted also where the quota is used up.
+  if (take === undefined || plan === undefined || charged === 0) return noop;
+  return take(accountId, plan, charged);
 }
 
 /** `Retry-After` in seconds when the disk or the database does not accept mail. */

@@ -29,7 +29,7 @@ import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
-import { addToCounters } from '../store/counters.ts';
+import { addAccepted } from '../store/counters.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
@@ -257,7 +257,7 @@ function deliveryRow(
 
 function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
   plan.rows.deliveries.push(delivery);
-  addToCounters(plan.counters, delivery.account_id, now, 'none', delivery.status);
+  addAccepted(plan.counters, delivery, now);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {
     plan.rows.events.push({

@@ -1,6 +1,17 @@
 /** The counters of the books: recipients that went from one status to another, by account and UTC day. */
 import { dayOf } from '../../base/time.ts';
-import type { CounterRow } from '../../storage/tables.ts';
+import { SIMULATED } from '../../accounts/quota.ts';
+import type { CounterRow, DeliveryRow } from '../../storage/tables.ts';
+
+/** Counts a recipient whose mail was accepted. Simulated mail is in the books like all mail, and once more in the row that the quota is spared by. */
+export function addAccepted(
+  counters: Map<string, CounterRow>,
+  { account_id: accountId, status, test }: Pick<DeliveryRow, 'account_id' | 'status' | 'test'>,
+  now: number,
+): void {
+  addToCounters(counters, accountId, now, 'none', status);
+  if (test === 1 && status !== 'suppressed') addToCounters(counters, accountId, now, SIMULATED, 'none');
+}
 
 /** Counts one recipient that went from one status to another. */
 export function addToCounters(

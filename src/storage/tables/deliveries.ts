@@ -87,7 +87,7 @@ export const counters = table(
     account_id: text(),
     /** UTC day, `2026-01-31`. */
     day: text(),
-    /** `none` for acceptance. */
+    /** `none` for acceptance. Rows from `simulated` to `none` count accepted mail that uses up no quota. */
     from_status: text(),
     to_status: text(),
     n: integer(),
