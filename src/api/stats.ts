@@ -103,7 +103,7 @@ const query = z.strictObject({
     .enum(['hour', 'day', 'total'])
     .optional()
     .describe(
-      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days; with `by`, a range of hours has at most 7 days.',
+      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days, and a range of them begins no earlier; with `by`, a range of hours has at most 7 days.',
     ),
   time_zone: z
     .string()
@@ -242,12 +242,11 @@ function wantedRange(
   const first = asked.since ?? until - usual;
   const since = Math.floor((zone === null ? first : beginOfDay(first, zone)) / step) * step;
   if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`.', { field: 'since' });
-  if (zone !== null && since < now - HOURS_KEPT_MS)
-    throw new Problem(
-      'invalid_parameter',
-      `Days of another time zone than UTC reach back ${String(HOURS_KEPT_MS / DAY_MS - 1)} days.`,
-      { field: 'since' },
-    );
+  if (step === HOUR_MS && since < now - HOURS_KEPT_MS) {
+    const these = zone === null ? 'Hours' : 'Days of another time zone than UTC';
+    const days = String(HOURS_KEPT_MS / DAY_MS - 1);
+    throw new Problem('invalid_parameter', `${these} reach back ${days} days.`, { field: 'since' });
+  }
   const hours = by === null ? HOURS_KEPT_MS : MOST_DAYS_OF_HOURS_APART * DAY_MS;
   const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
   const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
