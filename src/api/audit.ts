@@ -30,7 +30,7 @@ export function exchangeAudit(
   monotonic: number,
   reply?: Reply,
 ): AuditRow {
-  const { route, replay, path, params, idempotency } = exchange;
+  const { route, pattern, replay, path, params, idempotency } = exchange;
   const caller = exchange.key.kind === 'known' ? exchange.key.caller : null;
   return auditRow({
     at: exchange.at,
@@ -40,7 +40,7 @@ export function exchangeAudit(
     ip: exchange.ip,
     userAgent: exchange.header('user-agent') ?? null,
     method: exchange.method,
-    endpoint: route?.path ?? path.slice(0, LONGEST_PATH),
+    endpoint: route?.path ?? pattern ?? withoutAddresses(path).slice(0, LONGEST_PATH),
     operation: route?.operationId ?? null,
     words: route?.act ?? null,
     deed: route?.act === undefined ? undefined : deedOf(params, reply, exchange.body?.value),
@@ -55,6 +55,12 @@ export function exchangeAudit(
     idempotencyKey: route?.secretResponse === true ? null : (idempotency?.value ?? null),
   });
 }
+
+/**
+ * Returns a path that does not exist without the addresses in it: the line of a mistyped path stays long after the person whom it names was
+ * erased. An `@` may be percent-encoded, and more than once.
+ */
+const withoutAddresses = (path: string): string => path.replace(/[^/]*(?:@|%(?:25)*40)[^/]*/g, '{address}');
 
 /** Returns whether the request names a person who is to be forgotten: nothing of it is kept. */
 const isForgotten = (route: Pick<Route, 'act'>): boolean => route.act?.named === null;

@@ -32,6 +32,8 @@ export interface Exchange {
   readonly header: (name: string) => string | undefined;
 
   route: Route | null;
+  /** The pattern of the path where its route has another method; null where there is none, or `route` is known. */
+  pattern: string | null;
   params: Readonly<Record<string, string>>;
   key: KeyUse;
   rate: Rate;
@@ -68,6 +70,7 @@ export function openExchange(
       return typeof value === 'string' ? value : undefined;
     },
     route: null,
+    pattern: null,
     params: {},
     key: { kind: 'none' },
     rate,

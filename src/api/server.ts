@@ -27,7 +27,7 @@ import { healthRoutes } from './health.ts';
 import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
-import { admit } from './middleware/admit.ts';
+import { admit, type KnownPath } from './middleware/admit.ts';
 import { audit } from './middleware/audit.ts';
 import { body } from './middleware/body.ts';
 import { idempotency } from './middleware/idempotency.ts';
@@ -136,9 +136,14 @@ function createApp(
   const limits = { ...bodyLimits, ...settings.body };
   const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
   const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
-  const methodsOf = (path: string): string[] => [
-    ...new Set(router.match(path, '').path.flatMap((layer) => layer.methods)),
-  ];
+  const known = (path: string): KnownPath => {
+    const layers = router.match(path, '').path;
+    const patterns = layers.map((layer) => String(layer.path).replaceAll(/:(\w+)/g, '{$1}'));
+    return {
+      methods: [...new Set(layers.flatMap((layer) => layer.methods))],
+      pattern: patterns.find((one) => one === path) ?? patterns[0] ?? null,
+    };
+  };
   const app = new Koa<ShellState>();
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
@@ -148,7 +153,7 @@ function createApp(
   app.use(problem(deps));
   app.use(router.routes());
   app.use(identify({ ...deps, buckets, newcomers }));
-  app.use(admit({ stop, methodsOf }));
+  app.use(admit({ stop, known }));
   app.use(body({ ...deps, limits, bodyMemory, reader }));
   app.use(scope);
   app.use(

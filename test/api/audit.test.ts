@@ -165,6 +165,25 @@ describe('audit lines', () => {
     await broken.stop();
   });
 
+  for (const [method, path, endpoint] of [
+    ['PATCH', '/v1/messages/keep%40example.net', '/v1/messages/{id}'],
+    ['OPTIONS', '/v1/messages/keep@example.net', '/v1/messages/{id}'],
+    ['PATCH', '/v1/messages', '/v1/messages'],
+    ['DELETE', '/v1/recipient/keep%40example.net', '/v1/recipient/{address}'],
+    ['DELETE', '/v1/recipient/keep%2540example.net/x', '/v1/recipient/{address}/x'],
+    ['DELETE', '/v1//keep@example.net', '/v1//{address}'],
+    ['DELETE', '/v1/%ff/keep@example.net', '/v1/%ff/{address}'],
+    ['GET', '/v1/nothing', '/v1/nothing'],
+  ])
+    it(`keep no address of a path that has no route: ${String(method)} ${String(path)}`, async () => {
+      await h.send(String(method), String(path));
+      assert.deepEqual(
+        h.audits.map((row) => [row.endpoint, row.path]),
+        [[endpoint, null]],
+      );
+      assert.doesNotMatch(JSON.stringify([h.audits, h.details]), /keep/);
+    });
+
   it('cut what a client can make long', async () => {
     await h.send('GET', `/v1/${'x'.repeat(5000)}`, { headers: { 'user-agent': 'y'.repeat(5000) } });
     assert.deepEqual(

@@ -11,22 +11,24 @@ import type { Route } from '../route.ts';
 import type { Middleware, Stop } from '../request-state.ts';
 import { secondsLeft } from '../../scheduling/rate-windows.ts';
 
-/** `methodsOf` returns the methods of a path, none where the path does not exist. */
-export function admit(deps: { stop: Stop; methodsOf(path: string): readonly string[] }): Middleware {
+/** `known` returns what is known of a path: its methods, none where it does not exist, and its pattern. */
+export function admit(deps: { stop: Stop; known(path: string): KnownPath }): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
+    const { methods, pattern } = exchange.route === null ? deps.known(exchange.path) : noPath;
+    exchange.pattern = pattern;
     refuseUnreadable(exchange, ctx.req);
     if (deps.stop.begun) throw new Problem('service_unavailable', 'The service is stopping.');
     if (exchange.method === 'OPTIONS') {
       exchange.answer = {
         status: 204,
         code: null,
-        headers: { Allow: allow(deps.methodsOf(exchange.path), exchange) },
+        headers: { Allow: allow(methods, exchange) },
         body: '',
       };
       return;
     }
-    const route = exchange.route ?? refusePath(deps.methodsOf(exchange.path), exchange);
+    const route = exchange.route ?? refusePath(methods, exchange);
     if (route.scope !== null) refuseKey(exchange);
     refuseRate(exchange);
     refuseEnded(route, exchange.at);
@@ -34,6 +36,13 @@ export function admit(deps: { stop: Stop; methodsOf(path: string): readonly stri
     await next();
   };
 }
+
+export interface KnownPath {
+  methods: readonly string[];
+  pattern: string | null;
+}
+
+const noPath: KnownPath = { methods: [], pattern: null };
 
 function refuseUnreadable(exchange: Exchange, request: IncomingMessage): void {
   if (!isDecodable(exchange.path)) throw new Problem('invalid_request', 'The path is not percent-encoded UTF-8.');
