@@ -6,7 +6,7 @@
  * mail is canceled first.
  */
 import { Problem } from '../../base/problem.ts';
-import { addressKey, shownAddress, soughtAddress } from '../../mail/address.ts';
+import { addressKey, parseMailbox, shownAddress } from '../../mail/address.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
@@ -15,12 +15,13 @@ import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
+import { eraseRequestDetails } from './erase-requests.ts';
 import { retentionPlaceOf } from './purge.ts';
 import { removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
-  db: { commit: Committer; prepared: Connection };
+  db: { commit: Committer; prepared: Connection; maintenance: Connection };
   /** Resolves when the request log holds what requests before this one have said. */
   requestsWritten: () => Promise<void>;
 }
@@ -38,7 +39,7 @@ const AT_ONCE = 25;
  * with the last of its messages; the other messages keep theirs until then.
  */
 export async function eraseContent(
-  { db }: Pick<EraseDeps, 'db'>,
+  { db }: { db: Pick<EraseDeps['db'], 'commit'> },
   message: BodyOwner,
   alsoCommit: () => Rows = () => ({}),
 ): Promise<void> {
@@ -76,13 +77,16 @@ export async function erasePerson(
   email: string,
   alsoCommit: () => Rows = () => ({}),
 ): Promise<{ recipients: number }> {
-  const key = soughtAddress(email);
+  const parsed = parseMailbox(email, { smtputf8: true });
+  // Other text was never mailed, and would be found inside of what is not about a person.
+  if (parsed.kind === 'bad') return { recipients: 0 };
+  const key = addressKey(parsed.mailbox.address);
   // Those who were erased have this address: each step would find them again.
   if (key === ERASED_ADDRESS) return { recipients: 0 };
   await cancelWaiting(deps, reach, key);
   // Those who erase a person have often looked them up just before, in a request that names them.
   await deps.requestsWritten();
-  await eraseRequestDetails(deps, reach.accountId, [email, key, shownAddress(key)]);
+  await eraseRequestDetails(deps, reach, [key, shownAddress(key)]);
   let recipients = 0;
   for (;;) {
     const before = recipients;
@@ -114,43 +118,6 @@ async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key:
     const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })));
     if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
       throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
-  }
-}
-
-/** Forgets what the request log keeps of requests that name the person. Their lines stay: who asked, when, and how it ended. */
-async function eraseRequestDetails({ db }: EraseDeps, accountId: string, names: readonly string[]): Promise<void> {
-  const spellings = new Set(
-    names
-      .flatMap((name) => [name, name.toLowerCase()])
-      .flatMap((name) => [name, encodeURIComponent(name)])
-      // SQLite lowers no more than these letters.
-      .map((name) => name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())),
-  );
-  const like = ['query', 'error_message', 'body'].flatMap((column) =>
-    Array.from(spellings, () => `lower(${column}) LIKE ? ESCAPE '\\'`),
-  );
-  const values = ['query', 'error_message', 'body'].flatMap(() =>
-    Array.from(spellings, (one) => `%${one.replace(/[\\%_]/g, '\\$&')}%`),
-  );
-  // Reads in slices, since the table may be large.
-  const AT_A_TIME = 1000;
-  let after = '';
-  for (;;) {
-    const slice = await db.prepared.all<{ request_id: string; is_named: number }>(
-      `SELECT request_id, account_id = ? AND (${like.join(' OR ')}) AS is_named FROM request_details
-       WHERE request_id > ? ORDER BY request_id LIMIT ?`,
-      [accountId, ...values, after, AT_A_TIME],
-    );
-    const named = slice.filter(({ is_named: is }) => is === 1).map(({ request_id: id }) => id);
-    if (named.length > 0)
-      await db.commit.transact((tx) =>
-        tx.run(
-          statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
-          [JSON.stringify(named)],
-        ),
-      );
-    if (slice.length < AT_A_TIME) return;
-    after = slice.at(-1)?.request_id ?? '';
   }
 }
 
