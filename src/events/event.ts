@@ -2,6 +2,9 @@
  * The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract.
  */
 
+import { ERASED_ADDRESS } from '../mail/address.ts';
+import { erasedDetail } from './erased.ts';
+
 /** The types that are returned by default. */
 export const eventTypes = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained'] as const;
 /** Types that are returned only when asked for by name. */
@@ -39,7 +42,9 @@ export interface EventSource {
  * unless `engagement` is set.
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
-  const detail: unknown = JSON.parse(source.detail_json);
+  const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
+  // Earlier versions erased to null what is text by the contract.
+  const detail = source.recipient === ERASED_ADDRESS ? erasedDetail(source.type, stored) : stored;
   return {
     object: 'event',
     id: source.id,
@@ -65,7 +70,6 @@ export function eventRecord(source: EventSource, options: { engagement: boolean 
   };
 }
 
-function withoutPerson(detail: unknown): unknown {
-  if (typeof detail !== 'object' || detail === null || !('is_bot' in detail)) return detail;
-  return { ...detail, ip: null, user_agent: null };
+function withoutPerson(detail: Readonly<Record<string, unknown>>): unknown {
+  return 'is_bot' in detail ? { ...detail, ip: null, user_agent: null } : detail;
 }

@@ -30,6 +30,7 @@ import { Allowance } from '../scheduling/allowance.ts';
 import { strangerOf, type NewReport } from './mx.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import { meaningOf } from './report-meaning.ts';
+import { ERASED_ADDRESS } from '../mail/address.ts';
 import { matched, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { Unread } from './unread.ts';
@@ -329,7 +330,13 @@ export class Receiver {
   }
 
   private async close(row: NewReport, end: End): Promise<number> {
-    await this.deps.db.commit.transact((tx) => write(tx, row.id, end));
+    const isOfErased = end.match?.owner.address_key === ERASED_ADDRESS;
+    await this.deps.db.commit.transact(async (tx) => {
+      // A report names the person, and the mail that it belongs to does not any more.
+      if (isOfErased) await tx.run('DELETE FROM reports WHERE id = ?', [row.id]);
+      else await write(tx, row.id, end);
+    });
+    if (isOfErased) return 0;
     await this.deps.trim();
     return end.keepsAll ? row.raw.length : beginningOf(row);
   }

@@ -23,6 +23,9 @@ export interface Mailbox {
 
 export type ParsedMailbox = { kind: 'ok'; mailbox: Mailbox } | { kind: 'bad'; why: string };
 
+/** Takes the place of an address that was erased. The domain `.invalid` never receives mail (RFC 6761). */
+export const ERASED_ADDRESS = 'erased@erased.invalid';
+
 /** Characters of name and address together: keeps every step below short, whatever is sent. */
 const LONGEST_MAILBOX = 1000;
 const LONGEST_LOCAL = 64;

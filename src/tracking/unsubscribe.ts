@@ -22,7 +22,7 @@ export async function unsubscribe(
 ): Promise<void> {
   if (await isUnsubscribed(deps, request)) return;
   const { deliveryId, accountId, email, stream } = request;
-  const [recorded] = await deps.recorder.record([{ deliveryId, change: { kind: 'unsubscribed', method } }]);
+  const [recorded] = await deps.recorder.record([{ deliveryId, change: { kind: 'unsubscribed', method, email } }]);
   if (recorded?.state !== null) return;
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
 }

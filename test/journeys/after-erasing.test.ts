@@ -66,6 +66,81 @@ describe('journey: after erasing', () => {
     await app.app.db.commit.insert({});
   };
 
+  it('an unsubscription is of the address in the link, is told once, and can be taken back', async () => {
+    const { mail } = await deliver();
+    assert.equal(await erase(), 204);
+    for (let n = 0; n < 3; n++) assert.match(await post(wayOut(mail), ONE_CLICK), /You are unsubscribed/);
+    assert.deepEqual(
+      (await entries()).map((one) => [one['email'], one['reason'], one['scope'], one['source_message_id']]),
+      [['ana@dest.test', 'unsubscribe', 'stream:broadcast', null]],
+    );
+    assert.equal((await eventsOf('unsubscribed')).length, 1);
+    assert.equal((await app.send({ stream: 'broadcast' })).status, 'suppressed');
+    assert.match(await post(wayOut(mail), 'action=undo'), /subscribed again/);
+    assert.deepEqual(await entries(), []);
+    await app.balanced();
+  });
+
+  it('many requests at once to unsubscribe make one event', async () => {
+    const { mail } = await deliver();
+    assert.equal(await erase(), 204);
+    await Promise.all(Array.from({ length: 8 }, () => post(wayOut(mail), ONE_CLICK)));
+    assert.equal((await eventsOf('unsubscribed')).length, 1);
+  });
+
+  it('an entry by hand for the stream keeps no second event away from its first', async () => {
+    const { mail } = await deliver();
+    await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test', stream: 'broadcast' });
+    for (let n = 0; n < 3; n++) await post(wayOut(mail), ONE_CLICK);
+    assert.equal((await eventsOf('unsubscribed')).length, 1);
+    assert.deepEqual(
+      (await entries()).map(({ reason }) => reason),
+      ['manual'],
+    );
+  });
+
+  it('someone whom the customer has subscribed again can unsubscribe again, which is told', async () => {
+    const { mail } = await deliver();
+    await post(wayOut(mail), ONE_CLICK);
+    assert.equal((await app.request('DELETE', '/v1/suppressions/ana%40dest.test')).status, 204);
+    await post(wayOut(mail), ONE_CLICK);
+    assert.equal((await eventsOf('unsubscribed')).length, 2);
+    assert.equal((await entries()).length, 1);
+  });
+
+  it('opens and clicks leave nothing personal', async () => {
+    const { mail } = await deliver();
+    assert.equal(await erase(), 204);
+    assert.equal(await visit(pixelOf(mail.html) ?? ''), 200);
+    assert.equal(await visit(hrefsOf(mail.html)[0] ?? ''), 302);
+    await settled();
+    const [[opened], [clicked]] = [await eventsOf('opened'), await eventsOf('clicked')];
+    const ofOpen = opened?.data['opened'] as Record<string, unknown>;
+    assert.deepEqual(
+      ['ip', 'user_agent', 'client', 'os', 'device'].map((name) => ofOpen[name]),
+      [null, null, null, null, null],
+    );
+    const { url, ip, user_agent: agent } = clicked?.data['clicked'] as Record<string, unknown>;
+    assert.deepEqual([url, ip, agent], ['https://erased.invalid/', null, null]);
+    const stored = JSON.stringify(await app.app.db.reader('events').whereIn('type', ['opened', 'clicked']));
+    assert.doesNotMatch(stored, /shop\.test|Mozilla|127\.0\.0\.1/);
+  });
+
+  it('opens and clicks from before keep the published form', async () => {
+    const { mail } = await deliver();
+    await visit(hrefsOf(mail.html)[0] ?? '');
+    await settled();
+    assert.equal(await erase(), 204);
+    const [clicked] = await eventsOf('clicked');
+    assert.equal((clicked?.data['clicked'] as Record<string, unknown>)['url'], 'https://erased.invalid/');
+    // As versions before have stored it.
+    await app.app.db.commit.transact((tx) =>
+      tx.run(`UPDATE events SET detail_json = replace(detail_json, '"https://erased.invalid/"', 'null')`),
+    );
+    const [older] = await eventsOf('clicked');
+    assert.equal((older?.data['clicked'] as Record<string, unknown>)['url'], 'https://erased.invalid/');
+  });
+
   for (const text of ['@', 'dest.test', 'a', '%', 'ana@', 'ana@dest'])
     it(`erasing ${JSON.stringify(text)}, which is no address, removes nothing`, async () => {
       await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'joan@dest.test', subject: 5 });

@@ -284,6 +284,22 @@ describe('journey: reports', () => {
     assert.equal((await app.message(id)).status, 'delivered');
   });
 
+  it('tells once who unsubscribes by mail after they were erased, whose address is not known any more', async () => {
+    const { id } = await delivered({ stream: 'broadcast' });
+    const list =
+      /^List-Unsubscribe:[\s\S]*?<mailto:(unsub\+[^>?]+)/im.exec(
+        server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '',
+      )?.[1] ?? assert.fail('no address to unsubscribe at');
+    assert.equal((await app.request('DELETE', '/v1/recipients/ana%40dest.test')).status, 204);
+    for (let n = 0; n < 2; n++)
+      await send(port(), 'ana@dest.test', list, 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n');
+    const kept = (): Promise<unknown[]> => app.app.db.prepared.all('SELECT id FROM reports');
+    while ((await kept()).length > 0);
+    const { events } = await app.message(id);
+    assert.equal(events.filter(({ type }) => type === 'unsubscribed').length, 1);
+    assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/suppressions')).body.data, []);
+  });
+
   it('unsubscribes by mail, from that stream, once', async () => {
     await delivered({ stream: 'broadcast' });
     const list =

@@ -112,6 +112,8 @@ const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryR
   source: null,
   suppressed: null,
   expires_at: null,
+  erased: 0,
+  unsubscribed: 0,
 });
 
 /** As the recorder's update would leave it. */

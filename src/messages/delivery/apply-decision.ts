@@ -10,8 +10,10 @@ import type {
   SuppressionRow,
 } from '../../storage/tables.ts';
 import { addToCounters } from '../store/counters.ts';
+import { addressKey } from '../../mail/address.ts';
 import { capped, type DecidedAttempt, type Decision } from './decision.ts';
-import type { DeliveryChange } from './delivery.ts';
+import type { DeliveryChange, DeliveryState } from './delivery.ts';
+import { erasedDetail } from '../../events/erased.ts';
 import type { Failure } from './failure-notice.ts';
 import { isReport, type LoadedDelivery, type PendingUpdate } from './pending-update.ts';
 
@@ -36,7 +38,7 @@ export function applyDecision(
   toWrite: RowsToWrite,
 ): void {
   const { row } = one;
-  one.state = decision.state;
+  one.state = row.erased === 1 ? withoutReply(decision.state) : decision.state;
   if (decision.applied) one.changed = true;
   if (decision.applied && change.kind === 'rescheduled') one.sendAt = change.sendAt;
   for (const [from, to] of decision.steps) {
@@ -71,16 +73,22 @@ export function applyDecision(
       delivery_id: row.id,
       status: decision.state.status,
       machine: event.machine === true ? 1 : 0,
-      detail_json: JSON.stringify(event.detail),
+      detail_json: JSON.stringify(row.erased === 1 ? erasedDetail(event.type, event.detail) : event.detail),
     });
   }
   if (decision.suppress !== null) {
-    const entry = suppressionRow(row, decision.suppress, now);
+    const email = change.kind === 'unsubscribed' ? (change.email ?? row.address) : row.address;
+    const entry = suppressionRow(row, email, decision.suppress, now);
     // Of entries for one address in one commit the first is written, and a complaint wins (storage/tables/suppressions.ts).
     if (entry.reason === 'complaint') toWrite.suppressions.unshift(entry);
     else toWrite.suppressions.push(entry);
   }
 }
+
+const withoutReply = (state: DeliveryState): DeliveryState => ({
+  ...state,
+  lastReply: { ...state.lastReply, smtpReply: null },
+});
 
 const statFacts = (row: LoadedDelivery, now: number, source: string | null): StatFacts => ({
   accountId: row.account_id,
@@ -124,22 +132,28 @@ function attemptRow(
     outcome,
     smtp_code: facts.smtpCode,
     enhanced_code: facts.enhancedCode,
-    smtp_reply: capped(facts.smtpReply),
+    smtp_reply: row.erased === 1 ? null : capped(facts.smtpReply),
     class: verdict?.class ?? null,
     reason: verdict?.reason ?? null,
     next_attempt_at: nextAttemptAt,
   };
 }
 
-const suppressionRow = (row: LoadedDelivery, reason: SuppressionReason, now: number): SuppressionRow => ({
+const suppressionRow = (
+  row: LoadedDelivery,
+  email: string,
+  reason: SuppressionReason,
+  now: number,
+): SuppressionRow => ({
   id: newId('sup', now),
   account_id: row.account_id,
-  email: row.address,
-  address_key: row.address_key,
+  email,
+  address_key: addressKey(email),
   // An unsubscription is about one stream; a bounce or a complaint is about the address.
   scope: reason === 'unsubscribe' ? `stream:${row.stream}` : 'account',
   reason,
-  source_message_id: row.message_id,
+  // It would say who an erased recipient was.
+  source_message_id: row.erased === 1 ? null : row.message_id,
   note: null,
   created_at: now,
   created_by: reason === 'unsubscribe' ? 'recipient' : 'posthorn',

@@ -158,7 +158,7 @@ export function bounce(
   rest: { attempt?: DecidedAttempt; async?: boolean },
 ): Decision {
   const { lastReply } = state;
-  const suppress = !state.test && isSuppressing(verdict);
+  const suppress = !state.test && !state.erased && isSuppressing(verdict);
   return moveToStatus(state, 'bounced', {
     ...(rest.attempt === undefined ? {} : { attempt: rest.attempt }),
     suppress: suppress ? 'hard_bounce' : null,

@@ -69,7 +69,7 @@ export function decide(state: DeliveryState, change: DeliveryChange, now: number
         part: change.part,
       });
     case 'unsubscribed':
-      return decideUnsubscribe(state, change.method);
+      return decideUnsubscribe(state, change);
     case 'flushed':
       return isUnclaimed(state) && state.heldBy === null && state.status !== 'scheduled'
         ? updateState(state, { dueAt: now })
@@ -155,8 +155,9 @@ function decideBounceReport(state: DeliveryState, report: Extract<DeliveryChange
 function decideComplaint(state: DeliveryState, report: Extract<DeliveryChange, { kind: 'complained' }>): Decision {
   if (!['sent', 'deferred', 'delivered', 'bounced'].includes(state.status)) return ignoreChange(state);
   const { feedbackType, source, arrivalDate, userAgent } = report;
+  const isListed = !state.test && !state.erased;
   return moveToStatus(state, 'complained', {
-    suppress: state.test ? null : 'complaint',
+    suppress: isListed ? 'complaint' : null,
     events: [
       {
         type: 'complained',
@@ -165,7 +166,7 @@ function decideComplaint(state: DeliveryState, report: Extract<DeliveryChange, {
           source,
           arrival_date: arrivalDate === null ? null : new Date(arrivalDate).toISOString(),
           user_agent: cutOrNull(userAgent, 512),
-          suppression_added: !state.test,
+          suppression_added: isListed,
         },
       },
     ],
@@ -174,12 +175,19 @@ function decideComplaint(state: DeliveryState, report: Extract<DeliveryChange, {
 
 const reached: ReadonlySet<DeliveryStatus> = new Set(['sent', 'deferred', 'delivered', 'bounced', 'complained']);
 
-/** Accepted in every status, because only a recipient who has received the mail can use the link. The status stays. */
-function decideUnsubscribe(state: DeliveryState, method: 'one_click' | 'mailto' | 'page'): Decision {
+/**
+ * Accepted in every status, because only a recipient who has received the mail can use the link. The status stays. An erased recipient
+ * is suppressed where the link has the address.
+ */
+function decideUnsubscribe(
+  state: DeliveryState,
+  { method, email }: Extract<DeliveryChange, { kind: 'unsubscribed' }>,
+): Decision {
+  const isListed = !state.test && (!state.erased || email !== undefined);
   return {
-    ...updateState(state, {}),
-    suppress: state.test ? null : 'unsubscribe',
-    events: [{ type: 'unsubscribed', detail: { stream: state.stream, method } }],
+    ...updateState(state, { unsubscribed: true }),
+    suppress: isListed ? 'unsubscribe' : null,
+    events: state.unsubscribed ? [] : [{ type: 'unsubscribed', detail: { stream: state.stream, method } }],
   };
 }
 

@@ -148,8 +148,8 @@ export type DeliveryChange =
     }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
-  /** The recipient unsubscribed from this stream. */
-  | { kind: 'unsubscribed'; method: 'one_click' | 'mailto' | 'page' }
+  /** The recipient unsubscribed from this stream. `email`: the address in the link, which also those know by it who were erased since. */
+  | { kind: 'unsubscribed'; method: 'one_click' | 'mailto' | 'page'; email?: string }
   /** The operator asked for an attempt now. */
   | { kind: 'flushed' };
 
@@ -187,6 +187,10 @@ export interface DeliveryState {
   heldBy: string | null;
   /** The start of the time under an operator's hold that is not yet added to `giveUpAt`. */
   heldAt: number | null;
+  /** True where the recipient was erased: nothing personal is stored any more, and the address is not known here. */
+  erased: boolean;
+  /** True where an unsubscription has its event already, and its entry on the suppression list. */
+  unsubscribed: boolean;
 }
 
 /** The due time of mail held without an end: the last time that RFC 3339 can write. */

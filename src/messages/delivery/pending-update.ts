@@ -6,6 +6,7 @@ import { columnKinds } from '../../storage/table.ts';
 import { deliveries, type DeliveryRow, type MessageRow } from '../../storage/tables.ts';
 import { capped } from './decision.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
+import { ERASED_ADDRESS } from '../../mail/address.ts';
 
 /** The columns of a delivery that a change may write. */
 const CHANGED_COLUMNS = [
@@ -53,6 +54,10 @@ export type LoadedDelivery = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]
     suppressed: string | null;
     /** The source of its last attempt; read only for reports, which count against it. */
     source: string | null;
+    /** 1 where the recipient was erased. */
+    erased: number;
+    /** 1 where another unsubscription would change nothing; read only for these. */
+    unsubscribed: number;
   };
 
 /** One delivery of the group while its changes are applied one by one. */
@@ -83,6 +88,13 @@ const readDeliveries = jsonReader<LoadedDelivery>(
        ORDER BY s.scope LIMIT 1)`,
     source: `CASE WHEN ? = 1 THEN (
        SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
+    erased: `CASE WHEN d.address_key = '${ERASED_ADDRESS}' THEN 1 ELSE 0 END`,
+    unsubscribed: `CASE WHEN ? = 1
+       AND EXISTS (SELECT 1 FROM events e WHERE e.message_id = d.message_id AND e.delivery_id = d.id AND e.type = 'unsubscribed')
+       AND (d.test = 1 OR d.address_key = '${ERASED_ADDRESS}' OR EXISTS (
+         SELECT 1 FROM suppressions u WHERE u.account_id = d.account_id AND u.address_key = d.address_key
+           AND u.scope = 'stream:' || m.stream AND u.expires_at IS NULL))
+       THEN 1 ELSE 0 END`,
   },
   ({ listed, locked }) =>
     `FROM ${listed('wanted', 'text')} JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id
@@ -97,7 +109,8 @@ export async function loadUpdates(
 ): Promise<Map<string, PendingUpdate>> {
   const ids = [...new Set(changes.map(({ deliveryId }) => deliveryId))];
   const needsSource = changes.some(({ change }) => isReport(change));
-  const rows = await readDeliveries(db, [now, needsSource ? 1 : 0, JSON.stringify(ids)]);
+  const endsMail = changes.some(({ change }) => change.kind === 'unsubscribed');
+  const rows = await readDeliveries(db, [now, needsSource ? 1 : 0, endsMail ? 1 : 0, JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
 }
 
@@ -134,6 +147,8 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
   expiresAt: row.expires_at,
   heldBy: row.held_by,
   heldAt: row.held_at,
+  erased: row.erased === 1,
+  unsubscribed: row.unsubscribed === 1,
 });
 
 /** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */

@@ -1,11 +1,10 @@
 /** Makes a draft of a stored message, to send it again. */
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
-import type { Mailbox } from '../../mail/address.ts';
+import { ERASED_ADDRESS, type Mailbox } from '../../mail/address.ts';
 import { renewSubmitted } from '../../mail/submitted.ts';
 import type { Database } from '../../storage/database.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
-import { ERASED_ADDRESS } from '../store/erase.ts';
 import { storedMailboxes, type StoredMailbox } from '../store/message.ts';
 import { attachmentsOf, contentOf } from '../store/message-store.ts';
 import type { MessageDraft } from './send-request.ts';

@@ -6,13 +6,14 @@
  * mail is canceled first.
  */
 import { Problem } from '../../base/problem.ts';
-import { addressKey, parseMailbox, shownAddress } from '../../mail/address.ts';
+import { addressKey, ERASED_ADDRESS, parseMailbox, shownAddress } from '../../mail/address.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
+import { erasedDetail } from '../../events/erased.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
 import { eraseRequestDetails } from './erase-requests.ts';
@@ -25,9 +26,6 @@ export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
   /** Resolves when the request log holds what requests before this one have said. */
   requestsWritten: () => Promise<void>;
 }
-
-/** Replaces an erased address. The domain `.invalid` never receives mail (RFC 6761). */
-export const ERASED_ADDRESS = 'erased@erased.invalid';
 
 type BodyOwner = Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>;
 
@@ -155,9 +153,6 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
   return found.length;
 }
 
-/** Replies of mail servers, which often repeat the address, and facts that browsers send about their users. */
-const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
-
 async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Promise<void> {
   const messages = JSON.stringify([...new Set(found.map(({ message_id }) => message_id))]);
   const own = new Set(found.map(({ id }) => id));
@@ -167,7 +162,10 @@ async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Pr
   );
   const changed = events
     .filter(({ delivery_id }) => own.has(delivery_id))
-    .map(({ id, type, detail_json }) => [id, erasedDetail(type, detail_json)]);
+    .map(({ id, type, detail_json }) => [
+      id,
+      JSON.stringify(erasedDetail(type, JSON.parse(detail_json) as Record<string, unknown>)),
+    ]);
   await tx.run(
     statement(
       ({ unfold }) =>
@@ -175,14 +173,6 @@ async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Pr
     ),
     [JSON.stringify(changed)],
   );
-}
-
-function erasedDetail(type: string, detailJson: string): string {
-  const detail = JSON.parse(detailJson) as Record<string, unknown>;
-  // The `ip` of a delivery belongs to a mail host and is not personal.
-  const names = type === 'opened' || type === 'clicked' || type === 'complained' ? personal : ['smtp_reply', 'message'];
-  for (const name of names) if (name in detail) detail[name] = null;
-  return JSON.stringify(detail);
 }
 
 type Named = Pick<

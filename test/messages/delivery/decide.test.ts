@@ -695,6 +695,31 @@ describe('messages/decide', () => {
       assert.equal(decide(resting('delivered', { test: true }), wish, NOW).suppress, null);
     });
 
+    it('unsubscribed a second time, which has no second event', () => {
+      const wish: DeliveryChange = { kind: 'unsubscribed', method: 'page' };
+      const first = decide(resting('delivered'), wish, NOW);
+      const second = decide(first.state, wish, NOW);
+      assert.deepEqual([typesOf(first), typesOf(second), second.suppress], [['unsubscribed'], [], 'unsubscribe']);
+    });
+
+    it('of an erased recipient, which suppresses no address but that in a link', () => {
+      const erased = resting('delivered', { erased: true });
+      const gone: DeliveryChange = {
+        kind: 'bounced',
+        verdict: { class: 'hard', reason: 'mailbox_not_found' },
+        smtpCode: 550,
+        enhancedCode: '5.1.1',
+        smtpReply: null,
+      };
+      for (const change of [gone, complained]) {
+        const decision = decide(erased, change, NOW);
+        assert.deepEqual([decision.suppress, detailOf(decision)['suppression_added']], [null, false], change.kind);
+      }
+      const wish = { kind: 'unsubscribed', method: 'mailto' } as const;
+      assert.equal(decide(erased, wish, NOW).suppress, null);
+      assert.equal(decide(erased, { ...wish, email: 'ana@dest.test' }, NOW).suppress, 'unsubscribe');
+    });
+
     it('cut at their limits, and never in the middle of a character', () => {
       const long = '💌'.repeat(3000);
       const replies = decide(held('sent'), outcome({ ...accepted(), facts: factsOf({ smtpReply: `x${long}` }) }), NOW);

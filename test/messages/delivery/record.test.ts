@@ -4,6 +4,7 @@ import { balance } from '../../../src/messages/store/books.ts';
 import { createRecorder, type Recorder } from '../../../src/messages/delivery/record.ts';
 import type { DeliveryChange, Outcome } from '../../../src/messages/delivery/delivery.ts';
 import type { AttemptRow, DeliveryRow, EventRow, MessageRow, SuppressionRow } from '../../../src/storage/tables.ts';
+import { ERASED_ADDRESS } from '../../../src/mail/address.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, acceptedMail } from '../../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf, failed, refused, uncertain } from '../../support/harness/outcomes.ts';
@@ -295,6 +296,16 @@ describe('messages/record', () => {
       const [source, by] = reason === 'complaint' ? [null, 'operator'] : [(await message()).id, 'posthorn'];
       assert.deepEqual([entry?.reason, entry?.source_message_id, entry?.created_by], ['complaint', source, by]);
     });
+
+  it('keeps no reply, and suppresses no address, of a recipient who was erased', async () => {
+    const [id] = await accept({ address: ERASED_ADDRESS, address_key: ERASED_ADDRESS });
+    await record(id!, claimed, outcome(accepted()), bounceMail);
+    assert.deepEqual([(await delivery(id!)).status, (await delivery(id!)).smtp_reply], ['bounced', null]);
+    const texts = JSON.stringify([await all('attempts'), await all('events', 'sequence')]);
+    assert.doesNotMatch(texts, /"smtp_reply\\?":\\?"/);
+    assert.match(texts, /"suppression_added\\?":false/);
+    assert.deepEqual(await all('suppressions'), []);
+  });
 
   it('a complaint and a bounce of one address in one commit leave the complaint', async () => {
     const [bounced, complained] = await accept({}, { lead: 0 });

@@ -146,6 +146,8 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     expiresAt: null,
     heldBy: null,
     heldAt: null,
+    erased: false,
+    unsubscribed: false,
     ...changes,
   };
 }
