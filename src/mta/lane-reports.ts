@@ -117,7 +117,7 @@ export class LaneReports {
     if (known.kind === 'hold') return { held: marked, waits: [routeWait(domain)] };
     if (known.kind !== 'site') return { held: marked, waits: [] };
     const held =
-      holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name));
+      holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name, domain));
     return { held, waits: this.siteWaits(known, { account, domain }) };
   }
 

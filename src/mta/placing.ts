@@ -109,7 +109,7 @@ export class Placing {
     if (destination.kind !== 'site') return innerLanes[destination.kind];
     const site = destination.name;
     const preference = job?.preference ?? { pool: DEFAULT_POOL, last: null };
-    const { name: source } = this.deps.sources.choose(preference, site, ({ name }) => {
+    const { name: source } = this.deps.sources.choose(preference, { site, domain: job?.domain ?? null }, ({ name }) => {
       const { waiting, slots } = this.deps.lanes.view(laneName(site, name));
       return waiting + slots;
     });
@@ -187,11 +187,11 @@ export class Placing {
     if (known?.kind !== 'site') return null;
     const hold = this.deps.holds.ofLane(known.name);
     if (hold !== null) return { kind: 'held', hold };
-    if (this.deps.sources.take(source, known.name)) {
+    if (this.deps.sources.take(source, known.name, domain)) {
       if (source !== null) job.quotaSite = known.name;
       return null;
     }
-    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
+    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name, domain);
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 

@@ -72,9 +72,11 @@ export class AttemptNotes {
     );
     if (destination.kind !== 'site') return;
     this.warnOfSetUp(lane, outcome);
-    const block = deps.sources.note(source, destination.name, outcome);
+    const domain = destination.operator == null ? null : job.domain;
+    const block = deps.sources.note(source, destination.name, outcome, domain);
     if (block !== null) {
-      deps.control.noteSourceChange(lane, `sends nothing until ${new Date(block.until).toISOString()}`, block.reply);
+      const what = block.site === destination.name ? 'nothing' : `nothing for ${job.domain}`;
+      deps.control.noteSourceChange(lane, `sends ${what} until ${new Date(block.until).toISOString()}`, block.reply);
       deps.pump(lane);
     }
     const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;

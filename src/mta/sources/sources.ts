@@ -7,9 +7,13 @@
  * Without any setting there is one source: the address that the system chooses. It has no name, and its lanes are named after
  * the site alone.
  *
+ * A block is about the whole site. At an operator's site, whose hosts answer for many organisations, it is about the mail of one recipient
+ * domain until three of them have given such an answer with nothing accepted between: one of them may use a list of its own.
+ *
  * Where several nodes use the database, each uses the sources that are bound to it and those that are bound to none. Blocks of the latter
  * are learnt by any of them, so blocks are read again every two seconds.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { HoldBook } from '../../messages/delivery/hold-book.ts';
@@ -17,6 +21,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
 import { systemSource, type SourceBlockRow } from '../../storage/tables.ts';
+import { DOMAINS } from '../lanes/rests.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
 import { DAY_MS } from '../../base/time.ts';
@@ -59,7 +64,13 @@ export interface SourcePreference {
 
 export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
-const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
+const MARK = /^(?:pool|paused):([^@]*)@([^ ]*)(?: \((.*)\))?$/;
+/** Lanes of operators whose listing domains are kept. */
+const MOST_LISTING = 1_000;
+
+/** Where a block holds: a site, or of an operator's site the mail for one recipient domain. A host name has no space. */
+const placeOf = (site: string, domain: string | null): string => (domain === null ? site : `${site} (${domain})`);
+const isAt = (place: string, site: string): boolean => place === site || place.startsWith(`${site} (`);
 
 /** Tells whether a refusal says that our address is on a block list: it names an address, or a public list. */
 export const isBlockListed = (outcome: Outcome): boolean =>
@@ -95,6 +106,8 @@ export class Sources {
   /** Blocks that are being written, and those that could not be. */
   private readonly unwritten = new Set<SourceBlockRow>();
   private readonly loggedPools = new Set<string>();
+  /** The domains, by source and operator's site, that said so since the last accepted mail. */
+  private readonly listing = new LRUCache<string, Set<string>>({ max: MOST_LISTING });
   private turn = 0;
 
   constructor(deps: SourcesDeps, { hostname, settings, node }: SourcesOptions) {
@@ -122,14 +135,19 @@ export class Sources {
     return DEFAULT_POOL;
   }
 
-  /** Tells whether the source may send to the site now. */
-  isFree(name: string | null, site: string): boolean {
-    return this.obstacle(name, site) === null;
+  /** Tells whether the source may send to the site now; with a domain, whether it may send it mail for that one. */
+  isFree(name: string | null, site: string, domain: string | null = null): boolean {
+    return this.obstacle(name, site, domain) === null;
   }
 
-  /** Returns what keeps all sources of the pool from the site, or null where one may send. */
-  heldBy(pool: string, site: string): Hold | null {
-    const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site));
+  /** Returns what keeps all sources of the pool from the site, or from mail for the domain there; null where one may send. */
+  heldBy(pool: string, site: string, domain: string | null = null): Hold | null {
+    const ofSite = this.heldAt(pool, site, null);
+    return ofSite !== null || domain === null ? ofSite : this.heldAt(pool, site, domain);
+  }
+
+  private heldAt(pool: string, site: string, domain: string | null): Hold | null {
+    const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site, domain));
     const found = obstacles.filter((one) => one !== null);
     if (found.length < obstacles.length) return null;
     const until = found.reduce<number | null>((least, one) => earlier(least, one.until), found[0]?.until ?? null);
@@ -138,7 +156,8 @@ export class Sources {
     const isPaused = found.every(({ by }) => by !== '');
     const since = Math.max(...found.map((one) => one.since));
     const setBy = isPaused ? 'operator' : (found.find(({ by }) => by === '')?.setBy ?? 'us');
-    return { by: `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${site}`, since, until, why, setBy };
+    const by = `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${placeOf(site, domain)}`;
+    return { by, since, until, why, setBy };
   }
 
   /** Reads what earlier runs and other nodes have learnt. */
@@ -158,11 +177,15 @@ export class Sources {
   }
 
   /** Returns the source to send by, the first of the pool where none may; `last` is preferred, since greylisting expects it again. */
-  choose({ pool, last }: SourcePreference, site: string, busy: (source: Source) => number): Source {
+  choose(
+    { pool, last }: SourcePreference,
+    { site, domain }: { site: string; domain: string | null },
+    busy: (source: Source) => number,
+  ): Source {
     const candidates = this.sourcesOf(pool);
     const [first = this.system] = candidates;
     if (candidates.length === 1) return first;
-    const free = candidates.filter(({ name }) => this.isFree(name, site));
+    const free = candidates.filter(({ name }) => this.isFree(name, site, domain));
     const before = last === null ? undefined : free.find(({ name }) => name === last);
     if (before !== undefined) return before;
     this.turn = (this.turn + 1) % 1_000_000;
@@ -179,13 +202,13 @@ export class Sources {
 
   /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
   holdOf(by: string): Hold | null {
-    const [, pool, site] = MARK.exec(by) ?? [];
-    return pool === undefined || site === undefined ? null : this.heldBy(pool, site);
+    const [, pool, site, domain] = MARK.exec(by) ?? [];
+    return pool === undefined || site === undefined ? null : this.heldBy(pool, site, domain ?? null);
   }
 
   /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
-  take(name: string | null, site: string): boolean {
-    return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
+  take(name: string | null, site: string, domain: string | null = null): boolean {
+    return this.isFree(name, site, domain) && (name === null || this.deps.warmUp.take(name, site));
   }
 
   /** Takes back `take` for a mail that was not sent. */
@@ -193,11 +216,24 @@ export class Sources {
     if (name !== null) this.deps.warmUp.putBack(name, site);
   }
 
-  /** Counts an outcome; returns the block that it begins, or null. */
-  note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null {
+  /** Counts an outcome; returns the block that it begins, or null. `domain` is the recipient domain at an operator's site, else null. */
+  note(name: string | null, site: string, outcome: Outcome, domain: string | null = null): SourceBlockRow | null {
     if (name !== null) this.deps.warmUp.note(name, site, outcome);
-    const isNew = isBlockListed(outcome) && this.blockOf(name, site) === null;
-    return isNew ? this.block(name, site, outcome.facts.smtpReply ?? '') : null;
+    if (outcome.kind === 'accepted') this.listing.delete(keyOf({ source: this.storedName(name), site }));
+    if (!isBlockListed(outcome) || this.blockOf(name, site) !== null) return null;
+    const scope = domain === null || this.isOperators(name, site, domain) ? null : domain;
+    const place = placeOf(site, scope);
+    return this.blockOf(name, place) === null ? this.block(name, place, outcome.facts.smtpReply ?? '') : null;
+  }
+
+  /** Counts a domain at an operator's site that has us on a list. Tells whether so many do that it is the operator itself. */
+  private isOperators(name: string | null, site: string, domain: string): boolean {
+    const key = keyOf({ source: this.storedName(name), site });
+    const domains = this.listing.get(key) ?? new Set();
+    this.listing.set(key, domains.add(domain));
+    if (domains.size < DOMAINS) return false;
+    this.listing.delete(key);
+    return true;
   }
 
   complained(name: string, site: string): void {
@@ -242,11 +278,16 @@ export class Sources {
   }
 
   private async endBlocks(by: 'source' | 'site', value: string): Promise<number> {
-    const keys = [...this.blocks].filter(([, row]) => row[by] === value && row.until > this.deps.clock.now());
+    const isOf = (row: SourceBlockRow): boolean => (by === 'site' ? isAt(row.site, value) : row.source === value);
+    const keys = [...this.blocks].filter(([, row]) => isOf(row) && row.until > this.deps.clock.now());
     if (by === 'site' && keys.length === 0) return 0;
-    await this.deps.db.commit.transact((tx) => tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [value]));
-    this.blocks = new Map([...this.blocks].filter(([, row]) => row[by] !== value));
-    for (const row of this.unwritten) if (row[by] === value) this.unwritten.delete(row);
+    const values = by === 'site' ? [...new Set(keys.map(([, row]) => row.site))] : [value];
+    await this.deps.db.commit.transact(async (tx) => {
+      for (const one of values) await tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [one]);
+    });
+    this.blocks = new Map([...this.blocks].filter(([, row]) => !isOf(row)));
+    for (const row of this.unwritten) if (isOf(row)) this.unwritten.delete(row);
+    this.listing.clear();
     return keys.length;
   }
 
@@ -274,15 +315,15 @@ export class Sources {
     return this.pools.get(this.poolOf(pool)) ?? [this.system];
   }
 
-  private blockOf(name: string | null, site: string): SourceBlockRow | null {
+  private blockOf(name: string | null, place: string): SourceBlockRow | null {
     // This is called several times for each mail.
     if (this.blocks.size === 0) return null;
-    const block = this.blocks.get(`${this.storedName(name)} ${site}`);
+    const block = this.blocks.get(keyOf({ source: this.storedName(name), site: place }));
     return block !== undefined && block.until > this.deps.clock.now() ? block : null;
   }
 
-  /** Returns what keeps a source from a site, or null. */
-  private obstacle(name: string | null, site: string): Hold | null {
+  /** Returns what keeps a source from a site, or from mail for the domain there; or null. */
+  private obstacle(name: string | null, site: string, domain: string | null): Hold | null {
     const paused =
       name === null ? null : (this.deps.book.ofSource(name) ?? this.deps.book.ofLane(laneName(site, name)));
     if (paused !== null) {
@@ -294,14 +335,14 @@ export class Sources {
         why: `there is a hold on the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
       };
     }
-    const block = this.blockOf(name, site);
+    const block = this.blockOf(name, site) ?? (domain === null ? null : this.blockOf(name, placeOf(site, domain)));
     if (block !== null)
       return {
         by: '',
         since: block.since,
         until: block.until,
         setBy: 'receiver',
-        why: `${site} refuses mail from ${name ?? "the system's address"} as listed: "${block.reply}"`,
+        why: `${block.site} refuses mail from ${name ?? "the system's address"} as listed: "${block.reply}"`,
       };
     if (name === null) return null;
     const { sent, cap } = this.deps.warmUp.today(name, site);
@@ -317,11 +358,11 @@ export class Sources {
     };
   }
 
-  private block(name: string | null, site: string, reply: string): SourceBlockRow {
+  private block(name: string | null, place: string, reply: string): SourceBlockRow {
     const since = this.deps.clock.now();
     const row: SourceBlockRow = {
       source: this.storedName(name),
-      site,
+      site: place,
       since,
       until: since + BLOCKED_MS,
       reply: reply.slice(0, 200),
@@ -330,8 +371,14 @@ export class Sources {
     for (const old of this.unwritten) if (old.until <= since || keyOf(old) === keyOf(row)) this.unwritten.delete(old);
     this.unwritten.add(row);
     this.deps.log.error(
-      { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
-      'a block list keeps a source out: it sends this site nothing for an hour',
+      {
+        event: 'source_blocklisted',
+        source: name,
+        site: place,
+        until: new Date(row.until).toISOString(),
+        reply: row.reply,
+      },
+      'a block list keeps a source out: it sends there nothing for an hour',
     );
     this.deps.db.commit
       .transact(async (tx) => {
@@ -339,7 +386,7 @@ export class Sources {
         await tx.run(
           `INSERT INTO source_blocks (source, site, since, until, reply) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT (source, site) DO UPDATE SET since = excluded.since, until = excluded.until, reply = excluded.reply`,
-          [row.source, site, since, row.until, row.reply],
+          [row.source, row.site, since, row.until, row.reply],
         );
       })
       .then(
@@ -358,7 +405,7 @@ export class Sources {
 
 const MOST_BLOCKS = 10_000;
 
-const keyOf = ({ source, site }: SourceBlockRow): string => `${source} ${site}`;
+const keyOf = ({ source, site }: Pick<SourceBlockRow, 'source' | 'site'>): string => `${source} ${site}`;
 
 /** Returns the earlier of two ends; null is never. */
 const earlier = (a: number | null, b: number | null): number | null =>

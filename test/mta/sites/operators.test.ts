@@ -36,4 +36,25 @@ describe('mta/sites/operators', () => {
     assert.equal(new Set(names).size, names.length, 'no host belongs to two');
     assert.equal(operatorOf(['gmail-smtp-in.l.google.com'], shipped)?.name, 'google');
   });
+
+  for (const [host, expected] of [
+    ['inbound-smtp.eu-west-1.amazonaws.com', 'amazon'],
+    ['ec2-192-0-2-1.compute-1.amazonaws.com', null],
+    ['ec2-192-0-2-1.eu-west-1.compute.amazonaws.com', null],
+    ['mx1.mail.ovh.net', 'ovh'],
+    ['vps-1a2b3c4d.vps.ovh.net', null],
+    ['mx1a1.comcast.net', 'comcast'],
+    ['c-192-0-2-1.hsd1.ca.comcast.net', null],
+    ['mx1.free.fr', 'free'],
+    ['home.hd.free.fr', null],
+    ['smtp-in.orange.fr', 'orange'],
+    ['lputeaux-657-1-1-1.w192-0.abo.wanadoo.fr', null],
+    ['mxs.mail.ru', 'mailru'],
+    ['vm1.mcs.mail.ru', null],
+    ['mx00.kundenserver.de', 'ionos'],
+    ['server1.kundenserver.de', null],
+  ] as const)
+    it(`takes ${host} for ${expected ?? 'a customer, who is no operator'}`, () => {
+      assert.equal(operatorOf([host], readOperators(null))?.name ?? null, expected);
+    });
 });

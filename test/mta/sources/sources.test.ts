@@ -69,7 +69,8 @@ describe('mta/sources', () => {
 
   it('are chosen again for greylisted mail where the node has them', async () => {
     const two = await open('two', settings);
-    const chosen = (last: string): string | null => two.choose({ pool: 'default', last }, 'google', () => 0).name;
+    const chosen = (last: string): string | null =>
+      two.choose({ pool: 'default', last }, { site: 'google', domain: null }, () => 0).name;
     for (let turn = 0; turn < 3; turn++) assert.equal(chosen('shared'), 'shared');
     assert.ok(['out2', 'shared'].includes(chosen('out1') ?? ''));
   });
@@ -97,6 +98,56 @@ describe('mta/sources', () => {
     assert.deepEqual([one.isFree('shared', 'google'), one.isFree('out1', 'google')], [true, false]);
     clock.advance(HOUR);
     assert.equal(one.isFree('out1', 'google'), true);
+  });
+
+  describe('at an operator that serves many organisations', () => {
+    const accepted = { kind: 'accepted', facts: {} } as unknown as Outcome;
+    const frees = (sources: Sources): boolean[] => [
+      sources.isFree('out1', 'google', 'one.test'),
+      sources.isFree('out1', 'google', 'two.test'),
+      sources.isFree('out1', 'google'),
+    ];
+
+    it('are kept from the one recipient domain that has them on a list, whose mail takes another source', async () => {
+      const one = await open('one', settings);
+      const block = one.note('out1', 'google', listed, 'one.test');
+      assert.equal(block?.site, 'google (one.test)');
+      assert.equal(one.note('out1', 'google', listed, 'one.test'), null);
+      assert.deepEqual(frees(one), [false, true, true]);
+      const chosen = (domain: string): string | null =>
+        one.choose({ pool: 'default', last: 'out1' }, { site: 'google', domain }, () => 0).name;
+      assert.deepEqual([chosen('one.test'), chosen('two.test')], ['shared', 'out1']);
+      assert.deepEqual([one.take('out1', 'google', 'one.test'), one.take('out1', 'google', 'two.test')], [false, true]);
+      assert.equal(one.heldBy('default', 'google', 'one.test'), null);
+      one.note('shared', 'google', listed, 'one.test');
+      assert.equal(one.heldBy('default', 'google'), null);
+      assert.equal(one.heldBy('default', 'google', 'two.test'), null);
+      const hold = one.heldBy('default', 'google', 'one.test');
+      assert.equal(hold?.by, 'pool:default@google (one.test)');
+      assert.deepEqual(one.holdOf(hold.by), hold);
+      await written();
+      assert.deepEqual(frees(await open('one', settings)), [false, true, true], 'also after a restart');
+      assert.equal(await one.unblockSite('google'), 2);
+      assert.equal(one.holdOf(hold.by), null);
+      assert.deepEqual(frees(await open('one', settings)), [true, true, true]);
+    });
+
+    it('are kept from all of it once three domains in a row say so', async () => {
+      const one = await open('one', settings);
+      for (const domain of ['one.test', 'two.test']) one.note('out1', 'google', listed, domain);
+      assert.equal(one.isFree('out1', 'google'), true);
+      assert.equal(one.note('out1', 'google', listed, 'three.test')?.site, 'google');
+      assert.equal(one.isFree('out1', 'google', 'four.test'), false);
+      assert.equal(one.isFree('shared', 'google'), true);
+    });
+
+    it('are not, where mail was accepted between', async () => {
+      const one = await open('one', settings);
+      for (const domain of ['one.test', 'two.test']) one.note('out1', 'google', listed, domain);
+      one.note('out1', 'google', accepted, 'four.test');
+      assert.equal(one.note('out1', 'google', listed, 'three.test')?.site, 'google (three.test)');
+      assert.equal(one.isFree('out1', 'google'), true);
+    });
   });
 
   it('have a system address at each node, whose blocks concern no other', async () => {
