@@ -12,7 +12,7 @@ import type { Order } from './mail-batches.ts';
 import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { failureOf, readyMail, Unbuildable, type Draft, type Prepared } from './ready-mail.ts';
-import { loadAttachments, loadContents, loadRaw, type StoredMail, type StoredText } from './stored-mail.ts';
+import { loadAttachments, loadContents, loadRaw, writtenAt, type StoredMail, type StoredText } from './stored-mail.ts';
 
 /** Encoded contents of several recipients that are kept, in bytes. */
 const CACHE_BYTES = 32 * 1024 * 1024;
@@ -155,4 +155,4 @@ const NOT_SIGNED: Signed = { kind: 'signed', signatures: '' };
 const orderOf = (row: StoredMail): Order => (row.class === 0 ? 0 : 1);
 
 /** The signature has the time of acceptance, in seconds, so that every try sends the same bytes. */
-const signedAt = (row: StoredMail): number => Math.floor(row.created_at / 1000);
+const signedAt = (row: StoredMail): number => Math.floor(writtenAt(row) / 1000);

@@ -2,7 +2,7 @@
 import type { Mailbox } from '../../mail/address.ts';
 import { writeHead } from '../../mail/mime-write.ts';
 import { storedMailboxes, type StoredMailbox } from '../../messages/store/message.ts';
-import type { StoredMail } from './stored-mail.ts';
+import { writtenAt, type StoredMail } from './stored-mail.ts';
 
 export function headOf(row: StoredMail): string {
   return writeHead({
@@ -11,7 +11,7 @@ export function headOf(row: StoredMail): string {
     cc: storedMailboxes(row.cc_json).map(mailbox),
     replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
     subject: row.subject,
-    date: new Date(row.created_at),
+    date: new Date(writtenAt(row)),
     messageId: row.rfc_message_id,
     extra: [
       ['X-Message-Id', row.message_id],

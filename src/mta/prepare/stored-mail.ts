@@ -31,6 +31,7 @@ const MESSAGE_COLUMNS = [
   'test_outcome',
   'rfc_message_id',
   'created_at',
+  'send_at',
   'batch_id',
   'track_opens',
   'track_clicks',
@@ -56,6 +57,10 @@ export async function loadStoredMails(db: Connection, ids: readonly string[]): P
   const rows = await readRows(db, [JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, row]));
 }
+
+/** The time that the mail and its signatures show, in ms: when it was accepted, or its later `send_at`. The same at each try. */
+export const writtenAt = (row: Pick<StoredMail, 'created_at' | 'send_at'>): number =>
+  Math.max(row.created_at, row.send_at ?? 0);
 
 /** A content without its large parts, which are loaded when there is room for them. */
 export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count' | 'base_id'> & {

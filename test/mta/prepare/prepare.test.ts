@@ -18,7 +18,7 @@ import { relaxedBodyHash } from '../../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../../src/tracking/token.ts';
 import type { DeliveryRow, MessageRow } from '../../../src/storage/tables.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
-import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
+import { ACCOUNT, HOUR, NOW, contentRow, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
 import { hrefsOf, pixelOf, readMail as readSeen } from '../../support/harness/seen-mail.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
@@ -147,6 +147,15 @@ describe('mta/prepare/prepare', () => {
       assert.ok(line.length <= 78, `formats finding 9: ${line}`);
     assert.doesNotMatch(mail.text, /cy@dest/, 'no Bcc on the wire');
     assert.match(mail.text, /^[\r\n\t -~]*$/, '7-bit on the wire');
+  });
+
+  it('has the date of its send_at where it was to be sent later, in the header and in the signature', async () => {
+    const made = await store({ send_at: NOW + 30 * 24 * HOUR });
+    const { head } = ready(await prepareWith(deps)(made.id));
+    assert.match(head, /^Date: Mon, 02 Mar 2026 09:30:00 \+0000/m);
+    assert.match(head.replaceAll('\r\n ', ''), new RegExp(` t=${String((NOW + 30 * 24 * HOUR) / 1000)};`));
+    const past = await store({ send_at: NOW - HOUR });
+    assert.match(ready(await prepareWith(deps)(past.id)).head, /^Date: Sat, 31 Jan 2026 09:30:00 \+0000/m);
   });
 
   it('gives the same bytes at each try', async () => {
