@@ -207,7 +207,9 @@ const details = {
     mx: maybe('Host that was asked.'),
     ...smtp,
     reason: text('Why, in one word.'),
-    next_attempt_at: z.iso.datetime().describe('When the next attempt is made.'),
+    next_attempt_at: nullableTime().describe(
+      'When the next attempt is made; null where the time of the mail is over before.',
+    ),
   }),
   suppressed: z.object({
     reason: text('Why the address is on the suppression list.'),

@@ -63,7 +63,7 @@ export const views: readonly View[] = [
       trying: [flag('d.claim_epoch IS NOT NULL'), '1 while an attempt runs'],
       next_attempt_at: [
         `CASE WHEN d.claim_epoch IS NULL THEN ${time('d.due_at')} END`,
-        'next attempt; null when finished',
+        'next attempt, or `give_up_at`; null when finished',
       ],
       give_up_at: [time('d.give_up_at'), 'when the queue gives up'],
       smtp_code: ['d.smtp_code', 'code of the last reply'],

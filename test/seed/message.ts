@@ -103,6 +103,7 @@ function accepted(
 const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryRow): LoadedDelivery => ({
   ...row,
   notice_to: null,
+  full_since: null,
   opens: 0,
   clicks: 0,
   stream,

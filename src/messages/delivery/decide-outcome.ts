@@ -53,10 +53,11 @@ function decideDeferral(state: DeliveryState, result: Extract<Outcome, { kind: '
   const { facts, verdict } = result;
   const next = withReply(state, facts);
   if (result.noDomain !== true) {
-    if (verdict.reason === 'mailbox_full' && staysFull(state.queuedAt, now)) {
+    const fullSince = verdict.reason === 'mailbox_full' ? (state.fullSince ?? now) : state.fullSince;
+    if (verdict.reason === 'mailbox_full' && staysFull(fullSince ?? now, now)) {
       return bounce(next, verdict, { attempt: { facts, outcome: 'deferred', verdict, nextAttemptAt: null } });
     }
-    return deferUntil(withExistingDomain(next), verdict, facts, 'deferred', result.retryAt);
+    return deferUntil({ ...withExistingDomain(next), fullSince }, verdict, facts, 'deferred', result.retryAt);
   }
   const count = state.noDomainCount + 1;
   const since = state.noDomainSince ?? now;
@@ -85,9 +86,11 @@ function deferUntil(
   retryAt: number,
 ): Decision {
   const dueAt = Math.min(retryAt, state.giveUpAt);
+  // At the time to give up nothing is tried.
+  const nextAttemptAt = retryAt < state.giveUpAt ? retryAt : null;
   return moveToStatus(state, 'deferred', {
     change: { dueAt, claimEpoch: null },
-    attempt: { facts, outcome, verdict, nextAttemptAt: dueAt },
+    attempt: { facts, outcome, verdict, nextAttemptAt },
     events: [
       {
         type: 'deferred',
@@ -98,7 +101,7 @@ function deferUntil(
           enhanced_code: facts.enhancedCode,
           smtp_reply: capped(facts.smtpReply),
           reason: verdict.reason,
-          next_attempt_at: new Date(dueAt).toISOString(),
+          next_attempt_at: nextAttemptAt === null ? null : new Date(nextAttemptAt).toISOString(),
         },
       },
     ],

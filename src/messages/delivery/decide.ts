@@ -93,7 +93,10 @@ function decideHold(before: DeliveryState, hold: Extract<DeliveryChange, { kind:
   };
   const limit = expiryOf(marked);
   if (now >= limit) return giveUp(state);
-  return updateState(marked, { dueAt: Math.min(hold.until ?? HELD_WITHOUT_END, limit) });
+  const change = { dueAt: Math.min(hold.until ?? HELD_WITHOUT_END, limit) };
+  // Its time has come, and it waits for the hold alone.
+  const isDue = state.status === 'scheduled' && now >= state.queuedAt;
+  return isDue ? moveToStatus(marked, 'queued', { change }) : updateState(marked, change);
 }
 
 /** Returns when the delivery is given up: while the operator holds it, only at the sender's own `expires_at`. */

@@ -170,6 +170,8 @@ export interface DeliveryState {
   claimEpoch: number | null;
   noDomainCount: number;
   noDomainSince: number | null;
+  /** When an attempt found the mailbox full for the first time, or null. */
+  fullSince: number | null;
   /** True for simulated mail, which never changes the suppression list. */
   test: boolean;
   queuedAt: number;

@@ -52,6 +52,8 @@ const MESSAGE_COLUMNS = [
 export type LoadedDelivery = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
   Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & {
     suppressed: string | null;
+    /** When an attempt found the mailbox full for the first time; read only where another has found it so. */
+    full_since: number | null;
     /** The source of its last attempt; read only for reports, which count against it. */
     source: string | null;
     /** 1 where the recipient was erased. */
@@ -86,6 +88,9 @@ const readDeliveries = jsonReader<LoadedDelivery>(
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
        ORDER BY s.scope LIMIT 1)`,
+    full_since: `CASE WHEN ? = 1 THEN (
+       SELECT MIN(a.ended_at) FROM attempts a
+       WHERE a.message_id = d.message_id AND a.delivery_id = d.id AND a.reason = 'mailbox_full') END`,
     source: `CASE WHEN ? = 1 THEN (
        SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
     erased: `CASE WHEN d.address_key = '${ERASED_ADDRESS}' THEN 1 ELSE 0 END`,
@@ -109,8 +114,10 @@ export async function loadUpdates(
 ): Promise<Map<string, PendingUpdate>> {
   const ids = [...new Set(changes.map(({ deliveryId }) => deliveryId))];
   const needsSource = changes.some(({ change }) => isReport(change));
+  const needsFullSince = changes.some(({ change }) => findsFull(change));
   const endsMail = changes.some(({ change }) => change.kind === 'unsubscribed');
-  const rows = await readDeliveries(db, [now, needsSource ? 1 : 0, endsMail ? 1 : 0, JSON.stringify(ids)]);
+  const asked = [needsFullSince, needsSource, endsMail].map((isAsked) => (isAsked ? 1 : 0));
+  const rows = await readDeliveries(db, [now, ...asked, JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
 }
 
@@ -138,6 +145,7 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
   claimEpoch: row.claim_epoch,
   noDomainCount: row.no_domain_count,
   noDomainSince: row.no_domain_since,
+  fullSince: row.full_since,
   test: row.test === 1,
   lastReply: { smtpCode: row.smtp_code, enhancedCode: row.enhanced_code, smtpReply: row.smtp_reply, mx: row.mx },
   opens: row.opens,
@@ -153,6 +161,10 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
 
 /** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */
 export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
+
+/** Tells whether an attempt found the mailbox full. */
+const findsFull = (change: DeliveryChange): boolean =>
+  change.kind === 'outcome' && change.outcome.kind === 'deferred' && change.outcome.verdict.reason === 'mailbox_full';
 
 /** Returns the columns of a delivery as its changes have left them. */
 function changedColumns({ state, statusAt, tls }: PendingUpdate): Pick<DeliveryRow, (typeof CHANGED_COLUMNS)[number]> {

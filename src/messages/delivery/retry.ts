@@ -83,5 +83,5 @@ export function domainIsGone(count: number, since: number, now: number): boolean
 /** A mailbox that has been full for a day is probably not read any more. */
 const FULL_MS = 24 * 3_600_000;
 
-/** Returns true if mail that was to be sent at `since` and meets a full mailbox at `now` is given up. */
+/** Returns true if mail that first met a full mailbox at `since`, and meets it at `now`, is given up. */
 export const staysFull = (since: number, now: number): boolean => now - since >= FULL_MS;

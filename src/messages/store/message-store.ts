@@ -52,9 +52,14 @@ function recipientRecord(row: DeliveryRow) {
   };
 }
 
-/** Returns the time of the next attempt; null during an attempt and while the delivery is held (see delivery/why.ts). */
-export const nextAttemptAt = (row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'held_by'>): string | null =>
-  row.claim_epoch !== null || row.held_by !== null ? null : rfc3339(row.due_at);
+/**
+ * Returns the time of the next attempt; null during an attempt, while the delivery is held (see delivery/why.ts), and where its
+ * time is over before another would be made.
+ */
+export const nextAttemptAt = (
+  row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'give_up_at' | 'held_by'>,
+): string | null =>
+  row.claim_epoch !== null || row.held_by !== null || (row.due_at ?? 0) >= row.give_up_at ? null : rfc3339(row.due_at);
 
 /** Returns the last attempts, oldest first. */
 export async function attemptsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<AttemptRecord[]> {

@@ -779,7 +779,7 @@ describe('messages/decide', () => {
       const before = held('deferred', { giveUpAt: NOW + MINUTE });
       const decision = decide(before, outcome(deferred(NOW + HOUR)), NOW);
       assert.equal(decision.state.dueAt, NOW + MINUTE);
-      assert.equal(decision.attempt?.nextAttemptAt, NOW + MINUTE);
+      assert.equal(decision.attempt?.nextAttemptAt, null, 'nothing is tried then');
     });
 
     it('spend no attempt where nothing was tried', () => {
@@ -805,6 +805,42 @@ describe('messages/decide', () => {
       assert.equal(decide(resting('deferred', { dueAt: NOW + HOUR }), { kind: 'flushed' }, NOW).state.dueAt, NOW);
       assert.equal(decide(held('deferred'), { kind: 'flushed' }, NOW).applied, false);
     });
+  });
+
+  describe('a full mailbox', () => {
+    const full = deferred(RETRY, { verdict: softReport });
+
+    it('is tried again after the first time, however long the mail was held before', () => {
+      const waited = held('sent', { queuedAt: NOW - 48 * HOUR });
+      const { state, steps } = decide(waited, outcome(full), NOW);
+      assert.deepEqual([steps, state.fullSince], [[['sent', 'deferred']], NOW]);
+    });
+
+    it('bounces once it was found full for a day', () => {
+      const found = (fullSince: number): string =>
+        decide(held('deferred', { queuedAt: NOW - 48 * HOUR, fullSince }), outcome(full), NOW).state.status;
+      assert.deepEqual([found(NOW - 24 * HOUR + 1), found(NOW - 24 * HOUR)], ['deferred', 'bounced']);
+    });
+  });
+
+  describe('scheduled mail under a hold', () => {
+    const hold: DeliveryChange = { kind: 'held', by: 'hld_1', since: NOW - HOUR, until: null };
+
+    it('is queued once its send_at has come', () => {
+      const due = decide(resting('scheduled', { queuedAt: NOW, dueAt: NOW }), hold, NOW);
+      assert.deepEqual([due.steps, due.state.status, due.state.heldBy], [[['scheduled', 'queued']], 'queued', 'hld_1']);
+    });
+
+    it('and stays scheduled before', () => {
+      const later = decide(resting('scheduled', { queuedAt: NOW + HOUR, dueAt: NOW + HOUR }), hold, NOW);
+      assert.deepEqual([later.steps, later.state.status], [[], 'scheduled']);
+    });
+  });
+
+  it('names no next attempt where the time of the mail is over before', () => {
+    const decision = decide(held('sent', { giveUpAt: RETRY }), outcome(deferred(RETRY + MINUTE)), NOW);
+    assert.deepEqual([decision.state.dueAt, decision.attempt?.nextAttemptAt], [RETRY, null]);
+    assert.equal(detailOf(decision)['next_attempt_at'], null);
   });
 
   describe('a domain that does not exist', () => {

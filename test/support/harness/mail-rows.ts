@@ -136,6 +136,7 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     claimEpoch: null,
     noDomainCount: 0,
     noDomainSince: null,
+    fullSince: null,
     test: false,
     queuedAt: NOW,
     lastReply: { smtpCode: null, enhancedCode: null, smtpReply: null, mx: null },

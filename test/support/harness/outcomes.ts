@@ -35,7 +35,7 @@ export const refused = (verdict: Verdict = unknownMailbox): Outcome => ({
   verdict,
 });
 
-export const deferred = (retryAt: number, changes: { noDomain?: true } = {}): Outcome => ({
+export const deferred = (retryAt: number, changes: { noDomain?: true; verdict?: Verdict } = {}): Outcome => ({
   kind: 'deferred',
   facts: factsOf(laterFacts),
   verdict: { class: 'soft', reason: 'other' },
