@@ -21,6 +21,13 @@ const webhookShape = {
   header_names: z.array(z.string()).describe('Names of the custom headers. Their values are shown nowhere.'),
   status: z.enum(['active', 'paused', 'disabled']).describe('`disabled`: by us, see `disabled_reason`.'),
   disabled_reason: z.string().nullable().describe('Why it was disabled; null unless it is.'),
+  failing_since: nullableTime().describe('When the first of the calls that failed since the last success was made.'),
+  rests_until: nullableTime().describe(
+    'Until when it gets no call, since it answered 429, or 503 with `Retry-After`; may be over. Null without a rest, and after a success.',
+  ),
+  next_attempt_at: nullableTime().describe(
+    'When the first of the calls that wait is made again; null where none waits, and for an endpoint that is not called.',
+  ),
   last_success_at: nullableTime().describe('When a call was answered with 2xx last.'),
   last_failure_at: nullableTime().describe('When a call failed last.'),
   created_at: z.iso.datetime().describe('When it was registered.'),
@@ -134,6 +141,9 @@ export const samples = {
     header_names: ['X-Gateway-Token'],
     status: 'active',
     disabled_reason: null,
+    failing_since: null,
+    rests_until: null,
+    next_attempt_at: null,
     last_success_at: '2026-01-31T09:30:02.981Z',
     last_failure_at: null,
     created_at: '2026-01-30T08:00:00.000Z',

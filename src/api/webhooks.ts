@@ -13,6 +13,7 @@ import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { checkCustomHeaders } from '../webhooks/custom-header.ts';
+import { nextDueAt } from '../webhooks/call-store.ts';
 import { chosenTypes, webhookRecord } from '../webhooks/endpoint.ts';
 import {
   createEndpoint,
@@ -154,7 +155,7 @@ function createRoute(deps: WebhooksDeps): Route {
     async (call) => {
       const { caller, body } = call;
       const replyOf = ({ row, secrets }: WithSecrets): Reply =>
-        createdReply(PATH, { ...webhookRecord(row), secret: newestOf(secrets) });
+        createdReply(PATH, { ...webhookRecord(row, null), secret: newestOf(secrets) });
       const given = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
       const whole = {
         ...defaults,
@@ -259,10 +260,17 @@ function listRoute({ db, cursors }: WebhookReadDeps): Route {
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
         const { rows, hasMore } = await pageOfEndpoints({ db }, wanted);
-        return { data: rows.map(webhookRecord), hasMore };
+        const next = await nextDueAt(
+          { db },
+          rows.map(({ id }) => id),
+        );
+        return { data: rows.map((row) => webhookRecord(row, next.get(row.id) ?? null)), hasMore };
       }),
   );
 }
+
+const nextDueOf = async (deps: Pick<WebhookReadDeps, 'db'>, id: string): Promise<number | null> =>
+  (await nextDueAt(deps, [id])).get(id) ?? null;
 
 function readRoute({ db }: WebhookReadDeps): Route {
   return route(
@@ -275,7 +283,10 @@ function readRoute({ db }: WebhookReadDeps): Route {
       params,
       responses: { 200: answer('The endpoint.') },
     },
-    async (call) => ({ status: 200, body: webhookRecord(await findEndpoint({ db }, refOf(call))) }),
+    async (call) => {
+      const row = await findEndpoint({ db }, refOf(call));
+      return { status: 200, body: webhookRecord(row, await nextDueOf({ db }, row.id)) };
+    },
   );
 }
 
@@ -301,10 +312,11 @@ function changeRoute(deps: WebhooksDeps): Route {
       const keepsEngagement = before.include_engagement === 1 && body.include_engagement !== false;
       if (keepsEngagement && body.url !== undefined) needEngagement(caller, 'url');
       const changes = await checkedSettings(deps, caller, body);
+      const nextDue = await nextDueOf(deps, before.id);
       const replyOf = (row: WebhookRow): Reply => ({
         status: 200,
-        body: webhookRecord(row),
-        before: webhookRecord(before),
+        body: webhookRecord(row, nextDue),
+        before: webhookRecord(before, nextDue),
       });
       return answerChange(call, replyOf, (rowsFor) => updateEndpoint(storeOf(deps), refOf(call), changes, rowsFor));
     },
@@ -325,7 +337,7 @@ function removeRoute(deps: WebhooksDeps): Route {
       responses: { 204: { description: 'Removed.' } },
     },
     async (call) => {
-      const before = webhookRecord(await findEndpoint(deps, refOf(call)));
+      const before = webhookRecord(await findEndpoint(deps, refOf(call)), null);
       const reply: Reply = { status: 204, body: null, before };
       await removeEndpoint(storeOf(deps), refOf(call), () => rowsOfAnswer(call, reply));
       return reply;

@@ -70,7 +70,7 @@ export async function buildHousekeeping(
     oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
     ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
-    ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
+    ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
     exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
     whenTrusted(trust, oldExports({ db, clock, config })),

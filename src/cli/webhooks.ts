@@ -12,12 +12,13 @@ const MOST_LISTED = 1000;
 
 const lines = (webhooks: readonly Webhook[]): string[] =>
   table(
-    ['ID', 'STATUS', 'LAST SUCCESS', 'LAST FAILURE', 'URL', 'EVENTS', 'REASON'],
+    ['ID', 'STATUS', 'LAST SUCCESS', 'LAST FAILURE', 'RESTS UNTIL', 'URL', 'EVENTS', 'REASON'],
     webhooks.map((one) => [
       one.id,
       one.status,
       one.last_success_at,
       one.last_failure_at,
+      one.rests_until,
       one.url,
       one.events.join(','),
       one.disabled_reason,

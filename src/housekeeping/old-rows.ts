@@ -13,7 +13,7 @@ import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { removeEnded } from '../suppressions/suppression-store.ts';
-import { purgeDeliveries, purgeOldCalls } from '../webhooks/call-store.ts';
+import { purgeDeliveries, purgeOldCalls, purgeOldReplays } from '../webhooks/call-store.ts';
 import type { ClockTrust } from './clock-trust.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
@@ -149,13 +149,27 @@ export function retiredKeys(deps: Pick<DomainDeps, 'db' | 'clock'>): Rule {
   };
 }
 
-/** Removes lines of the webhooks' delivery log, calls that were given up and finished replays after 30 days. */
-export function webhookLogRules({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): SizedRule[] {
-  const rule = (name: string, purge: typeof purgeDeliveries): SizedRule => ({
+/**
+ * Removes lines of the webhooks' delivery log and finished replays after 30 days, and calls that were given up when events are (`eventsKeptMs`):
+ * until then a replay of what failed finds them.
+ */
+export function webhookLogRules({
+  db,
+  clock,
+  eventsKeptMs,
+}: {
+  db: Pick<Database, 'commit'>;
+  clock: Clock;
+  eventsKeptMs: number;
+}): SizedRule[] {
+  const rule = (name: string, keptMs: number, purge: typeof purgeDeliveries): SizedRule => ({
     name,
     everyMs: HOUR_MS,
-    sizedStep: (rows) =>
-      timed({ clock, commit: db.commit }, (commit) => purge(commit, clock.now() - WEBHOOK_LOG_KEPT_MS, rows)),
+    sizedStep: (rows) => timed({ clock, commit: db.commit }, (commit) => purge(commit, clock.now() - keptMs, rows)),
   });
-  return [rule('old webhook deliveries', purgeDeliveries), rule('old webhook calls', purgeOldCalls)];
+  return [
+    rule('old webhook deliveries', WEBHOOK_LOG_KEPT_MS, purgeDeliveries),
+    rule('old webhook calls', eventsKeptMs, purgeOldCalls),
+    rule('old webhook replays', WEBHOOK_LOG_KEPT_MS, purgeOldReplays),
+  ];
 }

@@ -17,10 +17,12 @@ export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
     .select('status')
     .count({ n: '*' })
     .groupBy('status');
-  const [calls]: { n: number; oldest: number | null }[] = await read('webhook_calls')
-    .whereNotNull('due_at')
-    .count({ n: '*' })
-    .min({ oldest: 'due_at' });
+  // Calls of an endpoint that is paused, disabled or resting are not late.
+  const [calls] = await read.raw<{ n: number; oldest: number | null }[]>(
+    `SELECT COUNT(*) AS n, MIN(CASE WHEN w.status <> 'active' THEN NULL WHEN w.rests_until > c.due_at THEN w.rests_until
+         ELSE c.due_at END) AS oldest
+       FROM webhook_calls c JOIN webhooks w ON w.id = c.webhook_id WHERE c.due_at IS NOT NULL`,
+  );
   const [behind] = await read.raw<{ n: number | null }[]>(
     `SELECT MAX((SELECT MAX(sequence) FROM events) - cursor) AS n FROM webhooks WHERE status = 'active'`,
   );

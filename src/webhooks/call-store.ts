@@ -27,6 +27,8 @@ export type Owed =
 export interface CallEnd {
   line: WebhookDeliveryRow;
   owed: Owed;
+  /** Until when the endpoint asked not to be called, or null. */
+  restsUntil: number | null;
   /** The event's place in the log. */
   sequence: number;
   /** Returns how far the endpoint's log is settled once these events are, too; called inside the transaction. */
@@ -66,7 +68,9 @@ const noteEnds = statement(
   ({ unfold }) => `UPDATE webhooks SET cursor = ${LATER_CURSOR},
        last_success_at = COALESCE(j.success_at, last_success_at), last_failure_at = COALESCE(j.failure_at, last_failure_at),
        failures = CASE WHEN j.success_at IS NULL THEN failures + j.failed ELSE j.failed END,
-       failing_since = CASE WHEN j.success_at IS NULL THEN COALESCE(failing_since, j.failed_since) ELSE j.failed_since END
+       failing_since = CASE WHEN j.success_at IS NULL THEN COALESCE(failing_since, j.failed_since) ELSE j.failed_since END,
+       rests_until = CASE WHEN j.rests_until IS NULL THEN CASE WHEN j.success_at IS NULL THEN webhooks.rests_until END
+         WHEN webhooks.rests_until > j.rests_until THEN webhooks.rests_until ELSE j.rests_until END
      FROM ${unfold('j', {
        id: 'text',
        settled: 'integer',
@@ -74,6 +78,7 @@ const noteEnds = statement(
        failure_at: 'integer',
        failed: 'integer',
        failed_since: 'integer',
+       rests_until: 'integer',
      })}
      WHERE webhooks.id = j.id RETURNING webhooks.id, failures, failing_since, warned_at`,
 );
@@ -83,13 +88,15 @@ function cursorOf(ends: readonly CallEnd[]): number {
   return Math.max(...ends.map((end) => end.settledUpTo(settled)));
 }
 
-/** Returns last success, last failure, failures since that success, and the first of those. */
+/** Returns last success, last failure, failures since that success, the first of those, and the end of the rest that was asked for. */
 function changeOf(ends: readonly CallEnd[]): (number | null)[] {
   const lines = ends.map(({ line }) => line);
   const lastGood = lines.findLastIndex(({ status }) => status === 'delivered');
   const failed = lines.slice(lastGood + 1);
   const lastFailure = lines.findLast(({ status }) => status === 'failed');
-  return [lines[lastGood]?.at ?? null, lastFailure?.at ?? null, failed.length, failed[0]?.at ?? null];
+  const rests = ends.flatMap(({ restsUntil }) => restsUntil ?? []);
+  const restsUntil = rests.length === 0 ? null : Math.max(...rests);
+  return [lines[lastGood]?.at ?? null, lastFailure?.at ?? null, failed.length, failed[0]?.at ?? null, restsUntil];
 }
 
 async function keepOwed(tx: Connection, ends: readonly CallEnd[]): Promise<void> {
@@ -136,6 +143,20 @@ export function nextCalls(
     `SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY ${by} LIMIT ?`,
     [webhookId, limit],
   );
+}
+
+const firstDue = statement(
+  ({ listed }) => `SELECT j.value AS id, (SELECT MIN(due_at) FROM webhook_calls WHERE webhook_id = j.value
+      AND due_at IS NOT NULL) AS at FROM ${listed('j', 'text')}`,
+);
+
+/** Returns when the next call that waits is due, by endpoint; those without one are left out. */
+export async function nextDueAt(
+  { db }: { db: Pick<Database, 'prepared'> },
+  webhookIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await db.prepared.all<{ id: string; at: number | null }>(firstDue, [JSON.stringify(webhookIds)]);
+  return new Map(rows.flatMap(({ id, at }) => (at === null ? [] : [[id, at] as const])));
 }
 
 /** Events beyond a cursor whose lines in the log of calls are looked at: more than come while one call is on the wire. */
@@ -334,23 +355,34 @@ export async function purgeDeliveries(
   return removed.length;
 }
 
-/** Removes calls that were given up, and replays, from before `before`; returns how many. */
+/** Removes calls that were given up and failed first before `before`; returns how many. */
 export async function purgeOldCalls(
   commit: Pick<Committer, 'transact'>,
   before: number,
   most: number,
 ): Promise<number> {
-  return commit.transact(async (tx) => {
-    const calls = await tx.all(
+  const removed = await commit.transact((tx) =>
+    tx.all(
       `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
          WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
       [before, most],
-    );
-    const replays = await tx.all(
+    ),
+  );
+  return removed.length;
+}
+
+/** Removes finished replays from before `before`; returns how many. */
+export async function purgeOldReplays(
+  commit: Pick<Committer, 'transact'>,
+  before: number,
+  most: number,
+): Promise<number> {
+  const removed = await commit.transact((tx) =>
+    tx.all(
       `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
          ORDER BY id LIMIT ?) RETURNING id`,
       [idFloor('whr', before), most],
-    );
-    return Math.max(calls.length, replays.length);
-  });
+    ),
+  );
+  return removed.length;
 }

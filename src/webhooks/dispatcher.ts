@@ -22,7 +22,7 @@ import { noteWarned, recordCallEnd, type Owed } from './call-store.ts';
 import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
 import { FanOut } from './fan-out.ts';
 import type { CallJob, Feed } from './feed.ts';
-import { nextTryAt, PROBE_EVERY_MS, verdictOn } from './retry.ts';
+import { nextTryAt, PROBE_EVERY_MS, restAfter, verdictOn } from './retry.ts';
 import { sampleEvent } from './sample-event.ts';
 
 export interface WebhookDeps {
@@ -156,14 +156,25 @@ export class Webhooks {
     const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
     const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
+    const restsUntil = this.rest(feed, result);
     if (feed.gate !== null) await feed.gate;
-    const ending = this.end(job, result);
+    const ending = this.end(job, result, restsUntil);
     feed.endings.add(ending);
     await ending.finally(() => feed.endings.delete(ending));
   }
 
+  /** An endpoint that asks for fewer calls gets none for a time: what is not on the wire waits, and uses up no attempt. */
+  private rest(feed: Feed, result: CallResult): number | null {
+    const rest = restAfter(result);
+    if (rest === null) return null;
+    const until = this.deps.clock.now() + rest;
+    feed.rest(until);
+    this.fanOut.rewind(feed);
+    return until;
+  }
+
   /** Writes the end of a call, and what it says of the endpoint's health. */
-  private async end(job: CallJob, result: CallResult): Promise<void> {
+  private async end(job: CallJob, result: CallResult, restsUntil: number | null): Promise<void> {
     const { feed, event, cause } = job;
     const owed = this.owedAfter(job, result);
     const retryAt = owed.kind === 'retry' ? owed.dueAt : null;
@@ -179,6 +190,7 @@ export class Webhooks {
     const health = await recordCallEnd(this.deps.db.commit, {
       line,
       owed,
+      restsUntil,
       sequence: event.sequence,
       settledUpTo: (also) => feed.settledUpTo(also),
     });
@@ -200,6 +212,7 @@ export class Webhooks {
     const before = feed.slots;
     const wasStruggling = feed.struggling;
     feed.health = health;
+    if (result.kind === 'delivered') feed.noteSuccess(now);
     if (feed.struggling && !wasStruggling) {
       feed.nextProbeAt = now + PROBE_EVERY_MS;
       this.fanOut.rewind(feed);

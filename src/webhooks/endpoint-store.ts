@@ -85,6 +85,7 @@ export async function createEndpoint(
       failures: 0,
       failing_since: null,
       warned_at: null,
+      rests_until: null,
       last_success_at: null,
       last_failure_at: null,
       created_at: now,
@@ -143,12 +144,12 @@ export async function updateEndpoint(
   return changed;
 }
 
-const noFailures = { failures: 0, failing_since: null, warned_at: null };
+const noFailures = { failures: 0, failing_since: null, warned_at: null, rests_until: null };
 
 function statusAfter(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
   if (enabled === undefined || (enabled && before.status === 'active')) return {};
   // One that we have disabled stays so, with its reason, until it is enabled.
-  if (!enabled) return before.status === 'active' ? { status: 'paused' } : {};
+  if (!enabled) return before.status === 'active' ? { status: 'paused', rests_until: null } : {};
   return { status: 'active', disabled_reason: null, ...noFailures };
 }
 

@@ -50,8 +50,9 @@ export function validSecrets(secrets: readonly EndpointSecret[], now: number): B
   return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
 }
 
-/** Returns the API's webhook record. */
-export function webhookRecord(row: WebhookRow) {
+/** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */
+export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
+  const isCalled = row.status === 'active' && nextDueAt !== null;
   return {
     object: 'webhook' as const,
     id: row.id,
@@ -66,6 +67,9 @@ export function webhookRecord(row: WebhookRow) {
     header_names: JSON.parse(row.header_names_json) as string[],
     status: row.status,
     disabled_reason: row.disabled_reason,
+    failing_since: rfc3339(row.failing_since),
+    rests_until: rfc3339(row.rests_until),
+    next_attempt_at: rfc3339(isCalled ? Math.max(nextDueAt, row.rests_until ?? 0) : null),
     last_success_at: rfc3339(row.last_success_at),
     last_failure_at: rfc3339(row.last_failure_at),
     created_at: rfc3339(row.created_at),

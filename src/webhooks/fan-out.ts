@@ -295,7 +295,9 @@ export class FanOut {
   }
 
   private apply(feed: Feed, row: WebhookRow): void {
+    const url = feed.endpoint?.url;
     feed.endpoint = this.endpointOf(row);
+    if (feed.endpoint?.url !== url || row.status !== 'active') feed.forgetRest();
     feed.active = row.status === 'active';
     feed.health = row;
     feed.mayReplay = true;

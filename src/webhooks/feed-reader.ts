@@ -72,7 +72,7 @@ export class FeedReader {
   /** Offers the calls that are due again, and notes when the next one is. */
   private async readRetries(feed: Feed): Promise<void> {
     const { db, clock } = this.deps;
-    while (!this.stopped && feed.active && feed.retriesInHand <= MOST_IN_HAND / 2) {
+    while (!this.stopped && feed.active && !feed.rests(clock.now()) && feed.retriesInHand <= MOST_IN_HAND / 2) {
       const { generation } = feed;
       const limit = MOST_IN_HAND + feed.retriesInHand + feed.freshInHand;
       feed.beginReading();

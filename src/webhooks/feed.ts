@@ -9,7 +9,7 @@ import type { LaneJob } from '../scheduling/lanes.ts';
 import type { LoggedEvent } from '../events/event-log.ts';
 import type { WebhookCause, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint } from './endpoint.ts';
-import { PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } from './retry.ts';
+import { LONGEST_WAIT_MS, PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } from './retry.ts';
 
 /** Events in memory for one endpoint at most, new ones and retries each. */
 export const MOST_IN_HAND = 50;
@@ -47,6 +47,10 @@ export class Feed {
   nextRetryAt: number | null = null;
   /** When a struggling endpoint may be tried with a new event again. */
   nextProbeAt = 0;
+  /** Until when the endpoint asked not to be called. */
+  private restsUntil: number | null = null;
+  /** Calls at once since a rest: one, and one more for each success; null where as many as it allows. */
+  private pace: number | null = null;
   /** There may be a replay to go on with. */
   mayReplay = true;
   timer: Timer | null = null;
@@ -72,6 +76,7 @@ export class Feed {
     this.health = row;
     this.position = row.cursor;
     this.durable = row.cursor;
+    if (row.rests_until !== null) this.rest(row.rests_until);
   }
 
   get struggling(): boolean {
@@ -80,7 +85,33 @@ export class Feed {
 
   /** Calls at once. */
   get slots(): number {
-    return this.struggling ? 1 : (this.endpoint?.concurrency ?? 1);
+    return this.struggling ? 1 : Math.min(this.endpoint?.concurrency ?? 1, this.pace ?? Infinity);
+  }
+
+  /** The endpoint asked not to be called until then. Calls on the wire may each ask: the latest time counts. */
+  rest(until: number): void {
+    this.restsUntil = Math.max(this.restsUntil ?? 0, until);
+    this.pace = 1;
+  }
+
+  /** True while the endpoint is not to be called. A rest that is longer than any was noted by a clock that has been set back. */
+  rests(now: number): boolean {
+    if (this.restsUntil !== null && (now >= this.restsUntil || now < this.restsUntil - LONGEST_WAIT_MS))
+      this.restsUntil = null;
+    return this.restsUntil !== null;
+  }
+
+  /** It has another URL, or a person has stopped it: what it asked for is over. */
+  forgetRest(): void {
+    this.restsUntil = null;
+    this.pace = null;
+  }
+
+  /** After a rest each success allows one more call at once. */
+  noteSuccess(now: number): void {
+    if (this.pace === null || this.rests(now)) return;
+    this.pace++;
+    if (this.pace >= (this.endpoint?.concurrency ?? 1)) this.pace = null;
   }
 
   get freshInHand(): number {
@@ -108,18 +139,20 @@ export class Feed {
   /** True when a new event may be taken now. */
   takesFresh(now: number): boolean {
     if (!this.active || this.endpoint === null || this.fresh.size >= MOST_IN_HAND || this.waitsForRetry) return false;
+    if (this.rests(now)) return false;
     // A probe that is further away than probes ever are was noted by a clock that has been set back.
     const isProbeDue = now >= this.nextProbeAt || now < this.nextProbeAt - PROBE_EVERY_MS;
     return !this.struggling || (this.fresh.size === 0 && isProbeDue);
   }
 
-  /** Time of the next look if nothing happens before: the next retry, or the next probe of one that struggles. */
+  /** Time of the next look if nothing happens before: the next retry, the next probe of one that struggles, or the end of a rest. */
   get nextLookAt(): number | null {
     // With its hands full it is looked at when a call ends.
     const retryAt = this.again.size <= MOST_IN_HAND / 2 ? this.nextRetryAt : null;
     const isProbed = this.struggling && !this.inStep && this.fresh.size === 0 && !this.waitsForRetry;
-    const at = Math.min(retryAt ?? Infinity, isProbed ? this.nextProbeAt : Infinity);
-    return at === Infinity ? null : at;
+    const restEnd = this.inStep ? null : this.restsUntil;
+    const at = Math.min(retryAt ?? Infinity, isProbed ? this.nextProbeAt : Infinity, restEnd ?? Infinity);
+    return at === Infinity ? null : Math.max(at, this.restsUntil ?? 0);
   }
 
   /** Takes an event in hand. */

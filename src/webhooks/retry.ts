@@ -15,6 +15,8 @@ export const RETRY_WAITS_MS: readonly number[] = [
 ];
 const JITTER = 0.1;
 const LONGEST_RETRY_AFTER_MS = DAY_MS;
+/** Rest of an endpoint that answers 429 and does not say for how long. */
+const SHORT_REST_MS = 5000;
 /** No call is ever due later than this from now, but where the clock was set back since. */
 export const LONGEST_WAIT_MS = Math.max(...RETRY_WAITS_MS, LONGEST_RETRY_AFTER_MS) * (1 + JITTER);
 
@@ -40,6 +42,15 @@ export function nextTryAt(
   if (wait === undefined) return null;
   const jittered = wait * (1 - JITTER + 2 * JITTER * random);
   return now + Math.round(Math.max(jittered, Math.min(retryAfterMs ?? 0, LONGEST_RETRY_AFTER_MS)));
+}
+
+/**
+ * Returns for how long an endpoint gets no call at all after this answer, or null: 429 and Retry-After are about whoever calls, not about the
+ * event of the call (RFC 6585 section 4, RFC 9110 section 10.2.3).
+ */
+export function restAfter(answer: { statusCode: number | null; retryAfterMs: number | null }): number | null {
+  const asked = answer.retryAfterMs ?? (answer.statusCode === 429 ? SHORT_REST_MS : null);
+  return asked === null ? null : Math.min(asked, LONGEST_RETRY_AFTER_MS);
 }
 
 /** Returns the header's value in milliseconds from now (RFC 9110 section 10.2.3: seconds or a date), or null without a valid one. */

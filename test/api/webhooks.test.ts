@@ -58,6 +58,9 @@ describe('api/webhooks', () => {
       header_names: ['X-Token'],
       status: 'active',
       disabled_reason: null,
+      failing_since: null,
+      rests_until: null,
+      next_attempt_at: null,
       last_success_at: null,
       last_failure_at: null,
     });

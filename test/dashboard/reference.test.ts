@@ -210,11 +210,17 @@ describe('dashboard: small things', () => {
     for (const bad of ['no colon', ': nothing before it']) assert.throws(() => headersOf(bad), Problem);
   });
   it('the health of an endpoint is that of its last attempts', () => {
-    const ok = { status: 'delivered', next_attempt_at: null } as const;
-    const bad = (next: string | null) => ({ status: 'failed', next_attempt_at: next }) as const;
-    assert.deepEqual(healthOf([], 0), { sampled: 0, rate: null, nextAt: null });
-    const attempts = [ok, bad('2026-02-02'), bad('2026-02-01'), ok];
-    assert.deepEqual(healthOf(attempts, 0), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' });
-    assert.equal(healthOf(attempts, Date.parse('2026-02-01')).nextAt, '2026-02-02', 'a retry that was made is no plan');
+    const fine = { next_attempt_at: null, rests_until: null };
+    const [ok, bad] = [{ status: 'delivered' }, { status: 'failed' }] as const;
+    assert.deepEqual(healthOf(fine, [], 0), { sampled: 0, rate: null, nextAt: null, restsUntil: null });
+    const resting = { next_attempt_at: '2026-02-02', rests_until: '2026-02-01' };
+    const attempts = [ok, bad, bad, ok];
+    assert.deepEqual(healthOf(resting, attempts, 0), {
+      sampled: 4,
+      rate: 0.5,
+      nextAt: '2026-02-02',
+      restsUntil: '2026-02-01',
+    });
+    assert.equal(healthOf(resting, attempts, Date.parse('2026-02-01')).restsUntil, null, 'a rest that is over is none');
   });
 });

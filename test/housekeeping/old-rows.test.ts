@@ -1,13 +1,30 @@
 import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
 import { webhookLogRules } from '../../src/housekeeping/old-rows.ts';
-import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
+import type { WebhookDeliveryRow, WebhookReplayRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 86_400_000;
 
+const replay = (day: number, at: number): WebhookReplayRow => ({
+  id: newId('whr', at),
+  webhook_id: 'whk_1',
+  account_id: 'acc_1',
+  since: day,
+  until: 0,
+  which: 'failed',
+  types_json: '[]',
+  status: 'done',
+  position: 0,
+  end_position: 0,
+  queued: 0,
+  created_at: at,
+  finished_at: at,
+});
+
 describe('housekeeping/old-rows', () => {
-  it('keeps the delivery log and what was given up for 30 days', async () => {
+  it('keeps the delivery log and replays for 30 days, and what was given up as long as events', async () => {
     const temp = await openTempDatabase();
     const clock = new FakeClock();
     const line = (day: number): WebhookDeliveryRow => ({
@@ -31,15 +48,17 @@ describe('housekeeping/old-rows', () => {
     const call = { webhook_id: 'whk_1', cause: 'event' as const, attempts: 10, due_at: null };
     await temp.db.commit.insert({
       webhook_deliveries: [31, 30, 29].map(line),
-      webhook_calls: [31, 29].map((day) => ({ ...call, sequence: day, created_at: clock.now() - day * DAY })),
+      webhook_replays: [31, 29].map((day) => replay(day, clock.now() - day * DAY)),
+      webhook_calls: [91, 89].map((day) => ({ ...call, sequence: day, created_at: clock.now() - day * DAY })),
     });
-    for (const rule of webhookLogRules({ db: temp.db, clock }))
+    for (const rule of webhookLogRules({ db: temp.db, clock, eventsKeptMs: 90 * DAY }))
       assert.equal((await rule.sizedStep(20)).rows, 1, rule.name);
     assert.deepEqual(await temp.db.prepared.all('SELECT id FROM webhook_deliveries ORDER BY position'), [
       { id: 'whd_30' },
       { id: 'whd_29' },
     ]);
-    assert.deepEqual(await temp.db.prepared.all('SELECT sequence FROM webhook_calls'), [{ sequence: 29 }]);
+    assert.deepEqual(await temp.db.prepared.all('SELECT sequence FROM webhook_calls'), [{ sequence: 89 }]);
+    assert.deepEqual(await temp.db.prepared.all('SELECT since FROM webhook_replays'), [{ since: 29 }]);
     await temp.close();
   });
 });

@@ -18,6 +18,9 @@ interface Hook {
   events: string[];
   last_success_at: string | null;
   last_failure_at: string | null;
+  failing_since: string | null;
+  rests_until: string | null;
+  next_attempt_at: string | null;
 }
 
 interface Delivery {
@@ -173,6 +176,35 @@ describe('webhooks', () => {
     const [line] = await logged(hook.id, 1);
     assert.equal(Date.parse(line?.next_attempt_at ?? '') - app.clock.now(), HOUR);
     assert.equal(line?.answer, 'maintenance');
+  });
+
+  it('wait with every event until the time that the endpoint asked for, also after a restart', async () => {
+    const hook = await register({ events: ['delivered'] });
+    receiver.answer = { status: 429, headers: { 'retry-after': '7200' }, body: '' };
+    await mail();
+    await logged(hook.id, 1);
+    const until = new Date(app.clock.now() + 2 * HOUR).toISOString();
+    const failedAt = new Date(app.clock.now()).toISOString();
+    const now = await hookNow(hook.id);
+    assert.deepEqual([now.rests_until, now.next_attempt_at, now.failing_since], [until, until, failedAt]);
+    const folder = newFolder();
+    await copyData(app.folder, folder);
+    const next = await startTestApp({ settings: OPEN, folder, clock: new TestClock(app.clock.now()) });
+    try {
+      await mail('delivered', {}, next);
+      await next.settled();
+      next.clock.advance(HOUR);
+      await next.settled();
+      assert.equal(receiver.calls.length, 1);
+      receiver.answer = 200;
+      next.clock.advance(HOUR);
+      await logged(hook.id, 3, next);
+      const after = await hookNow(hook.id, next);
+      assert.deepEqual([after.rests_until, after.next_attempt_at, after.failing_since], [null, null, null]);
+    } finally {
+      await next.stop();
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('give an event up after ten attempts, and send it again in a replay of what failed', async () => {

@@ -256,6 +256,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     failures: 0,
     failing_since: null,
     warned_at: null,
+    rests_until: null,
     last_success_at: NOW,
     last_failure_at: null,
     created_at: NOW,

@@ -31,6 +31,8 @@ const OTHER = 'acc_00000000000000000000000002';
 
 type Told = SafeRequest & { event: { id: string; type: string; sequence: number; data: Record<string, unknown> } };
 type Script = (told: Told) => number | Promise<number>;
+/** Calls at once of an endpoint. */
+const MAX_CALLS = 10;
 
 describe('webhooks/dispatcher', () => {
   let temp: TempDatabase;
@@ -42,6 +44,8 @@ describe('webhooks/dispatcher', () => {
   let told: Told[];
   let script: Script;
   let errors: unknown[];
+  /** What the endpoint says in Retry-After of each answer that is not a success. */
+  let retryAfter: string | undefined;
   /** What this machine lacks while calls are made. */
   let lacking: string | null;
   /** What the engine has asked of the database, and what of that is not answered yet. */
@@ -57,6 +61,7 @@ describe('webhooks/dispatcher', () => {
     told = [];
     errors = [];
     lacking = null;
+    retryAfter = undefined;
     script = () => 200;
     const account = { plan: 'pro', created_at: NOW, paused: 0 };
     await temp.db.commit.insert({
@@ -90,7 +95,7 @@ describe('webhooks/dispatcher', () => {
         const answer = Promise.resolve(script(one)).then((status): Fetched => ({
           kind: 'answered',
           status,
-          headers: {},
+          headers: status === 200 || retryAfter === undefined ? {} : { 'retry-after': retryAfter },
           body: Buffer.alloc(0),
         }));
         return Promise.race([answer, closed]);
@@ -295,6 +300,77 @@ describe('webhooks/dispatcher', () => {
     clock.advance(10 * MIN);
     await until(async () => (await count('webhook_calls')) === 0);
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 100);
+  });
+
+  it('calls an endpoint no more until the time that it asked for, and then one call at a time', async () => {
+    retryAfter = '600';
+    script = () => 429;
+    await register();
+    await happen(40);
+    await rests();
+    assert.equal(told.length, MAX_CALLS, 'only what was on the wire already');
+    assert.equal(await count('webhook_calls'), MAX_CALLS);
+    clock.advance(9 * MIN);
+    await happen(5);
+    await rests();
+    assert.equal(told.length, MAX_CALLS, 'new events wait too');
+    clock.advance(2 * MIN);
+    await rests();
+    assert.equal(told.length, MAX_CALLS + 1, 'one more asks');
+    script = () => 200;
+    clock.advance(11 * MIN);
+    await until(async () => (await count('webhook_deliveries WHERE error IS NULL')) === 45);
+    await rests();
+    assert.equal(await count('webhook_calls'), 0);
+    assert.equal(await count('webhook_deliveries WHERE error IS NOT NULL'), MAX_CALLS + 1);
+  });
+
+  it('keeps strict order over a rest', async () => {
+    retryAfter = '600';
+    script = () => 503;
+    await register({ concurrency: 1 });
+    await happen(3);
+    await rests();
+    assert.equal(told.length, 1);
+    script = () => 200;
+    clock.advance(11 * MIN);
+    await until(async () => (await count('webhook_deliveries WHERE error IS NULL')) === 3);
+    assert.deepEqual(
+      told.map(({ event }) => event.sequence),
+      [1, 1, 2, 3],
+    );
+  });
+
+  for (const [status, ms, calls, reason] of [
+    [429, 1000, 1, 'a short rest'],
+    [429, 6000, 3, 'then it goes on'],
+    [503, 1000, 2, 'a 503 that asks for nothing is about its event'],
+  ] as const) {
+    it(`rests after ${String(status)} without Retry-After: ${String(calls)} calls after ${String(ms)} ms (${reason})`, async () => {
+      script = () => (told.length === 1 ? status : 200);
+      await register();
+      await happen(1);
+      await until(async () => (await lines()) === 1);
+      await happen(1);
+      await rests();
+      clock.advance(ms);
+      await rests();
+      assert.equal(told.length, calls);
+    });
+  }
+
+  it('forgets the rest that another URL, or a pause, asked for', async () => {
+    retryAfter = '600';
+    script = () => 429;
+    const id = await register();
+    await happen(1);
+    await until(async () => (await lines()) === 1);
+    script = () => 200;
+    await enable(id, false);
+    await enable(id, true);
+    await happen(1);
+    await until(async () => (await lines()) === 2);
+    assert.equal(told.at(-1)?.event.sequence, 2);
   });
 
   it('calls an endpoint again in time whose last calls failed before the clock was set back', async () => {

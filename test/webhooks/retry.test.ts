@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { nextTryAt, RETRY_WAITS_MS, retryAfterMs, verdictOn } from '../../src/webhooks/retry.ts';
+import { nextTryAt, restAfter, RETRY_WAITS_MS, retryAfterMs, verdictOn } from '../../src/webhooks/retry.ts';
 
 const S = 1000;
 const H = 3600 * S;
@@ -39,6 +39,20 @@ describe('webhooks/retry', () => {
   ] as const) {
     it(`waits ${String(wait)} ms after attempt ${String(attempts)} where ${String(asked)} is asked (${reason})`, () => {
       assert.equal(nextTryAt(attempts, NOW, { random: 0.5, retryAfterMs: asked }), NOW + wait);
+    });
+  }
+
+  for (const [statusCode, asked, rest] of [
+    [429, 600 * S, 600 * S],
+    [503, 600 * S, 600 * S],
+    [429, null, 5 * S],
+    [429, 30 * DAY, DAY],
+    [503, null, null],
+    [500, null, null],
+    [null, null, null],
+  ] as const) {
+    it(`lets an endpoint rest for ${String(rest)} ms after ${String(statusCode)} that asks for ${String(asked)}`, () => {
+      assert.equal(restAfter({ statusCode, retryAfterMs: asked }), rest);
     });
   }
 

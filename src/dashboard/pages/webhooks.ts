@@ -21,9 +21,10 @@ import { HOUR_MS } from '../../base/time.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
 
 const WHERE = '/webhooks';
-/** Number of attempts that a success rate is computed from, and of endpoints that have one. */
+/** Number of attempts that a success rate is computed from. */
 const SAMPLED_ATTEMPTS = 100;
-const SAMPLED_ENDPOINTS = 20;
+/** Each has its rate. */
+const ENDPOINTS_A_PAGE = 20;
 
 export function webhookPages(): Page[] {
   return [
@@ -56,11 +57,11 @@ const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
-  const endpoints = await visit.ask('listWebhooks', { query: pageOf(query) });
+  const endpoints = await visit.ask('listWebhooks', { query: pageOf(query, ENDPOINTS_A_PAGE) });
   const rows = await Promise.all(
-    endpoints.data.map(async (endpoint, place) => ({
+    endpoints.data.map(async (endpoint) => ({
       ...endpoint,
-      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id), visit.now) : {}),
+      ...healthOf(endpoint, await attemptsOf(visit, endpoint.id), visit.now),
     })),
   );
   return view('webhooks', 'Webhooks', { rows, pager: pagerOf(WHERE, query, endpoints) });
@@ -69,14 +70,18 @@ async function list(visit: Visit): Promise<Shown> {
 const attemptsOf = async (visit: Visit, id: string): Promise<WebhookDelivery[]> =>
   (await visit.ask('listWebhookDeliveries', { params: { id }, query: { limit: String(SAMPLED_ATTEMPTS) } })).data;
 
-/** Returns the success rate of the last attempts, and the time of the next one. */
-export function healthOf(attempts: readonly Pick<WebhookDelivery, 'status' | 'next_attempt_at'>[], now: number) {
+/** Returns the success rate of the last attempts, the time of the next one, and until when the endpoint rests. */
+export function healthOf(
+  { next_attempt_at: nextAt, rests_until: rest }: Pick<Webhook, 'next_attempt_at' | 'rests_until'>,
+  attempts: readonly Pick<WebhookDelivery, 'status'>[],
+  now: number,
+) {
   const ok = attempts.filter(({ status }) => status === 'delivered').length;
-  const planned = attempts.flatMap(({ next_attempt_at: next }) => (isAhead(next, now) ? [next] : [])).sort();
   return {
     sampled: attempts.length,
     rate: attempts.length === 0 ? null : ok / attempts.length,
-    nextAt: planned[0] ?? null,
+    nextAt,
+    restsUntil: isAhead(rest, now) ? rest : null,
   };
 }
 
@@ -139,12 +144,18 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     fault === null
       ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') }
       : filledIn(fields);
+  const health = healthOf(endpoint, last, now);
   const data = {
     endpoint,
     seen: seenIn(fields, fault, changeable(endpoint)),
     eventId,
-    ...healthOf(last, now),
-    attempts: attempts.data.map((one) => ({ ...one, isPlanned: isAhead(one.next_attempt_at, now) })),
+    ...health,
+    attempts: attempts.data.map((one) => {
+      const { next_attempt_at: next } = one;
+      // In a rest nothing is tried again.
+      const at = next !== null && health.restsUntil !== null && next < health.restsUntil ? health.restsUntil : next;
+      return { ...one, next_attempt_at: at, isPlanned: isAhead(next, now) };
+    }),
     chips: chipsOf(placeOf(visit), query, 'status', [
       ['delivered', 'delivered'],
       ['failed', 'failed'],

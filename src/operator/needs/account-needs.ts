@@ -47,28 +47,30 @@ const sendingDomains: Rule<AccountFacts> = ({ id: account, domains }, { server }
   });
 
 const webhooks: Rule<AccountFacts> = ({ webhooks: all }) =>
-  all.flatMap(({ id, url, status, disabled_reason: why, last_success_at: good, last_failure_at: bad }) => {
-    const action = { label: 'The webhook', href: `/webhooks/${id}`, command: 'posthorn webhooks list' };
-    if (status === 'disabled')
+  all.flatMap(
+    ({ id, url, status, disabled_reason: why, failing_since: since, last_success_at: good, last_failure_at: bad }) => {
+      const action = { label: 'The webhook', href: `/webhooks/${id}`, command: 'posthorn webhooks list' };
+      if (status === 'disabled')
+        return [
+          need({
+            kind: 'webhook_disabled',
+            level: 'red',
+            message: `The webhook ${url} is disabled: ${why ?? 'it failed'}.`,
+            action,
+          }),
+        ];
+      if (status !== 'active' || bad === null || (good !== null && good >= bad)) return [];
       return [
         need({
-          kind: 'webhook_disabled',
-          level: 'red',
-          message: `The webhook ${url} is disabled: ${why ?? 'it failed'}.`,
+          kind: 'webhook_failing',
+          level: 'amber',
+          message: `The last call to the webhook ${url} failed. It is called again, and is disabled after five days of failures.`,
+          since: since ?? bad,
           action,
         }),
       ];
-    if (status !== 'active' || bad === null || (good !== null && good >= bad)) return [];
-    return [
-      need({
-        kind: 'webhook_failing',
-        level: 'amber',
-        message: `The last call to the webhook ${url} failed. It is called again, and is disabled after five days of failures.`,
-        since: bad,
-        action,
-      }),
-    ];
-  });
+    },
+  );
 
 /** Live keys that end. A test key sends no mail, and a key that was made for a short time is listed in the last quarter of it. */
 const keys: Rule<AccountFacts> = ({ keys: all }, { now }) =>

@@ -75,7 +75,7 @@ export interface ServerFacts {
   }[];
   /** The ends of the certificates of the listeners. */
   certificates: readonly { node: string | null; file: string; until: number }[];
-  /** Findings of the doctor about disk, backups, settings and nodes that are not ok. */
+  /** Findings of the doctor about disk, backups, settings, nodes and lost keys that are not ok. */
   findings: readonly { node: string | null; check: string; status: 'warning' | 'failed'; why: string }[];
   listed: readonly { ip: string; list: string }[];
 }
@@ -89,6 +89,7 @@ export interface AccountFacts {
     url: string;
     status: string;
     disabled_reason: string | null;
+    failing_since: string | null;
     last_success_at: string | null;
     last_failure_at: string | null;
   }[];

@@ -33,6 +33,8 @@ export const webhooks = table(
     failures: integer(),
     failing_since: orNull(integer()),
     warned_at: orNull(integer()),
+    /** Until when it asked not to be called, which may be over; null after a success. */
+    rests_until: orNull(integer()),
     last_success_at: orNull(integer()),
     last_failure_at: orNull(integer()),
     created_at: integer(),

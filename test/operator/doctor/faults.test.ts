@@ -880,7 +880,7 @@ const faults: Fault[] = [
     },
     'secret_key',
     'failed',
-    /lacks the key/,
+    /lacks the key \w+: .*\(\d+ DKIM keys/,
     /backup/,
   ],
   [
@@ -1205,6 +1205,7 @@ async function endpoint(patient: Patient, fields: Record<string, unknown>): Prom
     failures: 0,
     failing_since: null,
     warned_at: null,
+    rests_until: null,
     last_success_at: null,
     last_failure_at: null,
     created_at: 0,

@@ -67,6 +67,7 @@ const webhook = {
   url: 'https://hooks.test',
   status: 'active',
   disabled_reason: null,
+  failing_since: null,
   last_success_at: null,
   last_failure_at: null,
 };
@@ -213,6 +214,12 @@ describe('operator/needs', () => {
       assert.match(one?.action.href ?? '', /^\//);
       assert.match(one?.action.command ?? '', /^posthorn /);
     });
+
+  it('says since when a webhook fails, which is not when it failed last', () => {
+    const failing = { ...webhook, failing_since: rfc(NOW - DAY), last_failure_at: rfc(NOW) };
+    const [one] = needs({}, { webhooks: [failing] });
+    assert.equal(one?.since, rfc(NOW - DAY));
+  });
 
   it('has one line for all mail whose DNS does not answer, red where it is probably our own resolver', () => {
     const trouble = (...domains: string[]): ServerFacts['dnsTrouble'] =>
