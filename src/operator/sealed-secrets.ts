@@ -19,23 +19,33 @@ export interface SealedUnder {
   keyId: string;
   dkimKeys: number;
   webhooks: number;
+  webhookHeaders: number;
   secondFactors: number;
 }
 
 /** Counts the secrets in use, by key. Retiring DKIM keys do not count: they sign no mail. */
 export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
-  const rows = await read.raw<{ kind: 'dkimKeys' | 'webhooks' | 'secondFactors'; sealed: string; n: number }[]>(`
+  const rows = await read.raw<{ kind: Exclude<keyof SealedUnder, 'keyId'>; sealed: string; n: number }[]>(`
     SELECT 'dkimKeys' AS kind, substr(private_key_sealed, 1, 36) AS sealed, 1 AS n FROM dkim_keys WHERE state <> 'retiring'
     UNION ALL SELECT 'webhooks', substr(secrets_sealed, 1, 36), 1 FROM webhooks
+    UNION ALL SELECT 'webhookHeaders', substr(headers_sealed, 1, 36), 1 FROM webhooks WHERE headers_sealed IS NOT NULL
     UNION ALL SELECT 'secondFactors', substr(totp_sealed, 1, 36), 1 FROM members WHERE totp_sealed IS NOT NULL`);
   const found = new Map<string, SealedUnder>();
   for (const { kind, sealed, n } of rows) {
     const keyId = keyIdOf(sealed);
-    const under = found.get(keyId) ?? { keyId, dkimKeys: 0, webhooks: 0, secondFactors: 0 };
+    const under = found.get(keyId) ?? { keyId, dkimKeys: 0, webhooks: 0, webhookHeaders: 0, secondFactors: 0 };
     under[kind] += n;
     found.set(keyId, under);
   }
   return [...found.values()];
+}
+
+/** Says what is in use under keys that `secret.key` says are lost; null where nothing is, without a look at the database where none is lost. */
+export async function lostSecrets({ read, keyring }: Deps): Promise<string | null> {
+  if (keyring.lostIds.length === 0) return null;
+  const lost = (await sealedSecrets(read)).filter(({ keyId }) => keyring.lostIds.includes(keyId));
+  if (lost.length === 0) return null;
+  return `${lost.map((under) => `${inWords(under)} are sealed under the lost key ${under.keyId}`).join('; ')}: mail of these domains waits, these endpoints are not called`;
 }
 
 /** `v1.<key id>.<bytes>`. */
@@ -127,16 +137,19 @@ async function opens({ read, keyring }: Deps, keyId: string): Promise<boolean> {
   }
 }
 
-const wireNames = ({ dkimKeys, webhooks, secondFactors }: Omit<SealedUnder, 'keyId'>): Record<string, number> => ({
-  dkim_keys: dkimKeys,
-  webhooks,
-  second_factors: secondFactors,
+const wireNames = (counts: Omit<SealedUnder, 'keyId'>): Record<string, number> => ({
+  dkim_keys: counts.dkimKeys,
+  webhooks: counts.webhooks,
+  webhook_headers: counts.webhookHeaders,
+  second_factors: counts.secondFactors,
 });
 
-function inWords({ dkimKeys, webhooks, secondFactors }: SealedUnder): string {
+/** `2 DKIM keys, 1 webhook endpoints`. */
+export function inWords({ dkimKeys, webhooks, webhookHeaders, secondFactors }: SealedUnder): string {
   const parts = [
     [dkimKeys, 'DKIM keys'],
     [webhooks, 'webhook endpoints'],
+    [webhookHeaders, 'sets of webhook headers'],
     [secondFactors, 'second factors'],
   ] as const;
   return parts

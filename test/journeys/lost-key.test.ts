@@ -31,7 +31,10 @@ describe('journey: another key file', () => {
     server = await startMailServer();
     folder = newFolder();
     const test = await start();
-    const made = await test.request<{ id: string }>('POST', '/v1/webhooks', { url: 'http://127.0.0.1:2009/hook' });
+    const made = await test.request<{ id: string }>('POST', '/v1/webhooks', {
+      url: 'http://127.0.0.1:2009/hook',
+      headers: { 'X-Token': 'one' },
+    });
     assert.equal(made.status, 201, made.text);
     webhook = made.body.id;
     await test.stop();
@@ -47,7 +50,7 @@ describe('journey: another key file', () => {
     [
       'another key',
       () => fresh('second'),
-      /does not have the key (\w+), under which \d+ DKIM keys, 1 webhook endpoints in the database are sealed: put the old file back .*"lost \1"/,
+      /does not have the key (\w+), under which \d+ DKIM keys, 1 webhook endpoints, 1 sets of webhook headers in the database are sealed: put the old file back .*"lost \1"/,
     ],
     ['the same id with other bytes', () => fresh(oldId), /the key \w+ in .*secret\.key is not the one under which/],
     ['a loss that is not ours', () => `${fresh('second')}lost other\n`, /does not have the key/],
@@ -78,7 +81,7 @@ describe('journey: another key file', () => {
     const warned = test.logged.find(({ event }) => event === 'secrets_lost');
     assert.equal(warned?.level, 'warn');
     assert.equal(warned['key_id'], oldId);
-    assert.equal(warned['webhooks'], 1);
+    assert.deepEqual([warned['webhooks'], warned['webhook_headers']], [1, 1]);
     const { id } = await test.send();
     await test.settled();
     assert.notEqual((await test.message(id)).status, 'delivered', 'nothing goes unsigned');
@@ -87,6 +90,13 @@ describe('journey: another key file', () => {
     assert.match(server.sessions.flatMap(({ mails }) => mails).at(-1)?.data ?? '', /^DKIM-Signature: /m);
     const rotated = await test.request('POST', `/v1/webhooks/${webhook}/secret/rotate`);
     assert.equal(rotated.status, 200, rotated.text);
+    // Its headers still cannot be opened, and its owner alone knows them.
+    const left = async () => (await test.operator.call('needs', {})).data;
+    const need = (await left()).find(({ kind }) => kind === 'secret_key');
+    assert.match(need?.message ?? '', /^Secrets: 1 sets of webhook headers are sealed under the lost key/);
+    const given = await test.request('PATCH', `/v1/webhooks/${webhook}`, { headers: { 'X-Token': 'one' } });
+    assert.equal(given.status, 200, given.text);
+    assert.ok(!(await left()).some(({ kind }) => kind === 'secret_key'));
     await test.stop();
   });
 });

@@ -6,6 +6,7 @@ import { writeSize } from '../../config/kind.ts';
 import { databaseFile, mailFolder } from '../../storage/database.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
+import { inWords } from '../sealed-secrets.ts';
 
 const OLDEST_NODE = '20.19.0';
 /** In older versions a reset of the write-ahead log at the wrong moment could lose a commit. */
@@ -159,7 +160,7 @@ export async function files({ config, machine }: Pick<Probes, 'config' | 'machin
 
 const KEY_FILE = 'secret.key';
 const LOST_CURE =
-  'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key.';
+  'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key, and make the secrets anew (docs/operating.md#the-data-folder).';
 
 /** Without the right key file no mail and no webhook can be signed: the secrets in the database cannot be opened. */
 export async function secretKey({
@@ -171,14 +172,14 @@ export async function secretKey({
   const facts = await machine.file(file);
   if (facts !== null && (facts.mode & 0o077) !== 0)
     return failed(`${file} may be read by others (mode ${octal(facts.mode)})`, `Run: chmod 600 ${file}`);
-  const needed = store.kind === 'store' ? await store.sealKeyIds() : [];
+  const needed = store.kind === 'store' ? await store.sealedSecrets() : [];
   const held = readIds(machine);
   if (typeof held === 'string')
     return failed(held, needed.length === 0 ? 'Correct the file, or put the old one back from the backup.' : LOST_CURE);
-  const lost = needed.filter((id) => held?.includes(id) !== true);
+  const lost = needed.filter(({ keyId }) => held?.includes(keyId) !== true);
   if (lost.length > 0)
     return failed(
-      `${file} ${held === null ? 'is missing' : `lacks the key ${lost.join(', ')}`}: secrets in the database cannot be opened`,
+      `${file} ${held === null ? 'is missing' : `lacks the key ${lost.map(({ keyId }) => keyId).join(', ')}`}: secrets in the database cannot be opened (${lost.map(inWords).join(', ')})`,
       LOST_CURE,
     );
   return held === null ? ok('made at the first start') : ok(`${file} opens what is sealed in the database`);

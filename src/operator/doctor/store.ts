@@ -4,7 +4,7 @@ import { listDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
 import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
-import { sealedSecrets } from '../sealed-secrets.ts';
+import { sealedSecrets, type SealedUnder } from '../sealed-secrets.ts';
 
 const MOST_ENDPOINTS = 100;
 const MOST_STREAMS = 20;
@@ -90,10 +90,8 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
     async endlessHolds(most: number): Promise<readonly HoldRow[]> {
       return await read<HoldRow>('holds').where({ kind: 'hold', until: null }).orderBy('id').limit(most);
     },
-    /** Returns ids of the keys under which secrets in the database are sealed. */
-    async sealKeyIds(): Promise<readonly string[]> {
-      return (await sealedSecrets(read)).map(({ keyId }) => keyId);
-    },
+    /** Counts the secrets in the database by the key under which they are sealed. */
+    sealedSecrets: (): Promise<readonly SealedUnder[]> => sealedSecrets(read),
     /** Returns what a PostgreSQL database tells about itself. */
     postgres: (): Promise<PostgresFacts> => readPostgresFacts(read),
     /** Returns when the newest event was written, or null. */

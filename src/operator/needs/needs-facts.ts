@@ -22,6 +22,7 @@ import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
 import { needsOf } from './needs.ts';
 import { onServer, type OperatorDeps, type SourceState } from '../operation.ts';
+import { lostSecrets } from '../sealed-secrets.ts';
 import { sourcesQuestion } from '../sources.ts';
 
 export const needOperations = {
@@ -91,13 +92,14 @@ const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findi
   verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
 
 async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
-  const { config, clock, book, db, nodes } = deps;
-  const [held, { domains }, sources, machines, listings] = await Promise.all([
+  const { config, clock, book, db, keyring, nodes } = deps;
+  const [held, { domains }, sources, machines, listings, lost] = await Promise.all([
     heldMail(deps),
     readQueue(deps),
     askEach(deps, sourcesQuestion, {}),
     askEach(deps, machineQuestion, {}),
     readListings(db, clock.now()),
+    lostSecrets({ read: db.reader, keyring }),
   ]);
   const named = await withAccountNames(deps, held);
   const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
@@ -116,6 +118,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     ),
     findings: [
       ...machines.from.flatMap(({ node, result }) => result.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
+      ...(lost === null ? [] : [{ check: 'secret_key', status: 'failed', why: lost, node: null } as const]),
       ...found('nodes', verdictsOnNodes(nodes.list())).map((one) => ({ ...one, node: null })),
       ...machines.unanswered.map(
         (node) => ({ check: 'nodes', status: 'warning', why: unansweredText([node]), node: null }) as const,

@@ -190,6 +190,7 @@ const FINDING_NAMES: Readonly<Record<string, string>> = {
   backups: 'Backups',
   settings: 'Settings',
   nodes: 'Nodes',
+  secret_key: 'Secrets',
 };
 
 const findings: Rule<ServerFacts> = ({ findings: all }) =>
