@@ -81,6 +81,8 @@ async function create(context: Context, folder: string | undefined, options: Opt
   checking.end();
   if (made.kind === 'refused') {
     await noteAct(context, config, { ...act, fault: refused(made.text) });
+    if (options.json === true)
+      context.out(JSON.stringify({ backup: null, ok: false, why: made.why, faults: [made.text] }));
     context.fail(`posthorn: ${made.text}`);
     context.end(codesOfCreate[made.why]);
     return;

@@ -228,6 +228,12 @@ describe('journey: backup', () => {
     assert.match(nameless.notes, /has no time in its name: name one backup to restore/);
     const none = await ran(['backup', 'create'], { POSTHORN_DATA_DIR: path.join(folder, 'nowhere') });
     assert.equal(none.code, 66);
+    const refused = await ran(['backup', 'create', '--json'], { POSTHORN_DATA_DIR: path.join(folder, 'nowhere') });
+    const { faults, ...why } = JSON.parse(refused.out) as { faults: string[] };
+    assert.deepEqual([refused.code, why], [66, { backup: null, ok: false, why: 'no_database' }]);
+    assert.match(faults.join(), /^there is no database at /);
+    const damaged = await ran(['backup', 'restore', older, '--json'], { POSTHORN_DATA_DIR: path.join(folder, 'n3') });
+    assert.deepEqual([damaged.code, (JSON.parse(damaged.out) as { why: string }).why], [1, 'damaged']);
     const short = await ran(['backup', 'verify', record.backup, '--passphrase-file', path.join(folder, 'none')], env);
     assert.deepEqual([short.code, short.notes.includes('there is no file')], [66, true]);
     const unreadable = await ran(['backup', 'verify', record.backup, '--passphrase-file', folder], env);
