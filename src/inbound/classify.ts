@@ -188,10 +188,11 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
   const { mail, original, arrival } = notice;
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
   const isAnswering = isAutoReplied(mail.headers);
-  if (isAnswering && isFromRecipient(mail, arrival)) return 'auto_reply';
+  const isOfRecipient = isFromRecipient(mail, arrival);
+  if (isAnswering && isOfRecipient) return 'auto_reply';
   // Answering machines write from the null sender as well.
   const isFromNull = hasNullSender(mail, arrival) && !isAnswering;
-  const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
+  const isProgram = (isFromNull && !isOfRecipient) || words.nobodies.has(localPartOfFrom(mail));
   const hasProof =
     said.quotesReplyItself ||
     namesAddressAlone(notice, words) ||

@@ -28,6 +28,11 @@ describe('an automatic answer from the null sender is no bounce', () => {
     ['with a status code', `${ANA}\nSubject: AW: ${SUBJECT}`, 'We do not serve you. 550 5.1.1 nobody is here'],
     ['from another address', `${OTHER}\nSubject: Auto: ${SUBJECT}`, 'Je suis absente du 4.6.26 au 5.7.26.'],
     ['of a program that leaves the mark out', `${UNMARKED}\nSubject: Re: ${SUBJECT}`, 'Bis 5.1.27 im Urlaub'],
+    [
+      'of a mailbox that nobody reads',
+      `${UNMARKED}\nSubject: Re: ${SUBJECT}`,
+      'Your message could not be delivered to me. Write to\n\nbo@dest.test',
+    ],
     ['with our subject alone', `${OTHER}\nSubject: ${SUBJECT}`, 'I am away.'],
     ['that quotes a report', `${ANA}\nSubject: Re: ${SUBJECT}`, `I am away.\n\n${quoted}`],
     ['that quotes one, from another address', `${OTHER}\nSubject: Re: ${SUBJECT}`, `I am away.\n\n${quoted}`],
