@@ -18,6 +18,9 @@ const meanings: readonly (readonly [reason: RegExp, meaning: string])[] = [
   [/unexpected eof/, 'the other side ended the connection during the handshake'],
 ];
 
+/** Tells whether an error is a fault of TLS, rather than of the connection below it. */
+export const isTlsFault = ({ code }: NodeJS.ErrnoException): boolean => /^(?:ERR_SSL_|EPROTO)/.test(code ?? '');
+
 /** Returns the message of the error; for one of OpenSSL `TLS failed: <meaning> (<reason>)`. */
 export function tlsFaultText({ message }: Pick<Error, 'message'>): string {
   const reason = OPENSSL.exec(message)?.[1]?.trim();

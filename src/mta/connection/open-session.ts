@@ -45,7 +45,7 @@ export interface SessionTarget {
   timeouts: PhaseTimeouts;
   /** The end of the attempt that it belongs to, on the monotonic clock; `timeouts.attempt` from now where that is sooner. */
   deadline?: number;
-  /** True where other hosts can be tried: the banner then gets less time. */
+  /** True where other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
   /** Aborts the opening. */
   signal?: AbortSignal;
@@ -66,9 +66,9 @@ export type OpenResult = {
       /** The server's reply, where that was the reason. */
       reply: SmtpReply | null;
       text: string;
-      /** The TLS handshake itself failed: a reduced hello or plaintext may work. */
+      /** STARTTLS, the handshake or the first answer behind it failed: a reduced hello or plaintext may work. */
       tlsBroken: boolean;
-      /** It failed because the connection was closed or reset, not by a fault of TLS. */
+      /** That failed because the connection was closed or reset, not by a fault of TLS. */
       tlsCut?: true;
       /** There was no TLS, or not as the need demands. */
       tlsUnsatisfied: boolean;
@@ -131,7 +131,8 @@ class Opening {
     if (implicitFault !== null) return implicitFault;
     const banner = await wire.read('banner', otherHostsRemain ? timeouts.bannerWithOthers : timeouts.banner);
     const fault =
-      this.refusal('banner', banner) ??
+      // An alert in answer to our side of an implicit handshake.
+      (isBroken(banner) && banner.how === 'tls' ? this.brokenTls('banner', banner) : this.refusal('banner', banner)) ??
       (await this.hello(wire)) ??
       (await this.startTls(wire)) ??
       (await this.authenticate(wire));
@@ -162,6 +163,7 @@ class Opening {
       this.extensions = noExtensions;
     } else if (!isBroken(reply)) this.extensions = extensionsOf(reply);
     this.lap(this.tls === null ? 'banner' : 'tls');
+    if (this.tls !== null && isBroken(reply)) return this.brokenTls('ehlo', reply);
     return this.refusal('ehlo', reply);
   }
 
@@ -172,7 +174,7 @@ class Opening {
       return need.mode === 'required' ? this.unsatisfied(null, 'the server does not offer STARTTLS') : null;
     wire.write('STARTTLS\r\n');
     const reply = await wire.read('tls', timeouts.tls);
-    if (isBroken(reply)) return this.refusal('tls', reply);
+    if (isBroken(reply)) return this.brokenTls('tls', reply);
     if (reply.code !== 220) {
       if (need.mode === 'required') return this.unsatisfied(reply, 'the server refuses STARTTLS');
       return reply.code === 421 ? this.refusal('tls', reply) : null;
@@ -225,6 +227,18 @@ class Opening {
   private refusal(phase: Phase, answer: SmtpReply | Broken): Failed | null {
     if (isBroken(answer)) return this.failed(phase, null, answer.text);
     return answer.code >= 200 && answer.code < 300 ? null : this.failed(phase, answer, answer.text);
+  }
+
+  /**
+   * The server ended the connection at STARTTLS, or behind the handshake before it said anything: with TLS 1.3 the client's side is done
+   * before the server has looked at it, so that its alert comes in answer to the first command. A server that is only silent has not broken TLS.
+   */
+  private brokenTls(phase: 'tls' | 'banner' | 'ehlo', { how, text }: Broken): Failed {
+    const failed = this.failed(phase, null, text);
+    if (how === undefined) return failed;
+    const { host, port } = this.target;
+    this.deps.tls.sessions.delete(`${host}:${String(port)}`);
+    return { ...failed, tlsBroken: true, ...(how === 'cut' ? { tlsCut: true } : {}) };
   }
 
   private unsatisfied(reply: SmtpReply | null, text: string): Failed {

@@ -15,7 +15,7 @@ import type {
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
-import { tlsFaultText } from '../../net/tls-fault.ts';
+import { isTlsFault, tlsFaultText } from '../../net/tls-fault.ts';
 import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
 
@@ -112,8 +112,7 @@ export function handshake(
       raw.destroy();
       resolve({ kind: 'failed', text, isCut });
     };
-    const onError = (error: NodeJS.ErrnoException): void =>
-      failed(tlsFaultText(error), !/^(?:ERR_SSL_|EPROTO)/.test(error.code ?? ''));
+    const onError = (error: NodeJS.ErrnoException): void => failed(tlsFaultText(error), !isTlsFault(error));
     const onClose = (): void => failed('connection closed during the TLS handshake', true);
     const timer = clock.after(target.timeoutMs, () =>
       failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false),

@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { ReplyReader } from '../../mail/smtp-reply.ts';
+import { isTlsFault, tlsFaultText } from '../../net/tls-fault.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import type { Phase } from './phases.ts';
 
@@ -12,6 +13,8 @@ export interface Broken {
   kind: 'broken';
   phase: Phase;
   text: string;
+  /** `tls`: a fault of TLS, such as an alert; `cut`: the server closed or reset the connection. Absent for all else. */
+  how?: 'tls' | 'cut';
 }
 
 export function isBroken(answer: SmtpReply | Broken): answer is Broken {
@@ -193,10 +196,13 @@ export class Wire {
     draining(null);
   };
 
-  private readonly failed = (error: Error): void => this.fail(error.message);
+  private readonly failed = (error: Error): void => this.fail(tlsFaultText(error), isTlsFault(error) ? 'tls' : 'cut');
 
   private readonly ended = (): void =>
-    this.fail(this.reader.partial ? 'connection closed in the middle of a reply' : 'connection closed by the server');
+    this.fail(
+      this.reader.partial ? 'connection closed in the middle of a reply' : 'connection closed by the server',
+      'cut',
+    );
 
   /** Behind the final dot only its own limit holds: the server may have taken the mail, and one that is cut off there is sent twice. */
   private limit(phase: Phase, timeoutMs: number, what: string): void {
@@ -210,9 +216,9 @@ export class Wire {
     });
   }
 
-  private fail(text: string): void {
+  private fail(text: string, how?: Broken['how']): void {
     if (this.broken !== null) return;
-    const broken: Broken = { kind: 'broken', phase: this.phase, text };
+    const broken: Broken = { kind: 'broken', phase: this.phase, text, ...(how === undefined ? {} : { how }) };
     this.note(`(${text})`);
     this.broken = broken;
     this.waitingSince = null;

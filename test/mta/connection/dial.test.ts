@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
-import type { OpenResult } from '../../../src/mta/connection/open-session.ts';
+import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { DialTarget } from '../../../src/mta/connection/dial.ts';
 import { server as certificate, testCa } from '../../support/harness/certificate.ts';
 import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
 import type { FakeMailServer, MailServerOptions } from '../../support/fakes/fake-mail-server.ts';
-import { openDeps, required, targetOf } from './helpers.ts';
+import { openDeps, required, targetOf, timeouts } from './helpers.ts';
 
 /** More than the 100 KiB that OpenSSL reads: the same certificate many times over. */
 const hugeCertificate = (): { key: string; cert: string } => ({
@@ -159,6 +159,63 @@ describe('mta/connection/dial', () => {
     server.options.script = { connect: '554 no' };
     const refused = await dialOnce({ ips: ['127.0.0.1', '127.0.0.9'] });
     assert.deepEqual([refused.kind, refused.ip], ['failed', '127.0.0.1']);
+  });
+
+  const offersTls = '250-mx.dest.test\r\n250 STARTTLS';
+  const faults: [name: string, options: MailServerOptions, isRemembered: boolean][] = [
+    ['hangs up at STARTTLS', { script: { starttls: 'drop' } }, false],
+    ['resets at STARTTLS', { script: { starttls: 'reset' } }, false],
+    ['wants a certificate of ours', { wantsClientCertificate: true }, true],
+    [
+      'hangs up behind the handshake',
+      { script: { ehlo: (_line, session) => (session.tls === null ? offersTls : 'drop') } },
+      false,
+    ],
+  ];
+  for (const [name, options, isRemembered] of faults) {
+    it(`bug: a host that ${name} was deferred until its mail expired: it gets plaintext`, async () => {
+      await start({ tls: 'starttls', certificate, ...options });
+      const first = await dialOnce();
+      assert.ok(first.kind === 'open');
+      assert.equal(first.session.tls, null);
+      assert.equal(deps.memory.get(`mx1.dest.test:${String(server.port)}`, deps.clock.now()) === 'none', isRemembered);
+    });
+
+    it(`a host that ${name} gets nothing where a policy demands TLS`, async () => {
+      await start({ tls: 'starttls', certificate, ...options });
+      const failed = await dialOnce({ need: required });
+      assert.equal(failed.kind === 'failed' && failed.tlsBroken && failed.tlsUnsatisfied, true);
+      assert.equal(server.sessions.length, 2, 'the usual hello and the reduced one');
+    });
+  }
+
+  it('says that the server sent a TLS alert behind the handshake, for the report', async () => {
+    await start({
+      tls: 'starttls',
+      certificate: { ...certificate, minVersion: 'TLSv1.3' },
+      wantsClientCertificate: true,
+    });
+    const { need: _need, hello: _hello, ...rest } = targetOf(server);
+    const failed = await openSession(deps, { ...rest, need: required });
+    assert.ok(failed.kind === 'failed');
+    assert.deepEqual([failed.phase, failed.tlsBroken, failed.tlsCut], ['ehlo', true, undefined]);
+    assert.match(failed.text, /^TLS failed: .*certificate required/);
+  });
+
+  it('does not take silence behind the handshake for broken TLS', async () => {
+    await start({
+      tls: 'starttls',
+      certificate,
+      script: { ehlo: (_line, session) => (session.tls === null ? offersTls : 'hang') },
+    });
+    const dialling = dialOnce();
+    await server.reached('ehlo', 2);
+    while (deps.clock.nextAt() !== deps.clock.now() + timeouts.ehlo)
+      await new Promise((resolve) => setImmediate(resolve));
+    deps.clock.advance(timeouts.ehlo);
+    const failed = await dialling;
+    assert.deepEqual([failed.kind, failed.kind === 'failed' && failed.tlsBroken], ['failed', false]);
+    assert.equal(server.sessions.length, 1);
   });
 
   it('gives different keys to needs that must not share a connection', async () => {

@@ -56,6 +56,8 @@ export interface MailServerOptions {
   extensions?: string[];
   tls?: 'starttls' | 'implicit' | 'none';
   certificate?: SecureContextOptions;
+  /** Refuses clients that show no certificate: with TLS 1.3 its alert comes behind their side of the handshake. */
+  wantsClientCertificate?: true;
   /** Where to listen; 127.0.0.1 and a free port where not given. All of 127.0.0.0/8 is ours, so several servers can share a port. */
   listen?: { host?: string; port?: number };
 }
@@ -287,6 +289,7 @@ class Dialogue {
     this.received = '';
     const secured = new TLSSocket(this.raw, {
       isServer: true,
+      ...(this.options.wantsClientCertificate === true ? { requestCert: true, rejectUnauthorized: true } : {}),
       secureContext: contextOf(this.options.certificate ?? {}),
       SNICallback: (name, done) => {
         this.session.servername = name;
