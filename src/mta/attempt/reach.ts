@@ -22,6 +22,8 @@ import type { Transcripts } from './transcripts.ts';
 /** The parts of the engine that a delivery by one source uses. */
 export interface SourceContext {
   clock: Clock;
+  /** Returns a number in [0, 1), for the order of addresses. */
+  random?: () => number;
   pool: Pool;
   tls: TlsClient;
   /** See `OpenDeps.maySend`. */
@@ -69,7 +71,7 @@ export interface HostToDial {
   site: Site;
   host: Host;
   need: TlsNeed;
-  /** True where other hosts can be tried: the banner then gets less time. */
+  /** True where other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
 }
 
@@ -200,14 +202,22 @@ export async function openConnection(
     trace?.begin?.(laneName(site.name, context.source ?? null), messageId);
     const dialTo = (ips: readonly string[]): Promise<OpenResult> =>
       dial({ clock, tls, memory, trace, maySend }, { ...target, ips, signal });
-    const first = await dialTo(target.ips);
-    const others = isPolicyRefusal(first) ? target.ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];
+    const ips = ipsByLot(host.addresses, context.random ?? Math.random);
+    const first = await dialTo(ips);
+    const others = isPolicyRefusal(first) ? ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];
     const again = others.length > 0 ? await dialTo(others) : first;
     const opened = again.kind === 'open' ? again : first;
     context.tlsSeen?.({ site, host, need: target.need, opened });
     return opened;
   });
 }
+
+/** The addresses of one family are equal: each dial takes them in another order, which spreads the load (RFC 5321 section 5.1). */
+const ipsByLot = (addresses: Host['addresses'], random: () => number): string[] =>
+  addresses
+    .map(({ ip, family }) => ({ ip, family, lot: random() }))
+    .sort((a, b) => b.family - a.family || a.lot - b.lot)
+    .map(({ ip }) => ip);
 
 /** Many hosts refuse senders over IPv6, or without a PTR over IPv4, by rules of their own: the other family may be let in. */
 const isPolicyRefusal = (opened: OpenResult): boolean =>

@@ -1,6 +1,6 @@
 /**
- * Dials a host's addresses until a session is open. For servers with broken TLS it steps down (a reduced hello, a legacy one, then
- * plaintext) where no policy forbids that.
+ * Dials a host's addresses until a session is open (RFC 5321 section 5.1). For servers with broken TLS it steps down (a reduced hello,
+ * a legacy one, then plaintext) where no policy forbids that.
  */
 import { createLru } from '../../base/lru.ts';
 import { needKey } from './tls-policy.ts';
@@ -42,8 +42,37 @@ export function createTlsMemory(): TlsMemory {
 
 export type DialTarget = Omit<SessionTarget, 'hello'>;
 
-/** Opens a session to one of the host's addresses. Another address is tried only if the connection itself failed. */
+/** A host may have many addresses that take a connection and then fail: so many of them are tried for one dial. */
+const MOST_ADDRESSES = 4;
+
+/**
+ * Opens a session to one of the host's addresses. Where one takes the connection and then gives no session, for it hangs up, stays silent or
+ * breaks TLS, the next is tried. A refusal in words is the host's answer: one for the number of connections must not be multiplied.
+ */
 export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<OpenResult> {
+  const { signal, deadline = Infinity } = target;
+  let { ips } = target;
+  for (let left = MOST_ADDRESSES; ; left--) {
+    const hasOthers = left > 1 && ips.length > 1;
+    const otherHostsRemain = target.otherHostsRemain || hasOthers;
+    const result = await dialOne(deps, { ...target, ips, otherHostsRemain });
+    if (!hasOthers || isAnswer(result) || signal?.aborted === true || deps.clock.monotonic() >= deadline) return result;
+    ips = othersThan(result.ip, ips);
+  }
+}
+
+/** Tells whether the result holds for the host, whatever its address. Where no address took a connection there is none left to try. */
+const isAnswer = (result: OpenResult): boolean =>
+  result.kind === 'open' || result.reply !== null || result.ours === true || result.phase === 'connect';
+
+/** Returns the addresses behind this one, and then those before it, which took no connection in time. */
+function othersThan(ip: string, ips: readonly string[]): readonly string[] {
+  const at = ips.indexOf(ip);
+  return [...ips.slice(at + 1), ...ips.slice(0, at)];
+}
+
+/** Opens a session to the first of the addresses that takes a connection. */
+async function dialOne(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<OpenResult> {
   const { memory, clock } = deps;
   const host = `${target.host}:${String(target.port)}`;
   const known = memory.get(host, clock.now());
@@ -59,6 +88,9 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
       failures.push(result);
       continue;
     }
+    // It takes no connection any more: what is known of the address is that its TLS is broken.
+    if (last !== undefined && result.kind === 'failed' && result.phase === 'connect' && result.ours !== true)
+      return last;
     // Only an open session shows that the step was needed and helped.
     if (result.kind === 'open' && failures.length > 0) learn(memory, host, step, failures, clock.now());
     return result;

@@ -230,6 +230,55 @@ describe('mta/attempt/deliver', () => {
     });
   });
 
+  describe('a host with several addresses', () => {
+    /** Two servers at one port, each at an address of its own. */
+    async function serveBoth(
+      first: MailServerOptions,
+    ): Promise<{ host: Host; bad: FakeMailServer; good: FakeMailServer }> {
+      for (;;) {
+        const bad = await serve({ ...first, listen: { host: '127.0.1.1' } });
+        const listen = { host: '127.0.1.2', port: bad.port };
+        const good = await serve({ listen }).catch(() => null);
+        if (good === null) continue;
+        const addresses = ['127.0.1.1', '127.0.1.2'].map((ip) => ({ ip, family: 4 as const }));
+        return { host: { ...hostAt(bad.port), addresses }, bad, good };
+      }
+    }
+    const rows: [name: string, options: MailServerOptions][] = [
+      ['hangs up', { script: { connect: 'drop' } }],
+      ['resets', { script: { connect: 'reset' } }],
+      ['says half a banner', { script: { connect: { raw: '220 half', then: 'drop' } } }],
+      ['hangs up at EHLO', { script: { ehlo: 'drop' } }],
+    ];
+    for (const [name, options] of rows)
+      it(`bug: only the first was tried, which ${name}`, async () => {
+        deps.random = () => 0;
+        const { host, bad, good } = await serveBoth(options);
+        const outcome = outcomeOf(await send(siteOf(host)));
+        assert.deepEqual([outcome.kind, outcome.facts.ip], ['accepted', '127.0.1.2']);
+        assert.deepEqual([bad.sessions.length, good.sessions.length], [1, 1]);
+      });
+
+    it('is not asked at another address after a refusal in words', async () => {
+      deps.random = () => 0;
+      const { host, good } = await serveBoth({ script: { connect: '421 4.7.0 too many connections' } });
+      assert.equal(outcomeOf(await send(siteOf(host))).kind, 'deferred');
+      assert.equal(good.sessions.length, 0);
+    });
+
+    it('is dialled at its addresses in an order that varies', async () => {
+      const lots = [0.9, 0.1, 0.1, 0.9];
+      deps.random = () => lots.shift() ?? 0;
+      const { host, bad, good } = await serveBoth({});
+      await send(siteOf(host));
+      clock.advance(5000);
+      await emptied();
+      assert.deepEqual([bad.sessions.length, good.sessions.length], [0, 1]);
+      await send(siteOf(host));
+      assert.deepEqual([bad.sessions.length, good.sessions.length], [1, 1]);
+    });
+  });
+
   it('tells of the last host where none could be reached', async () => {
     const [first, second] = [hostAt(DEAD_PORT, 'mx0.dest.test'), hostAt(DEAD_PORT)];
     const outcome = outcomeOf(await send(siteOf(first, second)));

@@ -218,6 +218,36 @@ describe('mta/connection/dial', () => {
     assert.equal(server.sessions.length, 1);
   });
 
+  it('bug: a silent address was the end of the dial', async () => {
+    await start({ listen: { host: '127.0.0.2' }, script: { connect: 'hang' } });
+    const healthy = await startMailServer({ listen: { port: server.port } });
+    const dialling = dialOnce({ ips: ['127.0.0.2', '127.0.0.1'] });
+    await server.reached('connect');
+    while (deps.clock.nextAt() !== deps.clock.now() + timeouts.bannerWithOthers)
+      await new Promise((resolve) => setImmediate(resolve));
+    deps.clock.advance(timeouts.bannerWithOthers);
+    const found = await dialling;
+    assert.deepEqual([found.kind, found.ip], ['open', '127.0.0.1']);
+    await healthy.close();
+  });
+
+  it('bug: an address whose TLS is broken was the end of the dial where a policy demands it', async () => {
+    await start({ ...broken, listen: { host: '127.0.0.2' } });
+    const healthy = await startMailServer({ tls: 'starttls', certificate, listen: { port: server.port } });
+    const found = await dialOnce({ need: required, ips: ['127.0.0.2', '127.0.0.1'] });
+    assert.deepEqual([found.kind, found.ip], ['open', '127.0.0.1']);
+    await healthy.close();
+  });
+
+  it('tries four addresses at most, and none when the time of the attempt is over', async () => {
+    const ips = [2, 3, 4, 5, 6, 7].map((last) => `127.0.0.${String(last)}`);
+    await start({ listen: { host: '0.0.0.0' }, script: { connect: 'drop' } });
+    const failed = await dialOnce({ ips });
+    assert.deepEqual([failed.kind, failed.ip, server.sessions.length], ['failed', '127.0.0.5', 4]);
+    await dialOnce({ ips, deadline: deps.clock.monotonic() });
+    assert.equal(server.sessions.length, 5);
+  });
+
   it('gives different keys to needs that must not share a connection', async () => {
     await start({});
     const target = targetOf(server);
