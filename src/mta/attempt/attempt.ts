@@ -9,7 +9,7 @@ import { laneName } from '../names.ts';
 import type { Job } from '../due-queue.ts';
 import type { Attempted } from '../worker.ts';
 import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
-import { deliver } from './deliver.ts';
+import { deliver, type Tried } from './deliver.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
 import type { Passage, Passages, SitePassage } from './passages.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
@@ -104,8 +104,10 @@ export class Attempts {
     delete job.pacedLane;
     let isLearnt = false;
     try {
-      const outcome = await this.sendToSite(source, mail, number, passage);
-      if (outcome === null) return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+      const tried = await this.sendToSite(source, mail, number, passage);
+      if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+      if (tried.kind === 'unmade') return this.fail(job, tried.failure, number);
+      const { outcome } = tried;
       isLearnt = true;
       // The mail has used up its part of what its source may send today.
       delete job.quotaSite;
@@ -117,20 +119,13 @@ export class Attempts {
     }
   }
 
-  /** Returns null where nothing was sent. */
-  private async sendToSite(
-    source: string | null,
-    mail: Ready,
-    number: number,
-    passage: SitePassage,
-  ): Promise<Outcome | null> {
+  private async sendToSite(source: string | null, mail: Ready, number: number, passage: SitePassage): Promise<Tried> {
     const { passages, clock } = this.deps;
     const { startedAt, destination: site } = passage;
     const frameAt = this.frameOf(number, startedAt, site.relay !== null);
-    if (passage.kind === 'unreached') return passage.outcome(frameAt(clock.now()));
+    if (passage.kind === 'unreached') return { kind: 'tried', outcome: passage.outcome(frameAt(clock.now())) };
     const context = passages.contextOf(source);
-    const tried = await deliver(context, { site, mail, frameAt, isFirst: number === 1 }, passage.connection);
-    return tried.kind === 'untried' ? null : tried.outcome;
+    return deliver(context, { site, mail, frameAt }, passage.connection);
   }
 }
 

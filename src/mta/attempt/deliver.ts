@@ -5,15 +5,15 @@
 import { isIP } from 'node:net';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { OpenResult } from '../connection/open-session.ts';
-import type { Lease, LeaseWait } from '../connection/pool.ts';
-import { noTimings } from '../connection/phases.ts';
+import type { Lease, LeaseResult, LeaseWait } from '../connection/pool.ts';
 import type { Transfer } from '../connection/session.ts';
 import { hostKey, laneName } from '../names.ts';
-import type { Ready } from '../prepare/prepare.ts';
+import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
 import { placeOfHost, type OutcomeAt } from './host-policy.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type EndedTransfer } from './outcome.ts';
 import {
+  connectToHost,
   connectToSite,
   openConnection,
   withDeadline,
@@ -22,12 +22,14 @@ import {
   type Reached,
   type SourceContext,
 } from './reach.ts';
-import { isUsedUp, refusesConnections } from './subject.ts';
+import { isAboutConnections, isUsedUp, refusesConnections } from './subject.ts';
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
   /** Nothing was taken: the connection was gone, and no other can be had, or this server may have been replaced. */
-  | { kind: 'untried'; waits: readonly LeaseWait[] };
+  | { kind: 'untried'; waits: readonly LeaseWait[] }
+  /** The mail could not be made fit for the host just now. */
+  | { kind: 'unmade'; failure: Failure };
 
 /** One attempt of a mail at its site. */
 export interface SiteAttempt {
@@ -35,34 +37,35 @@ export interface SiteAttempt {
   mail: Ready;
   /** Makes the frame of the attempt where it ends at the given time. */
   frameAt: (endedAt: number) => AttemptFrame;
-  /** It is the mail's first attempt. */
-  isFirst: boolean;
 }
 
 /**
  * Hands the mail over the connection. Its limit of time, which holds for all hosts together, ends before the lease of the claim, so
- * that no other worker begins the same mail meanwhile. On a mail's first attempt a refusal for reasons of policy over one address family is tried
- * once over the other: many refuse IPv6 senders by rules of their own.
+ * that no other worker begins the same mail meanwhile. A refusal for reasons of policy over one address family is tried once over the other:
+ * many refuse IPv6 senders by rules of their own. That holds for each attempt, since the other one may have deferred the mail at the last.
  */
 export async function deliver(
   unlimited: SourceContext,
-  { site, mail, frameAt, isFirst }: SiteAttempt,
+  { site, mail, frameAt }: SiteAttempt,
   found: HostConnection,
 ): Promise<Tried> {
   const context = withDeadline(unlimited);
   const { clock } = context;
   for (let connection = found; ;) {
     const first = await sendOver(context, site, mail, connection);
-    const isAgain = isFirst && first.kind === 'carried';
-    const sent = isAgain ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
+    const sent = first.kind === 'carried' ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
     if (sent.kind === 'wait') return { kind: 'untried', waits: sent.waits };
+    if (sent.kind === 'unmade') return sent;
     const last = outcomeOfSent(sent, connection, context.source ?? null);
-    if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer))
-      return { kind: 'tried', outcome: last(frameAt(clock.now())) };
-    // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
+    if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer)) {
+      const outcome = last(frameAt(clock.now()));
+      // A refusal by one address family does not decide while the other cannot be asked.
+      return { kind: 'tried', outcome: sent.isOtherWaiting === true ? forNow(outcome) : outcome };
+    }
+    // Nothing is taken before the final dot: another host may take it at once, or have the extension that this one lacks.
     const next = await connectToSite(context, site, mail, connection.at + 1);
+    const isUnsupported = sent.kind === 'carried' && sent.transfer.kind === 'unsupported';
     if (next.kind !== 'reached') {
-      const isUnsupported = sent.kind === 'carried' && sent.transfer.kind === 'unsupported';
       const others = isUnsupported ? [passedBy(next), connection.passed] : [];
       return { kind: 'tried', outcome: ofAllHosts(last(frameAt(clock.now())), others) };
     }
@@ -70,7 +73,10 @@ export async function deliver(
     const before = connection.passed;
     connection = {
       ...next.connection,
-      passed: { outcome: outcome ?? before.outcome, isWaiting: isWaiting || before.isWaiting },
+      passed: {
+        outcome: outcome ?? (isUnsupported ? before.outcome : last),
+        isWaiting: isWaiting || before.isWaiting,
+      },
     };
   }
 
@@ -79,9 +85,14 @@ export async function deliver(
     const frame = frameAt(clock.now());
     const passing = others.flatMap(({ outcome }) => outcome?.(frame) ?? []).find(({ kind }) => kind !== 'refused');
     if (passing !== undefined) return passing;
-    if (last.kind !== 'refused' || !others.some(({ isWaiting }) => isWaiting)) return last;
+    return others.some(({ isWaiting }) => isWaiting) ? forNow(last) : last;
+  }
+
+  /** Defers a mail that was refused, since a later try may reach who takes it. */
+  function forNow(last: Outcome): Outcome {
+    if (last.kind !== 'refused') return last;
     const { facts, verdict } = last;
-    return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frame.retryAt };
+    return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frameAt(clock.now()).retryAt };
   }
 }
 
@@ -94,19 +105,23 @@ interface Carried {
   kind: 'carried';
   ip: string;
   transfer: EndedTransfer;
+  /** The addresses of the other family may take the mail, and cannot be asked now. */
+  isOtherWaiting?: true;
 }
+
+type Unmade = Extract<Tried, { kind: 'unmade' }>;
 
 type Sent =
   | Carried
+  | Unmade
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> }
   | { kind: 'wait'; waits: readonly LeaseWait[] };
 
 const mayTryNextHost = (transfer: EndedTransfer): boolean =>
-  (transfer.kind === 'broken' && !transfer.uncertain) ||
-  (transfer.kind === 'unsupported' && transfer.what === 'requiretls');
+  (transfer.kind === 'broken' && !transfer.uncertain) || transfer.kind === 'unsupported';
 
 const outcomeOfSent = (
-  sent: Exclude<Sent, { kind: 'wait' }>,
+  sent: Exclude<Sent, { kind: 'wait' | 'unmade' }>,
   { host }: HostConnection,
   source: string | null,
 ): OutcomeAt =>
@@ -115,14 +130,29 @@ const outcomeOfSent = (
     : (frame) => outcomeOfDial(frame, placeOfHost(host, sent.failed.ip, source), sent.failed);
 
 async function sendOver(context: SourceContext, site: Site, mail: Ready, connection: HostConnection): Promise<Sent> {
-  const { host, need, lease } = connection;
-  const transfer = await sendAndGiveBack(context, site, lease, mail);
-  // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
-  if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
-  const fresh = await openConnection(context, { site, host, need, otherHostsRemain: true }, mail);
-  if (fresh.kind === 'wait') return { kind: 'wait', waits: [fresh.wait] };
-  if (fresh.kind === 'failed') return { kind: 'unreachable', failed: fresh };
-  return noteCarried(context, host, fresh.lease.ip, await sendAndGiveBack(context, site, fresh.lease, mail));
+  const { host, need } = connection;
+  for (let { lease } = connection; ;) {
+    const transfer = await sendAndGiveBack(context, site, lease, mail);
+    // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
+    if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
+    // The host counts it until it is gone.
+    await lease.session.close();
+    const next = await connectToHost(context, { site, host, need, otherHostsRemain: true }, mail);
+    switch (next.kind) {
+      case 'leased':
+        lease = next.lease;
+        break;
+      case 'wait':
+        return { kind: 'wait', waits: [next.wait] };
+      case 'exhausted':
+        return { kind: 'wait', waits: [] };
+      case 'unreachable':
+        // It may count the one that ended still.
+        return isAboutConnections(next.failed.reply?.text ?? '')
+          ? { kind: 'wait', waits: [] }
+          : { kind: 'unreachable', failed: next.failed };
+    }
+  }
 }
 
 /**
@@ -133,8 +163,9 @@ function noteCarried(
   { pool, source }: SourceContext,
   host: Host,
   ip: string,
-  transfer: Transfer,
+  transfer: Transfer | Unmade,
 ): Exclude<Sent, { kind: 'unreachable' }> {
+  if (transfer.kind === 'unmade') return transfer;
   if (transfer.kind === 'withheld') return { kind: 'wait', waits: [] };
   const key = hostKey(host, source);
   if (transfer.kind === 'broken') pool.broke(key, `${transfer.phase}: ${transfer.text}`);
@@ -160,16 +191,25 @@ async function sendOverOtherFamily(
     { site, host: { ...host, addresses }, need, otherHostsRemain: false },
     mail,
   );
-  if (other.kind !== 'leased') return sent;
+  if (other.kind !== 'leased') return isForNow(other) ? { ...sent, isOtherWaiting: true } : sent;
   return noteCarried(context, host, other.lease.ip, await sendAndGiveBack(context, site, other.lease, mail));
 }
 
-async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease, mail: Ready): Promise<Transfer> {
+/** Tells whether there was only no connection to be had just now, rather than no host. */
+const isForNow = (opened: Exclude<LeaseResult, { kind: 'leased' }>): boolean =>
+  opened.kind === 'wait' || opened.ours === true || (opened.reply !== null && opened.reply.code < 500);
+
+async function sendAndGiveBack(
+  context: SourceContext,
+  site: Site,
+  lease: Lease,
+  mail: Ready,
+): Promise<Transfer | Unmade> {
   lease.session.trace?.begin?.(laneName(site.name, context.source ?? null), mail.messageId);
   let tooMany: string | undefined;
   try {
     const fit = await fitFor(lease, mail);
-    if (fit === null) return { kind: 'withheld', timings: noTimings(), tls: null, earlier: 0 };
+    if (fit.kind !== 'ready') return { kind: 'unmade', failure: fit };
     const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = fit;
     const requireTls = mail.tlsRequest === 'require';
     const transfer = await lease.session.send({
@@ -192,13 +232,11 @@ async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease,
 
 /**
  * Returns the mail in 7 bits for a host without 8BITMIME, or as it is where it cannot be brought into them: the session then refuses it.
- * Null where it could not be made just now.
  */
-async function fitFor({ session }: Lease, mail: Ready): Promise<Ready | null> {
+async function fitFor({ session }: Lease, mail: Ready): Promise<Prepared> {
   if (session.extensions.eightBitMime || mail.inSevenBits === undefined) return mail;
   const made = await mail.inSevenBits();
-  if (made.kind === 'ready') return made;
-  return made.kind === 'unbuildable' ? mail : null;
+  return made.kind === 'unbuildable' ? mail : made;
 }
 
 /** Returns the answer that refused the mail for now because there are too many connections, whatever it was an answer to. */
@@ -212,7 +250,7 @@ function tooManyIn(transfer: Transfer): string | undefined {
 const CLOSING = 421;
 
 /** Tells whether the connection takes no more mail, whatever the mail is. */
-const endedBeforeMail = (transfer: Transfer): boolean =>
+const endedBeforeMail = (transfer: Transfer | Unmade): boolean =>
   (transfer.kind === 'broken' && transfer.phase === 'mail') ||
   (transfer.kind === 'refused' &&
     transfer.phase === 'mail' &&

@@ -173,9 +173,10 @@ type Connected =
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
 
 /** Takes an idle connection to this host, or opens one over either family. */
-async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wanted): Promise<Connected> {
+export async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wanted): Promise<Connected> {
   const { pool } = context;
-  const taken = pool.take(requestFor(context, to.site, targetOf(context, to)));
+  const request = requestFor(context, to.site, targetOf(context, to));
+  const taken = pool.take(request);
   if (taken.kind === 'leased') return taken;
   if (taken.kind === 'wait') return { ...taken, refusal: null };
   const opened = await openConnection(context, to, wanted);
@@ -184,8 +185,10 @@ async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wan
   if (opened.ours === true) return { kind: 'exhausted', text: opened.text };
   // While others are open a refusal is about their number, not about the mail; TLS that is missing is about its policy.
   const key = hostKey(to.host, context.source);
-  const wait = pool.count(key) > 0 && !opened.tlsUnsatisfied ? pool.waitOf(key) : null;
-  if (wait !== null) return { kind: 'wait', wait, refusal: opened.reply?.text ?? opened.text };
+  // One that has become idle meanwhile takes the mail.
+  const others = pool.count(key) > 0 && !opened.tlsUnsatisfied ? pool.take(request) : null;
+  if (others?.kind === 'leased') return others;
+  if (others?.kind === 'wait') return { ...others, refusal: opened.reply?.text ?? opened.text };
   return { kind: 'unreachable', failed: opened };
 }
 

@@ -51,10 +51,7 @@ export type Transfer = TransferFacts &
       }
     /** There was no answer, or none that makes sense. `uncertain`: the final dot was sent, so the message may have been accepted. */
     | { kind: 'broken'; phase: BrokenPhase; text: string; reply: SmtpReply | null; uncertain: boolean }
-    /**
-     * Nothing was taken: this server may have been replaced (`OpenDeps.maySend`), so that the connection was dropped before the final dot,
-     * or the mail could not be made fit for this host just now.
-     */
+    /** Nothing was taken: this server may have been replaced (`OpenDeps.maySend`), so the connection was dropped before the final dot. */
     | { kind: 'withheld' }
     | Unsupported
   );

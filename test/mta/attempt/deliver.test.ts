@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
 import { type PoolLimits, Pool } from '../../../src/mta/connection/pool.ts';
+import { noTimings } from '../../../src/mta/connection/phases.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
 import { deliver, type Tried } from '../../../src/mta/attempt/deliver.ts';
 import { connectToSite, takeIdleConnection, type SourceContext } from '../../../src/mta/attempt/reach.ts';
@@ -73,9 +74,9 @@ describe('mta/attempt/deliver', () => {
     viaRelay: false,
   });
   /** Both steps, as a worker takes them. */
-  async function send(site: Site): Promise<Tried> {
-    const reached = await connectToSite(deps, site, mail);
-    if (reached.kind === 'reached') return deliver(deps, { site, mail, frameAt, isFirst: false }, reached.connection);
+  async function send(site: Site, of = mail): Promise<Tried> {
+    const reached = await connectToSite(deps, site, of);
+    if (reached.kind === 'reached') return deliver(deps, { site, mail: of, frameAt }, reached.connection);
     if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frameAt(clock.now())) };
     assert.ok(reached.kind === 'wait');
     return { kind: 'untried', waits: reached.waits };
@@ -106,7 +107,7 @@ describe('mta/attempt/deliver', () => {
     assert.equal(first.sessions[1]?.mails.length, 1);
   });
 
-  it('asks a host without 8BITMIME again later where the mail could not be brought into 7 bits just now', async () => {
+  it('bug: a mail that could not be brought into 7 bits just now was due again without an attempt, for days', async () => {
     const server = await serve({ extensions: ['PIPELINING'] });
     const site = siteOf(hostAt(server.port));
     const answers: Prepared[] = [
@@ -120,10 +121,12 @@ describe('mta/attempt/deliver', () => {
       const reached = await connectToSite(deps, site, mail);
       assert.ok(reached.kind === 'reached');
       const eight: Ready = { ...mail, eightBit: true, inSevenBits: () => Promise.resolve(answer) };
-      const tried = await deliver(deps, { site, mail: eight, frameAt, isFirst: false }, reached.connection);
-      ends.push(tried.kind === 'tried' ? tried.outcome.kind : tried.kind);
+      const tried = await deliver(deps, { site, mail: eight, frameAt }, reached.connection);
+      ends.push(
+        tried.kind === 'tried' ? tried.outcome.kind : tried.kind === 'unmade' ? tried.failure.kind : tried.kind,
+      );
     }
-    assert.deepEqual(ends, ['untried', 'untried', 'refused', 'accepted']);
+    assert.deepEqual(ends, ['unready', 'unsigned', 'refused', 'accepted']);
     const mails = server.sessions.flatMap((session) => session.mails.map(({ data }) => data));
     assert.deepEqual(mails, ['Subject: hi\r\n\r\nseven\r\n']);
     assert.equal(server.sessions.length, 1);
@@ -230,6 +233,39 @@ describe('mta/attempt/deliver', () => {
     });
   });
 
+  describe('an extension that a host lacks', () => {
+    const large: Ready = { ...mail, size: 2000 };
+    const small: MailServerOptions = { extensions: ['PIPELINING', 'SIZE 1000'] };
+    const rows: [why: string, better: MailServerOptions | null, worse: MailServerOptions | null, kind: string][] = [
+      ['bug: it bounced at the backup host while the better one was down', null, small, 'deferred'],
+      ['bug: so it did while that one turned us away', { script: { connect: '421 4.3.2 down' } }, small, 'deferred'],
+      ['bug: so it did where that one broke off', { script: { mail: 'drop' } }, small, 'deferred'],
+      ['bug: the next host was not asked', small, {}, 'accepted'],
+      ['it waits for the next host', small, null, 'deferred'],
+      ['no host has it', small, small, 'refused'],
+    ];
+    for (const [why, better, worse, kind] of rows)
+      it(why, async () => {
+        const hosts: Host[] = [];
+        for (const [at, options] of [better, worse].entries()) {
+          const port = options === null ? DEAD_PORT : (await serve(options)).port;
+          hosts.push({ ...hostAt(port, `mx${String(at)}.dest.test`), preference: at });
+        }
+        for (const round of ['the first mail', 'the next one']) {
+          const outcome = outcomeOf(await send(siteOf(...hosts), large));
+          assert.equal(outcome.kind, kind, round);
+          if (kind === 'refused') assert.equal(outcome.facts.enhancedCode, '5.3.4');
+        }
+      });
+
+    it('bug: SMTPUTF8 and 8BITMIME bounced in the same way', async () => {
+      const plain = await serve({ extensions: ['PIPELINING'] });
+      const hosts = [hostAt(DEAD_PORT, 'mx0.dest.test'), hostAt(plain.port)];
+      for (const need of [{ smtpUtf8: true }, { eightBit: true }])
+        assert.equal(outcomeOf(await send(siteOf(...hosts), { ...mail, ...need })).kind, 'deferred');
+    });
+  });
+
   describe('a host with several addresses', () => {
     /** Two servers at one port, each at an address of its own. */
     async function serveBoth(
@@ -277,6 +313,68 @@ describe('mta/attempt/deliver', () => {
       await send(siteOf(host));
       assert.deepEqual([bad.sessions.length, good.sessions.length], [1, 1]);
     });
+  });
+
+  it('bug: a dial that was refused while another connection became idle spent an attempt', async () => {
+    const server = await serve();
+    const site = siteOf(hostAt(server.port));
+    let release = (): void => undefined;
+    const first = await connectToSite(deps, site, mail);
+    assert.ok(first.kind === 'reached');
+    server.options.script = {
+      connect: () => {
+        release();
+        return '421 4.7.0 too many connections';
+      },
+    };
+    release = () => first.connection.lease.giveBack();
+    assert.equal(outcomeOf(await send(site)).kind, 'accepted');
+    assert.equal(server.sessions.length, 2);
+    assert.equal(server.sessions[0]?.mails.length, 1, 'over the one that is idle');
+  });
+
+  it('bug: a used-up connection was counted still when its successor was dialled', async () => {
+    let open = 0;
+    const server = await serve({
+      script: {
+        connect: (_line, session) => {
+          if (++open > 1) return '421 4.7.0 too many connections';
+          void session.closed.then(() => open--);
+          return '220 hi';
+        },
+        mail: (_line, session) =>
+          session.mails.length > 0 ? '421 4.7.0 too many messages in this session' : '250 2.1.0 ok',
+      },
+    });
+    const site = siteOf(hostAt(server.port));
+    await send(site);
+    const tried = await send(site);
+    assert.equal(tried.kind === 'tried' ? tried.outcome.kind : 'no attempt is spent', 'accepted');
+  });
+
+  it('bug: it spent an attempt where that successor was refused for the number of connections', async () => {
+    const server = await serve({
+      script: {
+        mail: (_line, session) =>
+          session.mails.length > 0 ? '421 4.7.0 too many messages in this session' : '250 2.1.0 ok',
+      },
+    });
+    const site = siteOf(hostAt(server.port));
+    await send(site);
+    server.options.script = { ...server.options.script, connect: '421 4.7.0 too many connections' };
+    assert.equal((await send(site)).kind, 'untried');
+  });
+
+  it('bug: an attempt was spent where this machine had no descriptor left for a successor', async () => {
+    let mails = 0;
+    const server = await serve({ script: { mail: () => (++mails === 2 ? 'drop' : '250 2.1.0 ok') } });
+    const site = siteOf(hostAt(server.port));
+    await send(site);
+    const { pool } = deps;
+    const ours = { kind: 'failed', ip: '', phase: 'connect', reply: null, text: 'connect EMFILE', ours: true } as const;
+    pool.dial = () =>
+      Promise.resolve({ ...ours, tlsBroken: false, tlsUnsatisfied: false, tls: null, timings: noTimings() });
+    assert.equal((await send(site)).kind, 'untried');
   });
 
   it('tells of the last host where none could be reached', async () => {
