@@ -26,7 +26,7 @@ import { Unavailable } from '../operator/unavailable.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
 import { beginEpoch, databaseFile, openDatabase, type Database } from '../storage/database.ts';
-import { loneNode, type Nodes, type NodeSelf } from '../storage/nodes.ts';
+import { loneNode, WRONG_CLOCK_MS, wrongClock, type Nodes, type NodeSelf } from '../storage/nodes.ts';
 import { Owners } from '../storage/owners.ts';
 import { createBotOf } from '../tracking/bots.ts';
 import { version } from '../version.ts';
@@ -118,6 +118,16 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring,
       const what = 'another node has removed this one from the database: it can write nothing any more, and stops';
       log.error({ event: 'database_taken_over' }, what);
       fatal.report(new Unavailable('taken_over', what));
+    },
+    clockDiffers: (ms) => {
+      const beside = Math.abs(ms) > WRONG_CLOCK_MS ? ': it does not run beside nodes whose clock is right' : '';
+      if (ms === 0) log.info({ event: 'clock_agrees' }, 'the clock agrees with that of the database again');
+      else log.warn({ event: 'clock_differs', ms }, `the clock differs from that of the database${beside}`);
+    },
+    clockWrong: (ms) => {
+      const what = `${wrongClock(ms)}: this node stops`;
+      log.error({ event: 'clock_wrong', ms }, what);
+      fatal.report(new Unavailable('wrong_clock', what));
     },
   });
   try {

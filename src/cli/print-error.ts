@@ -17,6 +17,7 @@ const refused: Readonly<Record<RefusalWhy, number>> = {
   unsuitable: exitCodes.config,
   in_use: exitCodes.cannotCreate,
   unreachable: exitCodes.unavailable,
+  wrong_clock: exitCodes.unavailable,
   moved: exitCodes.config,
   unfinished: exitCodes.config,
 };
@@ -80,6 +81,7 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   no_access: exitCodes.noPermission,
   no_backup: exitCodes.cannotCreate,
   taken_over: exitCodes.unavailable,
+  wrong_clock: exitCodes.unavailable,
 };
 
 /** Prints a problem with cause and cure from the catalogue. Returns the exit code. */

@@ -12,7 +12,9 @@ export type UnavailableWhy =
   /** The database has to be changed by this version, and the backup before that cannot be made. */
   | 'no_backup'
   /** The server had to stop: another node has taken its place. */
-  | 'taken_over';
+  | 'taken_over'
+  /** The server had to stop: the clock of its machine is wrong. */
+  | 'wrong_clock';
 
 /** The message is a sentence for the operator; the command line has an exit code for each reason. */
 export class Unavailable extends Error {

@@ -37,6 +37,13 @@ export interface DatabaseOptions extends StoreAddress {
   bootId?: string | null;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
+  /**
+   * Called when the clock of this machine begins to differ from that of the database, in ms (less than 0: behind), and with 0 when it no longer
+   * does. Never on SQLite.
+   */
+  clockDiffers?: (aheadMs: number) => void;
+  /** Called once when the clock is so wrong that this node has to leave the others, whose clock is right. Never on SQLite. */
+  clockWrong?: (aheadMs: number) => void;
 }
 
 export interface Database {

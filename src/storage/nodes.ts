@@ -44,6 +44,12 @@ export function rolesIn(facts: string): readonly unknown[] | null {
 
 /** Signs of life are measured by the clock of the database, and rows carry the time of their node: they may differ by this, in ms. */
 export const MOST_CLOCK_OFF_MS = 250;
+/** A clock that differs more from that of the database is wrong, in ms: its node leaves while that of another node is right. */
+export const WRONG_CLOCK_MS = 2000;
+
+/** Says how a clock is wrong. `aheadMs` is less than 0 where it is behind. */
+export const wrongClock = (aheadMs: number): string =>
+  `the clock of this machine is ${(Math.abs(aheadMs) / 1000).toFixed(1)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the database, with which another node agrees`;
 
 /**
  * Returns how far the clock of a node is ahead of that of the database, in milliseconds: 0 where the difference is small or not known, less

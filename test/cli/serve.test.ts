@@ -47,23 +47,27 @@ describe('posthorn serve', () => {
     assert.deepEqual(listeners(), before);
   });
 
-  it('stops where the server cannot go on, and ends with its error', async () => {
-    const before = listeners();
-    let stops = 0;
-    const failed = Promise.resolve(new Unavailable('taken_over', 'another node has removed this one'));
-    const failing: StartApp = async () => ({
-      url: URL,
-      reload: () => undefined,
-      failed,
-      stop: async () => {
-        stops++;
-      },
+  for (const [why, text] of [
+    ['taken_over', 'another node has removed this one'],
+    ['wrong_clock', 'the clock of this machine is wrong'],
+  ] as const)
+    it(`stops where the server cannot go on (${why}), and ends with its error and a code that is tried again`, async () => {
+      const before = listeners();
+      let stops = 0;
+      const failed = Promise.resolve(new Unavailable(why, text));
+      const failing: StartApp = async () => ({
+        url: URL,
+        reload: () => undefined,
+        failed,
+        stop: async () => {
+          stops++;
+        },
+      });
+      const { code, notes } = await ran(['serve'], env, { startApp: failing });
+      assert.deepEqual([code, stops], [exitCodes.unavailable, 1]);
+      assert.match(notes, new RegExp(`^posthorn: ${text}`, 'm'));
+      assert.deepEqual(listeners(), before);
     });
-    const { code, notes } = await ran(['serve'], env, { startApp: failing });
-    assert.deepEqual([code, stops], [exitCodes.unavailable, 1]);
-    assert.match(notes, /^posthorn: another node has removed this one/m);
-    assert.deepEqual(listeners(), before);
-  });
 
   it('ends with the error also where it comes while the server stops at a signal', async () => {
     let fail: (error: Error) => void = () => undefined;

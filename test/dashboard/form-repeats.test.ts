@@ -156,6 +156,7 @@ describe('dashboard/form-repeats', () => {
         ['/exports'],
       );
       assert.equal(runs, 1);
+      assert.equal(temp.db.commit.stats.failedUnits, 0);
     });
 
     it('lets the other node do the work where the first answer is not kept', async () => {

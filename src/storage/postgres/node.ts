@@ -7,6 +7,7 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import { MOST_CLOCK_OFF_MS, rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
+import { ClockWatch, lookAtClocks, offBeyond, wrongBy, type ClockLook } from './clock-watch.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import { DEAD_AFTER_MS, livesHere, openHere, PROCESS, readNodes, Silences, type NodeRow } from './node-life.ts';
 import type { NodeMessages } from './node-messages.ts';
@@ -23,6 +24,9 @@ const SILENT_STEPS = 6;
 const STALE_MS = 3000;
 /** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
 const LEASE_MS = 10_000;
+
+/** The database's time while the statement runs. */
+const NOW_MS = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
 
 /** Is equal to the machine of no node. */
 const UNKNOWN_MACHINE = '';
@@ -121,26 +125,46 @@ export interface NodeDeps {
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
   takenOver(): void;
+  /** Called when the clock of this machine begins to differ from that of the database, and with 0 when it no longer does. */
+  clockDiffers?(aheadMs: number): void;
+  /** Called once when the clock is wrong while that of another node is right: this one has to leave. */
+  clockWrong?(aheadMs: number): void;
 }
+
+/** Returns how far the clock of this machine is ahead where it is wrong and that of another node is right; null where it may join. */
+export const clockInTheWay = (
+  connection: PostgresConnection,
+  clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>,
+): Promise<number | null> =>
+  wrongBy(
+    clock,
+    async () => {
+      const read = (): Promise<{ now_ms: number }[]> => connection.all(`SELECT ${NOW_MS} AS now_ms`);
+      return (await lookAtClocks(clock, read)).look;
+    },
+    async () => (await connection.all<NodeRow>(readNodes)).map((row) => recordOf(row, false)),
+  );
 
 /** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
 export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<JoinedNode> {
   const { name, version, facts } = self ?? { name: hostname(), version: '', facts: '{}' };
-  const [row] = await deps.connection.all<{ epoch: number }>(
-    `WITH begun AS (
-       INSERT INTO settings (name, value) VALUES ('epoch', '1')
-       ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS BIGINT) + 1 RETURNING value
-     ), node AS (
-       INSERT INTO nodes (epoch, name, version, facts, machine, pid, process, is_command)
-       SELECT CAST(value AS BIGINT), ?, ?, ?, ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
-     )
-     INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch`,
-    [name, version, facts, deps.machine ?? UNKNOWN_MACHINE, process.pid, PROCESS, String(self === null)],
-  );
+  const write = (): Promise<{ epoch: number; now_ms: number }[]> =>
+    deps.connection.all(
+      `WITH begun AS (
+         INSERT INTO settings (name, value) VALUES ('epoch', '1')
+         ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS BIGINT) + 1 RETURNING value
+       ), node AS (
+         INSERT INTO nodes (epoch, name, version, facts, machine, pid, process, is_command)
+         SELECT CAST(value AS BIGINT), ?, ?, ?, ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
+       )
+       INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch, ${NOW_MS} AS now_ms`,
+      [name, version, facts, deps.machine ?? UNKNOWN_MACHINE, process.pid, PROCESS, String(self === null)],
+    );
+  const { row, look } = await lookAtClocks(deps.clock, write);
   if (row === undefined) throw new Error('the node was not written');
   openHere.add(row.epoch);
   const joined = new JoinedNode(deps, row.epoch, { name, facts });
-  await joined.begin();
+  await joined.begin(look);
   return joined;
 }
 
@@ -166,6 +190,8 @@ export class JoinedNode implements Node, Nodes {
   private written: string;
   /** How far the clock of this node is ahead of that of the database, as its facts say, in ms. */
   private clockOffMs = 0;
+  private readonly clockWatch = new ClockWatch();
+  private hasWrongClock = false;
   private isLeaving = false;
   private hasEnded = false;
 
@@ -188,7 +214,8 @@ export class JoinedNode implements Node, Nodes {
   }
 
   /** Reads the other nodes, tells them of this one, and gives signs of life from now on. */
-  async begin(): Promise<void> {
+  async begin(clocks: ClockLook): Promise<void> {
+    await this.noteFacts(clocks);
     await this.look();
     this.tell({ about: 'nodes', hint: null });
     this.schedule();
@@ -285,27 +312,26 @@ export class JoinedNode implements Node, Nodes {
   private async beat(): Promise<void> {
     const { clock, connection } = this.deps;
     const sentAt = clock.monotonic();
-    const sentAtWall = clock.now();
     const silence = this.watchSilence();
     try {
-      const [row] = await connection.all<{ event: number | null; now_ms: number }>(
-        `UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ?
-         RETURNING (SELECT MAX(sequence) FROM events) AS event,
-           (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`,
-        [this.epoch],
-      );
+      const sign = (): Promise<{ event: number | null; now_ms: number }[]> =>
+        connection.all(
+          `UPDATE node_beats SET at = clock_timestamp() WHERE epoch = ?
+           RETURNING (SELECT MAX(sequence) FROM events) AS event, ${NOW_MS} AS now_ms`,
+          [this.epoch],
+        );
+      const { row, look } = await lookAtClocks(clock, sign);
       silence.heard();
-      // The time of the statement is not known better than the time that it took.
-      const within = (clock.monotonic() - sentAt) / 2;
       if (row === undefined) {
         this.end();
         return;
       }
       this.signedAt = sentAt;
       this.noteEvent(row.event);
-      await this.noteFacts(sentAtWall + within - row.now_ms, within);
+      await this.noteFacts(look);
       silence.heard();
       await this.look();
+      this.watchClock(look);
     } catch (error) {
       // While the database cannot be reached the lease runs out by itself, and writes say why they fail.
       ignoreTrouble(error);
@@ -342,8 +368,8 @@ export class JoinedNode implements Node, Nodes {
   }
 
   /** Writes new facts of this node for the others, and how far its clock differs from that of the database. Writes nothing while nothing changes. */
-  private async noteFacts(off: number, within: number): Promise<void> {
-    const seen = Math.abs(off) - within <= MOST_CLOCK_OFF_MS ? 0 : Math.round(off);
+  private async noteFacts(clocks: ClockLook): Promise<void> {
+    const seen = offBeyond(MOST_CLOCK_OFF_MS, clocks);
     const isSame = seen === 0 || this.clockOffMs === 0 ? seen === this.clockOffMs : isNear(seen, this.clockOffMs);
     const { facts } = this;
     if (isSame && facts === this.written) return;
@@ -352,6 +378,18 @@ export class JoinedNode implements Node, Nodes {
     await this.deps.connection.run('UPDATE nodes SET facts = ? WHERE epoch = ?', [text, this.epoch]);
     this.clockOffMs = clockOffMs;
     this.written = facts;
+    if (!isSame) this.deps.clockDiffers?.(clockOffMs);
+  }
+
+  /** Tells the program once where the clock is wrong and that of another node is right. */
+  private watchClock(clocks: ClockLook): void {
+    const off = this.clockWatch.note(
+      clocks,
+      this.records.filter(({ epoch }) => epoch !== this.epoch),
+    );
+    if (off === null || this.hasWrongClock || this.isLeaving || this.hasEnded) return;
+    this.hasWrongClock = true;
+    this.deps.clockWrong?.(off);
   }
 
   /** Reads the nodes, and removes the dead. */

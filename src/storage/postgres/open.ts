@@ -9,6 +9,7 @@ import { createCommitter } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
+import { wrongClock } from '../nodes.ts';
 import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
@@ -16,7 +17,7 @@ import { configOf, connectTo, createPostgresConnection, dropSocket, type Postgre
 import { cleaned, jsonPlaces } from './values.ts';
 import { joinCommitters } from './committers.ts';
 import { readMachine } from './machine.ts';
-import { clearAway, joinNodes, type JoinedNode } from './node.ts';
+import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, foldParts, NODE_TABLES } from './own-tables.ts';
 import { createWriter, partsFloor } from './writer.ts';
@@ -56,7 +57,7 @@ const CONTROL = [
 
 /** Opens and migrates the database. Throws `DatabaseRefusal`. */
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
-  const { takenOver = () => undefined } = options;
+  const { takenOver = noop, clockDiffers = noop, clockWrong = noop } = options;
   const address = addressOf(options);
   const machine = readMachine(options.bootId);
   /** When the connection for signs of life was lost, by the monotonic clock; null before that. */
@@ -88,8 +89,11 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
       await clearAway({ connection: control, clock: systemClock, machine }, (other) =>
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
+      // A command may write with any clock, as it always could: it is soon over.
+      const aheadMs = options.node === undefined ? null : await clockInTheWay(control, systemClock);
+      if (aheadMs !== null) throw new DatabaseRefusal('wrong_clock', `${wrongClock(aheadMs)}: ${SET_CLOCK}`);
       const migrated = await prepareSchema(address, control, options);
-      const deps = { connection: control, clock: systemClock, machine, messages, takenOver };
+      const deps = { connection: control, clock: systemClock, machine, messages, takenOver, clockDiffers, clockWrong };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {
@@ -103,6 +107,8 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     throw error;
   }
 }
+
+const SET_CLOCK = 'let a time service set it (systemctl enable --now systemd-timesyncd, or chrony)';
 
 const sameName = (name: string): string =>
   `another server named ${name} uses the database: end it, or give this one another name (node.name)`;

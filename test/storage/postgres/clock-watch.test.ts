@@ -1,0 +1,148 @@
+/** A node whose clock is wrong leaves those whose clocks are right, and does not join them; one look never decides that. */
+import assert from 'node:assert/strict';
+import { systemClock } from '../../../src/base/clock.ts';
+import { openDatabase } from '../../../src/storage/database.ts';
+import type { NodeRecord } from '../../../src/storage/nodes.ts';
+import { addressOf } from '../../../src/storage/postgres/address.ts';
+import { ClockWatch, lookAtClocks, offBeyond } from '../../../src/storage/postgres/clock-watch.ts';
+import {
+  connectTo,
+  createPostgresConnection,
+  type PostgresConnection,
+} from '../../../src/storage/postgres/connection.ts';
+import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
+import { clockInTheWay, joinNodes } from '../../../src/storage/postgres/node.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+
+type Other = Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>;
+const RIGHT: Other = { facts: '{}', isCommand: false, quietMs: 0 };
+const off = (clockOffMs: number): Other => ({ ...RIGHT, facts: JSON.stringify({ clockOffMs }) });
+
+/** A look at a clock that is so far ahead, with an answer that took twice `withinMs`. */
+const look = (aheadMs: number, withinMs = 1) => ({ ownMs: 1_000_000 + aheadMs, databaseMs: 1_000_000, withinMs });
+
+describe('storage/postgres/clock-watch', () => {
+  for (const [what, looks, others, expected] of [
+    ['leaves with a clock that is ahead three times in a row', [5000, 5001, 5002], [RIGHT], 5002],
+    ['leaves with a clock that is behind', [-2002, -2002, -2002], [RIGHT], -2002],
+    ['leaves where one of several others is right', [5000, 5000, 5000], [off(5000), off(-300)], 5000],
+    ['stays up to two seconds', [2001, 2001, 2001, 2001], [RIGHT], null],
+    ['stays for two looks', [5000, 5000], [RIGHT], null],
+    ['counts looks in a row only', [5000, 5000, 0, 5000, 5000], [RIGHT], null],
+    ['counts looks of one side only', [5000, 5000, -5000, -5000, 5000], [RIGHT], null],
+    ['stays alone: there is nobody to leave', [5000, 5000, 5000], [], null],
+    ['stays where all others say the same: the database may be wrong', [5000, 5000, 5000], [off(5000)], null],
+    ['stays where all others are wrong', [5000, 5000, 5000], [off(-9000), off(2500)], null],
+    ['stays beside a command', [5000, 5000, 5000], [{ ...RIGHT, isCommand: true }], null],
+    ['stays beside a node that is dead', [5000, 5000, 5000], [{ ...RIGHT, quietMs: 60_000 }], null],
+  ] as const)
+    it(what, () => {
+      const watch = new ClockWatch();
+      assert.equal(looks.map((aheadMs) => watch.note(look(aheadMs), others)).at(-1), expected);
+    });
+
+  it('proves nothing by slow answers, however many', () => {
+    const watch = new ClockWatch();
+    for (let n = 0; n < 10; n++) assert.equal(watch.note(look(5000, 3000), [RIGHT]), null);
+    assert.equal(offBeyond(250, look(5000, 4000)), 5000);
+    assert.equal(offBeyond(250, look(5000, 4800)), 0);
+  });
+
+  it('takes the way off an answer, wherever on it the database looked at its clock', async () => {
+    for (const [before, after] of [
+      [0, 4000],
+      [4000, 0],
+      [2000, 2000],
+    ] as const) {
+      const clock = new FakeClock();
+      const { look: seen } = await lookAtClocks(clock, () => {
+        clock.advance(before);
+        const rows = [{ now_ms: clock.now() }];
+        clock.advance(after);
+        return Promise.resolve(rows);
+      });
+      assert.equal(offBeyond(0, seen), 0);
+    }
+  });
+});
+
+describe('storage/postgres: a node with a wrong clock', () => {
+  let url: string;
+  let connection: PostgresConnection;
+
+  before(async function () {
+    if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
+    url = urlOf((await startedCluster()).folder, await makeDatabase());
+    await (await openDatabase({ url })).close();
+  });
+  beforeEach(() => {
+    connection = createPostgresConnection(() => connectTo(addressOf({ url }), { setUp: [] }), { reconnects: true });
+  });
+  afterEach(() => connection.close());
+
+  const ahead = (ms: number) => ({
+    now: () => systemClock.now() + ms,
+    monotonic: systemClock.monotonic,
+    sleep: () => Promise.resolve(),
+  });
+
+  /** A node that gives signs of life when its clock is moved on. */
+  async function join(name: string, aheadMs: number) {
+    const clock = new FakeClock(Date.now() + aheadMs);
+    const told = { differs: new Array<number>(), wrong: new Array<number>() };
+    const node = await joinNodes(
+      {
+        connection,
+        clock,
+        machine: null,
+        messages: new NodeMessages(connection, clock),
+        takenOver: () => assert.fail('it must not end'),
+        clockDiffers: (ms) => told.differs.push(ms),
+        clockWrong: (ms) => told.wrong.push(ms),
+      },
+      { name, version: '1', facts: '{"roles":["delivery"]}' },
+    );
+    const beat = async (): Promise<void> => {
+      clock.jump(Date.now() + aheadMs - clock.now() - 2000);
+      clock.advance(2000);
+      // A sign of life is up to four statements on this connection, one after the other.
+      for (let n = 0; n < 6; n++) await connection.all('SELECT 1');
+    };
+    return { node, told, beat };
+  }
+
+  it('leaves once, a right one stays, and it cannot join again until its clock is right', async () => {
+    const wrong = await join('wrong', 60_000);
+    for (let n = 0; n < 5; n++) await wrong.beat();
+    assert.deepEqual([wrong.told.differs.length, wrong.told.wrong], [1, []], 'alone it is warned of');
+    const right = await join('right', 0);
+    for (let n = 0; n < 6; n++) {
+      await wrong.beat();
+      await right.beat();
+    }
+    assert.equal(wrong.told.wrong.length, 1);
+    assert.ok(Math.abs((wrong.told.wrong[0] ?? 0) - 60_000) < 10_000, String(wrong.told.wrong));
+    assert.deepEqual([right.told.differs, right.told.wrong], [[], []]);
+    await wrong.node.leave();
+    const off = await clockInTheWay(connection, ahead(60_000));
+    assert.ok(off !== null && Math.abs(off - 60_000) < 10_000, String(off));
+    assert.equal(await clockInTheWay(connection, ahead(0)), null);
+    await right.node.leave();
+    assert.equal(await clockInTheWay(connection, ahead(60_000)), null, 'alone it may start');
+  });
+
+  it('stays with the others where the clock of the database is the odd one', async () => {
+    const nodes = [await join('one', -60_000), await join('two', -60_000)];
+    for (let n = 0; n < 6; n++) for (const { beat } of nodes) await beat();
+    assert.deepEqual(
+      nodes.map(({ told }) => [told.differs.length, told.wrong]),
+      [
+        [1, []],
+        [1, []],
+      ],
+    );
+    assert.equal(await clockInTheWay(connection, ahead(-60_000)), null);
+    for (const { node } of nodes) await node.leave();
+  });
+});
