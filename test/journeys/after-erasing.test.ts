@@ -27,24 +27,20 @@ describe('journey: after erasing', () => {
   });
 
   /** A delivered mail to ana, the id of its message and what she has of it. */
-  async function deliver(fields: Record<string, unknown> = {}): Promise<{ id: string; mail: ReadMail }> {
+  async function deliver(): Promise<{ id: string; mail: ReadMail }> {
     const { id } = await app.send({
       stream: 'broadcast',
       html: HTML,
       text: null,
       track_opens: true,
       track_clicks: true,
-      ...fields,
     });
     await app.follow().of(id, 'delivered');
     app.clock.advance(5000);
     const data = server.sessions.flatMap(({ mails }) => mails).at(-1)?.data;
     return { id, mail: await readMail(data ?? assert.fail('nothing was delivered')) };
   }
-  const erase = async (email = 'ana@dest.test', key?: string): Promise<number> => {
-    const options = key === undefined ? {} : { key };
-    return (await app.request('DELETE', `/v1/recipients/${encodeURIComponent(email)}`, undefined, options)).status;
-  };
+  const erase = async (): Promise<number> => (await app.request('DELETE', '/v1/recipients/ana%40dest.test')).status;
   const wayOut = ({ header }: ReadMail): string =>
     /^<(https:[^>]+)>/.exec(header('list-unsubscribe') ?? '')?.[1]?.slice(BASE.length) ?? assert.fail('no way out');
   const post = async (path: string, body: string): Promise<string> => {
@@ -139,47 +135,5 @@ describe('journey: after erasing', () => {
     );
     const [older] = await eventsOf('clicked');
     assert.equal((older?.data['clicked'] as Record<string, unknown>)['url'], 'https://erased.invalid/');
-  });
-
-  for (const text of ['@', 'dest.test', 'a', '%', 'ana@', 'ana@dest'])
-    it(`erasing ${JSON.stringify(text)}, which is no address, removes nothing`, async () => {
-      await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'joan@dest.test', subject: 5 });
-      const { status, body } = await app.request<{ error: { code: string; field: string } }>(
-        'DELETE',
-        `/v1/recipients/${encodeURIComponent(text)}`,
-      );
-      assert.deepEqual([status, body.error.code, body.error.field], [404, 'not_found', 'email']);
-      assert.match(JSON.stringify(await app.app.db.reader('request_details')), /joan@dest\.test/);
-    });
-
-  it('erasing a person takes the details of requests that name them, and of nobody with a longer address', async () => {
-    await deliver({ to: 'ann@dest.test' });
-    const others = ['joann@dest.test', 'ann@dest.test.example', 'x.ann@dest.test', 'ann@dest.tests'];
-    const own = ['Ann <ANN@dest.test>', '"Ann" <ann@dest.test>', 'bo@dest.test, ann@dest.test.'];
-    for (const to of [...others, ...own])
-      await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to, subject: 5 });
-    for (const to of own) await app.get(`/v1/messages?to=${encodeURIComponent(to)}`);
-    await settled();
-    assert.equal(await erase('ann@dest.test'), 204);
-    const rows = await app.app.db.reader<{ body: string | null; query: string | null }>('request_details');
-    const kept = JSON.stringify(rows.map(({ body, query }) => [body, query]));
-    for (const to of others) assert.ok(kept.includes(to), to);
-    assert.equal(rows.filter((row) => /(?:@|%40)dest/i.test(JSON.stringify(row))).length, others.length, kept);
-  });
-
-  it('a test key removes no details of requests with live keys', async () => {
-    const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
-      body: { name: 'sandbox', mode: 'test', scopes: ['send', 'message:delete'] },
-    });
-    await app.send({ to: 'ana@dest.test' }, { key });
-    await app.settled();
-    const refused = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 5 };
-    const live = await app.request('POST', '/v1/messages', refused);
-    await app.request('POST', '/v1/messages', refused, { key });
-    assert.equal(await erase('ana@dest.test', key), 204);
-    assert.deepEqual(
-      (await app.app.db.reader<{ request_id: string }>('request_details')).map(({ request_id: id }) => id),
-      [live.headers.get('x-request-id')],
-    );
   });
 });
