@@ -204,7 +204,7 @@ function trackable(href: string): string | null {
   if (href.length > LONGEST_TARGET || !/^[\0- ]*https?:/i.test(href)) return null;
   const url = urlOf(href);
   if (url === null || url.href.length > LONGEST_TARGET) return null;
-  return UNSUBSCRIBES.test(url.pathname + url.search + url.hash) ? null : url.href;
+  return UNSUBSCRIBES.test(url.host + url.pathname + url.search + url.hash) ? null : url.href;
 }
 
 /** Reads an address once, and not with `canParse` and again: this runs for every link. */
