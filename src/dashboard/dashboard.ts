@@ -115,6 +115,7 @@ function answerLayer(dashboard: DashboardContext): Layer {
       'Content-Security-Policy': CSP,
       'X-Content-Type-Options': 'nosniff',
       'X-Frame-Options': 'DENY',
+      'X-DNS-Prefetch-Control': 'off',
       'Referrer-Policy': 'same-origin',
       'Cross-Origin-Opener-Policy': 'same-origin',
       'Cross-Origin-Resource-Policy': 'same-origin',

@@ -4,6 +4,7 @@
  * the rest. Pure.
  */
 import { escapeHtml } from '../base/html.ts';
+import { withoutHints } from './mail-html.ts';
 
 interface SourceFault {
   line: number | null;
@@ -95,7 +96,7 @@ const looks =
 type Theme = 'light' | 'dark';
 
 const lookedAt = (html: string, theme: Theme, title: string): string =>
-  `<iframe sandbox class="${theme}" title="${title}" srcdoc="${escapeHtml(inTheme(html, theme))}"></iframe>`;
+  `<iframe sandbox class="${theme}" title="${title}" srcdoc="${escapeHtml(withoutHints(inTheme(html, theme)))}"></iframe>`;
 
 /**
  * Returns a mail's HTML as it looks in one theme. A frame of an opaque origin has the theme of the viewer's system whatever its

@@ -22,6 +22,7 @@ import type {
   Suppression,
   Why,
 } from '../../client/types.ts';
+import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/messages';
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
@@ -283,7 +284,7 @@ async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageRep
 
 const htmlFile = (body: string): Shown => ({
   kind: 'file',
-  body,
+  body: withoutHints(body),
   type: 'text/html; charset=utf-8',
   csp: PREVIEW_CSP,
 });
