@@ -37,6 +37,13 @@ const badForm = (): Problem =>
     'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.',
   );
 
+/** Behind TLS cookies are `Secure`, and a browser that came without TLS keeps none of them. */
+const plainHttp = (publicUrl: string): Problem =>
+  new Problem(
+    'invalid_request',
+    `This page came without TLS, so your browser kept no cookie of it, and nobody can sign in here. Open the dashboard at ${publicUrl} instead.`,
+  );
+
 const otherAccount = (): Problem =>
   new Problem(
     'invalid_request',
@@ -46,7 +53,9 @@ const otherAccount = (): Problem =>
 /** Reads the fields. The body is read last: what the request lacks or says about its origin is enough to refuse it. */
 export async function readForm(dashboard: DashboardContext, ctx: Context): Promise<URLSearchParams> {
   const bound = boundTo(ctx);
-  if (bound === '') throw badForm();
+  // A browser says from which address a form was sent.
+  const isPlain = ctx.get('origin').startsWith('http:') && ctx.state.isSecure;
+  if (bound === '') throw isPlain ? plainHttp(dashboard.deps.config.http.publicUrl) : badForm();
   // Fetch Metadata: a browser says where a request comes from, and a form of another site is not accepted.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();

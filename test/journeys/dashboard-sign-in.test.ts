@@ -424,6 +424,13 @@ describe('dashboard: cookies behind TLS', () => {
     try {
       const browser = await signedIn(app.url, app.operator);
       assert.ok(browser.cookies.has('__Host-posthorn_session'));
+      const bare = await fetch(`${app.url}/login`, {
+        method: 'POST',
+        headers: { origin: 'http://192.0.2.7:8025', 'content-type': 'application/x-www-form-urlencoded' },
+        body: '_token=x',
+      });
+      // A browser keeps no Secure cookie of a page that came without TLS.
+      assert.match(await bare.text(), /Open the dashboard at https:\/\/mail\.example\.net instead/);
       const login = new Browser(app.url);
       await login.open('/login');
       const set = await login.ask('POST', '/login', {
