@@ -73,7 +73,8 @@ async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnecti
  */
 async function takeAlone(db: PostgresConnection): Promise<void> {
   await lockStart(db);
-  if (await hasTable(db, 'node_beats')) await standAlone({ connection: db, clock: systemClock, machine: readMachine() });
+  if (await hasTable(db, 'node_beats'))
+    await standAlone({ connection: db, clock: systemClock, machine: readMachine() });
 }
 
 async function sideOf(address: PostgresAddress, db: PostgresConnection): Promise<CopySide> {
