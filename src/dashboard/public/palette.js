@@ -1,6 +1,6 @@
 // The palette: Ctrl-K or "/" opens a search over messages, domains, templates, pages and acts, used by keyboard alone. Its answers
-// come from the page /search, which works by itself without this file. What a member chose last in an account is kept in this browser
-// until the sign-out.
+// come from the page /search, which works by itself without this file. What a member chose last in an account is kept in this tab
+// until the session ends.
 const KEPT = `palette ${document.body.dataset.pageOf}`;
 const MOST_KEPT = 8;
 const PAUSE_MS = 120;
@@ -11,7 +11,7 @@ const count = dialog?.querySelector('[role=status]');
 
 const readKept = () => {
   try {
-    return JSON.parse(localStorage.getItem(KEPT) ?? '[]').filter(({ href }) => href.startsWith('/'));
+    return JSON.parse(sessionStorage.getItem(KEPT) ?? '[]').filter(({ href }) => href.startsWith('/'));
   } catch {
     // Text of another program, or no storage in this browser: nothing is kept then.
     return [];
@@ -19,7 +19,11 @@ const readKept = () => {
 };
 function keep(entry) {
   const others = readKept().filter(({ href }) => href !== entry.href);
-  localStorage.setItem(KEPT, JSON.stringify([entry, ...others].slice(0, MOST_KEPT)));
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify([entry, ...others].slice(0, MOST_KEPT)));
+  } catch {
+    // It is full, or off in this browser: the choice is followed all the same.
+  }
 }
 
 const options = () => [...list.children];
@@ -124,8 +128,17 @@ if (dialog !== null) {
   });
   list.addEventListener('click', ({ target }) => go(target.closest('[role=option]') ?? undefined));
 }
-// Signing out forgets what was chosen.
+// The end of a session, at the sign-out or found out by the page that asks for a sign-in, forgets what was chosen.
 document.addEventListener('submit', ({ target }) => {
-  if (target.getAttribute('action') !== '/logout') return;
-  for (const name of Object.keys(localStorage)) if (name.startsWith('palette')) localStorage.removeItem(name);
+  if (target.getAttribute('action') === '/logout') forget();
 });
+// Earlier versions kept it in the browser for good.
+function forget(areas = ['sessionStorage', 'localStorage']) {
+  for (const area of areas)
+    try {
+      for (const name of Object.keys(window[area])) if (name.startsWith('palette')) window[area].removeItem(name);
+    } catch {
+      // The browser has no storage, so nothing is kept.
+    }
+}
+forget(dialog === null ? undefined : ['localStorage']);
