@@ -92,6 +92,20 @@ describe('browser: the keyboard', function () {
     assert.deepEqual(findings, []);
   });
 
+  it('keeps the focus on a page that is live, which goes on when the focus has left it', async () => {
+    await page.goto('/', { waitUntil: 'load' });
+    await page.evaluate(
+      `(() => { window.swaps = 0; document.addEventListener('htmx:afterSwap', () => window.swaps++); })()`,
+    );
+    await page.evaluate(`document.querySelector('#live a').focus({ focusVisible: true })`);
+    // The overview asks every five seconds.
+    await page.waitForTimeout(6000);
+    assert.equal(await page.evaluate(`document.activeElement.matches('#live a')`), true);
+    assert.equal(await page.evaluate('window.swaps'), 0);
+    await page.evaluate(`document.activeElement.blur()`);
+    while ((await page.evaluate('window.swaps')) === 0) await page.waitForTimeout(200);
+  });
+
   it('goes to the content past the menu, and opens and closes what is folded', async () => {
     await page.goto('/streams');
     await page.keyboard.press('Tab');

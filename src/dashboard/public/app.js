@@ -48,17 +48,21 @@ document.addEventListener('htmx:configRequest', ({ detail }) => {
 // A form that is replaced while it is being sent would be lost (forms.js).
 const isSending = () => [...document.forms].some((form) => form.isSent);
 const swappedBy = (elt) => [elt, ...all(elt.getAttribute('hx-select-oob') || 'none')];
+// Also a part in which somebody moves by keyboard: the element with the focus would be replaced, and the focus be at the top of the page.
 const isInUse = (part) =>
-  part.contains(document.activeElement) &&
-  document.activeElement !== document.body &&
-  part.querySelector('details[open]') !== null;
+  part.querySelector(':focus-visible') !== null ||
+  (part.contains(document.activeElement) &&
+    document.activeElement !== document.body &&
+    part.querySelector('details[open]') !== null);
 document.addEventListener('htmx:beforeRequest', (event) => {
   const { elt } = event.detail;
   const isBusy = document.hidden || document.querySelector('dialog[open]') !== null || isSending();
   if (isPoll(elt) && (isBusy || swappedBy(elt).some(isInUse))) event.preventDefault();
 });
 document.addEventListener('htmx:beforeSwap', ({ detail }) => {
-  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isSending())) detail.shouldSwap = false;
+  // The focus may have come into it while the answer was on its way.
+  const isKept = isSending() || swappedBy(detail.elt).some(isInUse);
+  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isKept)) detail.shouldSwap = false;
 });
 
 // What the reader has opened in a part that polls stays open.
@@ -174,7 +178,7 @@ markFault();
 document.addEventListener('change', ({ target }) => {
   const isCustom = target.name === 'range' && target.value === 'custom';
   if (isCustom) openRange(target.form);
-  else if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
+  else if (target.matches('.filters select')) target.form.requestSubmit();
 });
 // A time range of one's own: its fields open, and typing in them chooses it.
 function openRange(form) {
@@ -190,10 +194,6 @@ document.addEventListener('focusin', ({ target }) => {
   target.list.append(...zones.map((value) => Object.assign(document.createElement('option'), { value })));
 });
 function ready(root = document) {
-  for (const select of all('select[data-submit]', root)) {
-    const button = select.form.querySelector('button');
-    if (button !== null) button.hidden = true;
-  }
   // htmx announces the first page too, which is prepared already.
   for (const table of all('[data-tail]', root)) if (table !== followed) tail(table);
   reachable(root);
