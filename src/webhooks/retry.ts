@@ -45,7 +45,7 @@ export function nextTryAt(
 }
 
 /**
- * Returns for how long an endpoint gets no call at all after this answer, or null: 429 and Retry-After are about whoever calls, not about the
+ * Returns for how long an endpoint gets no call at all after this answer, or null: 429 and Retry-After are about the caller, not about the
  * event of the call (RFC 6585 section 4, RFC 9110 section 10.2.3).
  */
 export function restAfter(answer: { statusCode: number | null; retryAfterMs: number | null }): number | null {
