@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startReceiver } from '../support/fakes/webhook-receiver.ts';
 import { tables } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
@@ -42,6 +43,31 @@ describe('journey: erase', () => {
     const rows = await Promise.all(kept.map((name) => read(name)));
     return JSON.stringify(rows);
   };
+
+  it('removes what receivers of webhooks answered about the person', async () => {
+    const receiver = await startReceiver();
+    try {
+      await app.stop();
+      const webhooks = { allowHttp: true, allowCidrs: ['127.0.0.0/8'] };
+      app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test'), settings: { webhooks } });
+      receiver.answer = ({ body }) => ({ status: 200, body });
+      await app.request('POST', '/v1/webhooks', { url: receiver.url });
+      for (const to of ['ana@dest.test', 'ben@dest.test']) await sent({ to });
+      const answers = async (): Promise<string[]> =>
+        (await app.app.db.prepared.all<{ answer: string | null }>('SELECT answer FROM webhook_deliveries')).map(
+          ({ answer }) => answer ?? '',
+        );
+      const naming = async (name: string): Promise<number> =>
+        (await answers()).filter((answer) => answer.includes(`${name}@dest.test`)).length;
+      while ((await naming('ana')) < 2 || (await naming('ben')) < 2)
+        await new Promise((resolve) => setImmediate(resolve));
+      assert.equal((await erase('/v1/recipients/ana%40dest.test')).status, 204);
+      assert.equal(await naming('ana'), 0);
+      assert.ok((await naming('ben')) > 0);
+    } finally {
+      await receiver.close();
+    }
+  });
 
   it('removes exports, which may name the person, but those of numbers', async () => {
     const id = await sent({ to: 'ana@dest.test' });

@@ -156,16 +156,23 @@ async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise
 async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Promise<void> {
   const messages = JSON.stringify([...new Set(found.map(({ message_id }) => message_id))]);
   const own = new Set(found.map(({ id }) => id));
-  const events = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'>>(
-    statement(({ among }) => `SELECT id, delivery_id, type, detail_json FROM events WHERE message_id ${among('text')}`),
+  const ofMessages = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'> & { sequence: number }>(
+    statement(
+      ({ among }) =>
+        `SELECT id, sequence, delivery_id, type, detail_json FROM events WHERE message_id ${among('text')}`,
+    ),
     [messages],
   );
-  const changed = events
-    .filter(({ delivery_id }) => own.has(delivery_id))
-    .map(({ id, type, detail_json }) => [
-      id,
-      JSON.stringify(erasedDetail(type, JSON.parse(detail_json) as Record<string, unknown>)),
-    ]);
+  const events = ofMessages.filter(({ delivery_id }) => own.has(delivery_id));
+  const changed = events.map(({ id, type, detail_json }) => [
+    id,
+    JSON.stringify(erasedDetail(type, JSON.parse(detail_json) as Record<string, unknown>)),
+  ]);
+  // A receiver may repeat in its answer what it was sent.
+  await tx.run(
+    statement(({ among }) => `UPDATE webhook_deliveries SET answer = NULL WHERE sequence ${among('integer')}`),
+    [JSON.stringify(events.map(({ sequence }) => sequence))],
+  );
   await tx.run(
     statement(
       ({ unfold }) =>
