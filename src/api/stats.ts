@@ -44,10 +44,10 @@ const counted: Readonly<Record<StatType, string>> = {
   suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
   failed: 'Recipients whose mail could not be built, or not be signed before its time was over.',
   opened: 'Opens by people.',
-  unique_opened: 'Recipients who opened.',
+  unique_opened: 'Messages that were opened.',
   machine_opened: 'Opens by machines.',
   clicked: 'Clicks by people.',
-  unique_clicked: 'Recipients who clicked.',
+  unique_clicked: 'Messages in which a link was clicked.',
   machine_clicked: 'Clicks by machines.',
   unsubscribed: 'Recipients who unsubscribed.',
 };
@@ -76,8 +76,8 @@ const Stats = z
         delivered: rate('Delivered by sent.'),
         bounced: rate('Bounced by sent.'),
         complained: rate('Complaints by delivered.'),
-        opened: rate('Recipients who opened by delivered.'),
-        clicked: rate('Recipients who clicked by delivered.'),
+        opened: rate('Messages that were opened by recipients that they were delivered to.'),
+        clicked: rate('Messages in which a link was clicked by recipients that they were delivered to.'),
       })
       .describe('Parts of the total.'),
     data: z

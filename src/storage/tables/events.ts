@@ -74,7 +74,7 @@ export const eventCounts = table(
     failed: integer(),
     /** All opens and clicks by people. */
     opened: integer(),
-    /** Recipients who opened. */
+    /** Messages that were opened. */
     unique_opened: integer(),
     /** By scanners and proxies. */
     machine_opened: integer(),
