@@ -76,8 +76,8 @@ const Stats = z
         delivered: rate('Delivered by sent.'),
         bounced: rate('Bounced by sent.'),
         complained: rate('Complaints by delivered.'),
-        opened: rate('Messages that were opened by recipients that they were delivered to.'),
-        clicked: rate('Messages in which a link was clicked by recipients that they were delivered to.'),
+        opened: rate('Messages that were opened, divided by delivered recipients.'),
+        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.'),
       })
       .describe('Parts of the total.'),
     data: z
