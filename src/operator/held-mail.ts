@@ -151,7 +151,11 @@ function partsOf(mark: string): { kind: string; target: string; account: string 
   const at = mark.indexOf(':');
   if (at < 0) return { kind: 'hold', target: mark, account: null };
   const [kind, rest] = [mark.slice(0, at), mark.slice(at + 1)];
-  if (kind === 'pool' || kind === 'paused') return { kind, target: rest.slice(rest.indexOf('@') + 1), account: null };
+  // Behind the site of an operator the mark may name the one recipient domain that it is about: `pool:default@google (acme.test)`.
+  if (kind === 'pool' || kind === 'paused') {
+    const [site = ''] = rest.slice(rest.indexOf('@') + 1).split(' ');
+    return { kind, target: site, account: null };
+  }
   const account = kind === 'account' ? rest : rest.slice(0, Math.max(0, rest.indexOf('/'))) || null;
   return { kind, target: kind === 'domain' ? rest.slice(rest.indexOf('/') + 1) : rest, account };
 }

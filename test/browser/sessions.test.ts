@@ -112,7 +112,7 @@ describe('browser: windows and sessions', () => {
     await page.getByLabel('Its name').fill('dest.test');
     await page.getByLabel('For hours').first().fill('two');
     await page.getByRole('button', { name: 'Hold it' }).click();
-    await page.getByText('more than 0 and at most a year').waitFor();
+    await page.getByText('more than 0 and at most 8,784').waitFor();
     app.clock.advance(13 * 3_600_000);
     await page.getByText('What you typed is still here').waitFor();
     assert.equal(await page.getByLabel('Its name').inputValue(), 'dest.test');

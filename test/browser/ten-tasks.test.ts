@@ -120,7 +120,12 @@ describe('browser: ten tasks', () => {
 
   it('1: blocked: who refuses which address, in which words, and when one mail tries again', async () => {
     await find('held@outlook.com');
-    await says(/outlook \(outlook\.com\) refuses mail from the system's address as listed/, /S3150/, /next try \d/, /set by/);
+    await says(
+      /outlook \(outlook\.com\) refuses mail from the system's address as listed/,
+      /S3150/,
+      /next try \d/,
+      /set by/,
+    );
   });
 
   it('1: rate limited: that the receiver takes only so much, in which words, and when the next try is', async () => {

@@ -501,26 +501,29 @@ describe('storage/rows', () => {
     ]);
   });
 
-  it('leaves a suppression that is there as it was, and replaces one that has ended or does not last', async () => {
+  it('leaves a suppression that is there as it was, and replaces one that has ended or does not last, or by a complaint', async () => {
     const { suppressions: entry, accounts } = samples;
     const keep = { ...entry, id: 'sup_keep', address_key: 'keep@dest.test', expires_at: NOW + 2 };
     const ended = { ...entry, id: 'sup_ended', address_key: 'ended@dest.test', expires_at: NOW };
     const ending = { ...entry, id: 'sup_ending', address_key: 'ending@dest.test', expires_at: NOW + 2 };
-    await temp.db.commit.insert({ accounts: [accounts], suppressions: [entry, keep, ended, ending] });
-    const later = { ...entry, reason: 'complaint' as const, created_at: NOW + 1 };
+    const accused = { ...entry, id: 'sup_accused', address_key: 'accused@dest.test' };
+    await temp.db.commit.insert({ accounts: [accounts], suppressions: [entry, keep, ended, ending, accused] });
+    const later = { ...entry, reason: 'hard_bounce' as const, created_at: NOW + 1 };
     await temp.db.commit.insert({
       suppressions: [
         { ...later, id: 'sup_2' },
         { ...later, id: 'sup_3', address_key: 'keep@dest.test', expires_at: NOW + 5 },
         { ...later, id: 'sup_4', address_key: 'ended@dest.test' },
         { ...later, id: 'sup_5', address_key: 'ending@dest.test' },
+        { ...later, id: 'sup_6', address_key: 'accused@dest.test', reason: 'complaint' },
       ],
     });
     const rows = await temp.db.prepared.all('SELECT id, reason, expires_at FROM suppressions ORDER BY id');
     assert.deepEqual(rows, [
       { id: 'sup_1', reason: 'manual', expires_at: null },
-      { id: 'sup_4', reason: 'complaint', expires_at: null },
-      { id: 'sup_5', reason: 'complaint', expires_at: null },
+      { id: 'sup_4', reason: 'hard_bounce', expires_at: null },
+      { id: 'sup_5', reason: 'hard_bounce', expires_at: null },
+      { id: 'sup_6', reason: 'complaint', expires_at: null },
       { id: 'sup_keep', reason: 'manual', expires_at: NOW + 2 },
     ]);
   });
