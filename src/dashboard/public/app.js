@@ -46,43 +46,26 @@ document.addEventListener('htmx:configRequest', ({ detail }) => {
     for (const [name, value] of [...detail.formData]) if (value === '') detail.formData.delete(name);
 });
 // A form that is replaced while it is being sent would be lost (forms.js).
-function add(parent, tag, members = {}) {
-  return parent.appendChild(Object.assign(document.createElement(tag), members));
-}
-// A page that updates itself can be paused (WCAG 2.2, 2.2.2); the next page goes on.
-const isPaused = () => document.querySelector('[data-pause][aria-pressed=true]') !== null;
-function pausable() {
-  const head = document.querySelector('main .head');
-  if (
-    head === null ||
-    document.querySelector('main [data-poll]') === null ||
-    head.querySelector('[data-pause]') !== null
-  )
-    return;
-  const button = add(head, 'button', { type: 'button', className: 'plain small', textContent: 'Pause updates' });
-  button.dataset.pause = '';
-  button.setAttribute('aria-pressed', 'false');
-  button.addEventListener('click', () => {
-    button.setAttribute('aria-pressed', String(!isPaused()));
-  });
-}
 const isSending = () => [...document.forms].some((form) => form.isSent);
 const swappedBy = (elt) => [elt, ...all(elt.getAttribute('hx-select-oob') || 'none')];
-// Also a part in which somebody moves by keyboard: the element with the focus would be replaced, and the focus be at the top of the page.
+// The focus would be lost with its element.
 const isInUse = (part) =>
   part.querySelector(':focus-visible') !== null ||
   (part.contains(document.activeElement) &&
     document.activeElement !== document.body &&
     part.querySelector('details[open]') !== null);
+const isKept = (elt) =>
+  document.querySelector('[data-pause][aria-pressed=true]') !== null || isSending() || swappedBy(elt).some(isInUse);
 document.addEventListener('htmx:beforeRequest', (event) => {
   const { elt } = event.detail;
-  const isBusy = isPaused() || document.hidden || document.querySelector('dialog[open]') !== null || isSending();
-  if (isPoll(elt) && (isBusy || swappedBy(elt).some(isInUse))) event.preventDefault();
+  const isAway = document.hidden || document.querySelector('dialog[open]') !== null;
+  if (isPoll(elt) && (isAway || isKept(elt))) event.preventDefault();
 });
 document.addEventListener('htmx:beforeSwap', ({ detail }) => {
-  // The focus may have come into it while the answer was on its way.
-  const isKept = isPaused() || isSending() || swappedBy(detail.elt).some(isInUse);
-  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isKept)) detail.shouldSwap = false;
+  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isKept(detail.elt))) detail.shouldSwap = false;
+});
+document.addEventListener('click', ({ target }) => {
+  if (target.matches('[data-pause]')) target.ariaPressed = target.ariaPressed !== 'true';
 });
 
 // What the reader has opened in a part that polls stays open.
@@ -216,7 +199,6 @@ document.addEventListener('focusin', ({ target }) => {
 function ready(root = document) {
   // htmx announces the first page too, which is prepared already.
   for (const table of all('[data-tail]', root)) if (table !== followed) tail(table);
-  pausable();
   reachable(root);
 }
 // Boxes that scroll can be scrolled by keyboard.
@@ -305,6 +287,7 @@ function tail(table) {
     if (target !== source || target.readyState !== EventSource.CLOSED) return;
     retry = setTimeout(resume, RETRY_MS, table);
   };
+  const add = (parent, tag, members = {}) => parent.appendChild(Object.assign(document.createElement(tag), members));
   const show = ({ data, lastEventId, target }) => {
     // Another page has taken the place of this one.
     if (!document.contains(table)) return target.close();
