@@ -124,7 +124,7 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
   }
 }
 
-/** Returns why there is no room for a copy of this size, with the cure. One beside the data must leave what the server takes mail with. */
+/** Returns why there is no room for a copy of this size, with the cure. A copy on the disk of the data must leave the room without which the server refuses mail. */
 async function whyNoRoom(
   { storage, dataDir, dir, minFreeBytes }: BackupOptions,
   bytes: number,

@@ -10,6 +10,6 @@
 const LINK = /<link(?=[\t\n\f\r />])/gi;
 const INNER_DOCUMENT = /(?<=[\t\n\f\r "'/])srcdoc(?=[\t\n\f\r ]*=)/gi;
 
-/** Returns the HTML without elements that make a browser ask the network. `bgsound` may stand where `link` may, is as empty, and does nothing. */
+/** Returns the HTML without elements that make a browser ask the network. `bgsound` is allowed where `link` is, is empty as well, and does nothing. */
 export const withoutHints = (html: string): string =>
   html.replaceAll(LINK, '<bgsound').replaceAll(INNER_DOCUMENT, 'data-srcdoc');

@@ -1,5 +1,5 @@
 /**
- * What takes the place of the facts about an erased person. It has the type of what was there, so that records keep their published form.
+ * Replaces the facts about an erased person in events by values of the same type, so that records keep their published form.
  * Facts that come after the erasure, such as a click on the old mail, are stored in the same form.
  */
 

@@ -339,50 +339,30 @@ export async function findDelivery(
   );
 }
 
-/** Removes the oldest lines of the delivery log from before `before`; returns how many. */
-export async function purgeDeliveries(
-  commit: Pick<Committer, 'transact'>,
-  before: number,
-  most: number,
-): Promise<number> {
-  const removed = await commit.transact((tx) =>
-    tx.all(
-      `DELETE FROM webhook_deliveries WHERE at < ? AND position IN
-         (SELECT position FROM webhook_deliveries ORDER BY position LIMIT ?) RETURNING position`,
-      [before, most],
-    ),
-  );
-  return removed.length;
-}
+/** Removes rows of one kind from before a time, at most so many at once; returns how many. */
+type Purge = (commit: Pick<Committer, 'transact'>, before: number, most: number) => Promise<number>;
 
-/** Removes calls that were given up and failed first before `before`; returns how many. */
-export async function purgeOldCalls(
-  commit: Pick<Committer, 'transact'>,
-  before: number,
-  most: number,
-): Promise<number> {
-  const removed = await commit.transact((tx) =>
-    tx.all(
-      `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
-         WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
-      [before, most],
-    ),
-  );
-  return removed.length;
-}
+/** `sql` deletes and returns rows; it takes the time, or what `floorOf` makes of it, and the number. */
+const purgeBy =
+  (sql: string, floorOf: (before: number) => number | string = (before) => before): Purge =>
+  async (commit, before, most) =>
+    (await commit.transact((tx) => tx.all(sql, [floorOf(before), most]))).length;
 
-/** Removes finished replays from before `before`; returns how many. */
-export async function purgeOldReplays(
-  commit: Pick<Committer, 'transact'>,
-  before: number,
-  most: number,
-): Promise<number> {
-  const removed = await commit.transact((tx) =>
-    tx.all(
-      `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
-         ORDER BY id LIMIT ?) RETURNING id`,
-      [idFloor('whr', before), most],
-    ),
-  );
-  return removed.length;
-}
+/** Removes the oldest lines of the delivery log. */
+export const purgeDeliveries = purgeBy(
+  `DELETE FROM webhook_deliveries WHERE at < ? AND position IN
+     (SELECT position FROM webhook_deliveries ORDER BY position LIMIT ?) RETURNING position`,
+);
+
+/** Removes calls that were given up, by the time of their first failure. */
+export const purgeOldCalls = purgeBy(
+  `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
+     WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
+);
+
+/** Removes finished replays. */
+export const purgeOldReplays = purgeBy(
+  `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
+     ORDER BY id LIMIT ?) RETURNING id`,
+  (before) => idFloor('whr', before),
+);

@@ -42,7 +42,7 @@ export function createTlsMemory(): TlsMemory {
 
 export type DialTarget = Omit<SessionTarget, 'hello'>;
 
-/** A host may have many addresses that take a connection and then fail: so many of them are tried for one dial. */
+/** Addresses of a host that are tried in one dial: it may have many that take a connection and then fail. */
 const MOST_ADDRESSES = 4;
 
 /**
@@ -61,7 +61,7 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
   }
 }
 
-/** Tells whether the result holds for the host, whatever its address. Where no address took a connection there is none left to try. */
+/** Returns whether the result holds for the host, whatever its address. Where no address took a connection there is none left to try. */
 const isAnswer = (result: OpenResult): boolean =>
   result.kind === 'open' || result.reply !== null || result.ours === true || result.phase === 'connect';
 

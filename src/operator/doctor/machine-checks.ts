@@ -160,7 +160,7 @@ export async function files({ config, machine }: Pick<Probes, 'config' | 'machin
 
 const KEY_FILE = 'secret.key';
 const LOST_CURE =
-  'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key, and make the secrets anew (docs/operating.md#the-data-folder).';
+  'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key, and make new secrets (docs/operating.md#the-data-folder).';
 
 /** Without the right key file no mail and no webhook can be signed: the secrets in the database cannot be opened. */
 export async function secretKey({

@@ -128,7 +128,7 @@ export const need = (given: Given): Need => ({
 /** One kind of item: returns those that the facts hold. */
 export type Rule<Of> = (of: Of, facts: NeedFacts) => readonly Need[];
 
-/** How long before the end of a certificate or a key people are told of it, in ms. */
+/** Certificates and keys that end within this time, in ms, are shown to people. */
 export const SOON_MS = 14 * DAY_MS;
 
 export const uri = encodeURIComponent;

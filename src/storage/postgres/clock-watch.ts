@@ -1,13 +1,13 @@
 /**
- * Whether the clock of this machine is right. The clock of the database is what all nodes have in common; rows carry the time of the node that
- * wrote them. A node whose clock is wrong leaves while another one's is right: where none is, the database's may be the wrong one, and if all left,
- * no mail would go at all.
+ * Compares the clock of this machine with that of the database, which all nodes have in common, since rows carry the time of the node that
+ * wrote them. A node whose clock is wrong leaves while another node's is right. Where none is right, the database's clock may be the wrong
+ * one, and all nodes stay: otherwise no mail would be sent at all.
  */
 import type { Clock } from '../../base/clock.ts';
 import { clockOffIn, WRONG_CLOCK_MS, type NodeRecord } from '../nodes.ts';
 import { DEAD_AFTER_MS } from './node-life.ts';
 
-/** So many looks in a row show it: one could fall together with the moment in which the clock is set, or the process stands still. */
+/** Looks in a row that must agree: a single one may be taken while the clock is being set or the process does not run. */
 const LOOKS = 3;
 const LOOK_AGAIN_MS = 250;
 
