@@ -2,12 +2,19 @@
  * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
  * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever.
  */
+import v8 from 'node:v8';
 import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
+
+// NODE_OPTIONS of the image and the unit limits the young objects of the main thread, which has its heap by now. Where the flag stays set,
+// V8 takes it for each thread in place of the thread's own limit: 28 MiB more for the thread that makes mails.
+v8.setFlagsFromString('--max-semi-space-size=0');
 
 const isFromSource = import.meta.url.endsWith('.ts');
 /** The pause after a thread that could not start, in ms: each try costs a tenth of a second of CPU, and descriptors that Node keeps. */
 const START_AGAIN_MS = 60_000;
+/** Heap for young objects of one thread in MB: three times what `--max-semi-space-size=16` gives the main thread. */
+const YOUNG_MB = 48;
 /** The message of a thread whose module is loaded. */
 const READY = 'ready';
 
@@ -28,7 +35,7 @@ export interface ThreadsOptions {
   maxHeapMb: number;
   /** Is called when `start` cannot start a thread, or that ends before it is loaded and has a job; `start` starts the next one after a minute. */
   failed?: (error: unknown) => void;
-  /** Heap for young objects of one thread; V8's own limit of 48 MB where absent. */
+  /** Heap for young objects of one thread; 48 MB where absent. */
   maxYoungMb?: number;
 }
 
@@ -107,9 +114,10 @@ export function createThreads<Input, Output>(
   }
 
   function start(): Thread<Input, Output> {
-    const { maxHeapMb, maxYoungMb } = options;
-    const young = maxYoungMb === undefined ? {} : { maxYoungGenerationSizeMb: maxYoungMb };
-    const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, ...young } });
+    const { maxHeapMb, maxYoungMb = YOUNG_MB } = options;
+    const worker = startThread(options.entry, {
+      resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, maxYoungGenerationSizeMb: maxYoungMb },
+    });
     const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
     worker.on('message', (output: Output | typeof READY) => {
       if (output === READY) loaded(thread);

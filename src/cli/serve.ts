@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
+import { watchHeap } from '../base/heap-growth.ts';
 import { isJournal } from '../base/journal.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
@@ -62,6 +63,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
   const ending = awaitEnding();
   const stopGuarding = endOnUncaughtErrors(log);
+  const stopWatchingHeap = watchHeap();
   const systemd = managerIn(context.env, process.pid);
   const manager = openServiceManager({ clock: systemClock, log }, systemd, context.env['PATH']);
   let isStarted = false;
@@ -96,6 +98,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     throw error;
   } finally {
     manager.close();
+    stopWatchingHeap();
     stopGuarding();
     ending.close();
     log.flush();

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
 import { createThreads, ownMemory, ThreadRefusal, type Threads } from '../../src/base/threads.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -205,5 +207,25 @@ describe('base/threads', () => {
     await closing;
     await assert.rejects(threads.run({ say: 1 }), refused('closed'));
     assert.equal(clock.nextAt(), null);
+  });
+
+  it('keeps the limit of young objects of a thread where NODE_OPTIONS has one for the main thread', () => {
+    const module = path.resolve(import.meta.dirname, '../../src/base/threads.ts');
+    const thread = `
+      let kept = [];
+      for (let round = 0; round < 100; round++) kept = Array.from({ length: 20000 }, (_, n) => ({ n }));
+      const young = require('node:v8').getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+      require('node:worker_threads').parentPort.postMessage(young.space_size);`;
+    const program = `
+      import(${JSON.stringify(module)}).then(() => {
+        const limits = { maxYoungGenerationSizeMb: 4, maxOldGenerationSizeMb: 64 };
+        const worker = new (require('node:worker_threads').Worker)(${JSON.stringify(thread)}, { eval: true, resourceLimits: limits });
+        worker.on('message', (bytes) => console.log(bytes));
+      });`;
+    const bytes = execFileSync(process.execPath, ['--import', 'tsx', '-e', program], {
+      encoding: 'utf8',
+      env: { ...process.env, NODE_OPTIONS: '--max-semi-space-size=16' },
+    });
+    assert.ok(Number(bytes) <= 4 * 2 ** 20, bytes);
   });
 });

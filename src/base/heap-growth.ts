@@ -1,0 +1,46 @@
+/**
+ * How much garbage V8 keeps before it collects. With few live objects it is collected late, which saves CPU time; with many, as where mail
+ * waits for thousands of domains, it is collected early and half-empty pages are given back: a collection then costs more, up to a fifth of
+ * all CPU time, and memory stays within what a small machine has (docs/performance-notes.md has the figures).
+ */
+// eslint-disable-next-line no-restricted-imports -- it reads no time
+import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
+import v8 from 'node:v8';
+
+/** Live objects in bytes beyond which memory counts more than CPU time. With 1,000 connections and no queue some 60 MB are alive. */
+const LARGE = 80e6;
+/** Live objects in bytes below which CPU time counts more again; the distance keeps it from changing with each collection. */
+const SMALL = 65e6;
+
+/** Returns whether memory counts more than CPU time with this many bytes alive; `before` is the answer until now. */
+export const favoursMemory = (before: boolean, live: number): boolean => live > (before ? SMALL : LARGE);
+
+/**
+ * Looks at the heap of this thread after each full collection and sets V8's flags by it. They are read at the next collection, and hold for
+ * all threads. Returns a function that ends it. It is for the process as a whole, so that only `serve` calls it.
+ */
+export function watchHeap(setFlag: (flag: string) => void = v8.setFlagsFromString): () => void {
+  let isLarge = false;
+  const observer = new PerformanceObserver((list) => {
+    if (!list.getEntries().some(isFull)) return;
+    const { used_heap_size: live } = v8.getHeapStatistics();
+    if (favoursMemory(isLarge, live) === isLarge) return;
+    isLarge = !isLarge;
+    setFlags(setFlag, isLarge);
+  });
+  observer.observe({ entryTypes: ['gc'] });
+  return () => {
+    observer.disconnect();
+    if (isLarge) setFlags(setFlag, false);
+  };
+}
+
+const isFull = (entry: PerformanceEntry & { detail?: { kind?: number } }): boolean =>
+  entry.detail?.kind === constants.NODE_PERFORMANCE_GC_MAJOR;
+
+function setFlags(setFlag: (flag: string) => void, isLarge: boolean): void {
+  // The heap may grow by this much before it is collected again; src/bin/posthorn.cjs sets the first value.
+  setFlag(`--heap-growing-percent=${isLarge ? '20' : '50'}`);
+  // Pages that are less than 80 % full are emptied into others; without it only those below 30 % are, and 4 MB of them at a time.
+  setFlag(isLarge ? '--optimize-for-size' : '--no-optimize-for-size');
+}
